@@ -1,0 +1,76 @@
+# laterd: GNU make, no configure step. `make help` lists what there is.
+
+VERSION  := 0.1.0
+BUILD    ?= build
+CC       ?= gcc
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+PYTHON   ?= /usr/bin/python3
+
+WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum -Wstrict-prototypes \
+            -Wmissing-prototypes -Wvla -Werror
+HARDEN   := -fstack-protector-strong -fstack-clash-protection -fcf-protection=full \
+            -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fPIE
+OPT      ?= -O2 -g
+SAN      ?=
+LLHTTP   := /usr/share/llhttp
+override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE \
+            -DLATERD_VERSION='"$(VERSION)"'
+override CFLAGS   += -std=c17 $(OPT) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer,$(HARDEN))
+override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN),-pie -Wl,-z,relro,-z,now)
+LIBS     := -lxxhash -linih -lpthread
+
+folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c)))
+BASE     := $(call folder,src/base)
+CORE     := $(call folder,src/core)
+PROTO    := $(call folder,src/proto) $(BUILD)/llhttp/api.o $(BUILD)/llhttp/http.o $(BUILD)/llhttp/llhttp.o
+STORE    := $(call folder,src/store)
+OS       := $(call folder,src/os)
+SERVER   := $(call folder,src/server)
+CLI      := $(call folder,src/cli)
+SIM      := $(call folder,sim)
+ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER)
+
+UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*_test.c)))
+BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
+
+.PHONY: all
+all: $(BUILD)/laterd $(BUILD)/later ## build laterd and later
+
+$(BUILD)/laterd: $(BUILD)/src/main.o $(ALL_LIB)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ljansson -lm
+
+$(BUILD)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# llhttp comes as C sources (Debian: node-llhttp); its code is not held to our warnings.
+$(BUILD)/llhttp/%.o: $(LLHTTP)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=c17 $(OPT) $(if $(SAN),,-fPIE) -w -c -o $@ $<
+
+$(BUILD)/test/%: $(BUILD)/test/unit/%.o $(SIM) $(ALL_LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka -ljansson -lm
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(ALL_LIB)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ljansson -lm
+
+.PHONY: unit
+unit: $(UNIT) ## unit, model, contract and simulation tests in C
+
+.PHONY: clean
+clean: ## forget everything that was built
+	rm -rf $(BUILD)
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+include $(wildcard mk/*.mk)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.SECONDARY:

@@ -1,0 +1,196 @@
+#include "base/bytes.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+static unsigned char lower(char c)
+{
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
+
+bool bytes_eq_nocase(struct bytes a, struct bytes b)
+{
+    if (a.len != b.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++) {
+        if (lower(a.at[i]) != lower(b.at[i]))
+            return false;
+    }
+    return true;
+}
+
+bool bytes_starts(struct bytes whole, struct bytes start)
+{
+    return whole.len >= start.len && bytes_eq(bytes_of(whole.at, start.len), start);
+}
+
+int bytes_cmp(struct bytes a, struct bytes b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common ? memcmp(a.at, b.at, common) : 0;
+    if (order)
+        return order;
+    return a.len < b.len ? -1 : a.len > b.len;
+}
+
+bool bytes_to_u64(struct bytes text, uint64_t *out_number)
+{
+    uint64_t number = 0;
+    if (text.len == 0 || text.len > 20)
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.at[i] < '0' || text.at[i] > '9')
+            return false;
+        if (__builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(text.at[i] - '0'), &number))
+            return false;
+    }
+    *out_number = number;
+    return true;
+}
+
+/* How many bytes the sequence that starts here has, by its first byte and second's range. */
+static size_t utf8_step(const unsigned char *at, size_t left)
+{
+    unsigned char low = 0x80, high = 0xbf;
+    size_t len;
+    if (at[0] < 0x80)
+        return 1;
+    if (at[0] >= 0xc2 && at[0] <= 0xdf)
+        len = 2;
+    else if ((at[0] & 0xf0) == 0xe0)
+        len = 3;
+    else if (at[0] >= 0xf0 && at[0] <= 0xf4)
+        len = 4;
+    else
+        return 0;
+    if (at[0] == 0xe0)
+        low = 0xa0;
+    else if (at[0] == 0xed)
+        high = 0x9f;
+    else if (at[0] == 0xf0)
+        low = 0x90;
+    else if (at[0] == 0xf4)
+        high = 0x8f;
+    if (left < len || at[1] < low || at[1] > high)
+        return 0;
+    for (size_t i = 2; i < len; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    return len;
+}
+
+bool bytes_is_utf8(struct bytes text)
+{
+    const unsigned char *at = (const unsigned char *)text.at;
+    size_t i = 0;
+    while (i < text.len) {
+        uint64_t word;
+        if (text.len - i >= sizeof(word)) { /* eight ASCII bytes at a time */
+            memcpy(&word, at + i, sizeof(word));
+            if ((word & 0x8080808080808080u) == 0) {
+                i += sizeof(word);
+                continue;
+            }
+        }
+        size_t step = utf8_step(at + i, text.len - i);
+        if (step == 0)
+            return false;
+        i += step;
+    }
+    return true;
+}
+
+void buf_fini(struct buf *buf)
+{
+    mem_free(buf->at);
+    *buf = (struct buf){0};
+}
+
+void buf_reserve(struct buf *buf, size_t more)
+{
+    if (buf->cap - buf->len >= more)
+        return;
+    size_t cap = buf->cap ? buf->cap : 256;
+    while (cap - buf->len < more)
+        cap *= 2;
+    buf->at = mem_realloc(buf->at, cap);
+    buf->cap = cap;
+}
+
+void buf_add(struct buf *buf, const void *at, size_t len)
+{
+    if (len == 0)
+        return;
+    buf_reserve(buf, len);
+    memcpy(buf->at + buf->len, at, len);
+    buf->len += len;
+}
+
+void buf_add_bytes(struct buf *buf, struct bytes bytes)
+{
+    buf_add(buf, bytes.at, bytes.len);
+}
+
+void buf_add_str(struct buf *buf, const char *text)
+{
+    buf_add(buf, text, strlen(text));
+}
+
+void buf_add_char(struct buf *buf, char c)
+{
+    buf_reserve(buf, 1);
+    buf->at[buf->len++] = c;
+}
+
+void buf_add_u64(struct buf *buf, uint64_t number)
+{
+    char digits[20];
+    size_t i = sizeof(digits);
+    do {
+        digits[--i] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    buf_add(buf, digits + i, sizeof(digits) - i);
+}
+
+void buf_add_i64(struct buf *buf, int64_t number)
+{
+    if (number < 0)
+        buf_add_char(buf, '-');
+    buf_add_u64(buf, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+}
+
+void buf_addf(struct buf *buf, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    buf_reserve(buf, 128);
+    int wanted = vsnprintf(buf->at + buf->len, buf->cap - buf->len, format, args);
+    va_end(args);
+    CHECK(wanted >= 0);
+    if ((size_t)wanted >= buf->cap - buf->len) {
+        buf_reserve(buf, (size_t)wanted + 1);
+        va_start(args, format);
+        wanted = vsnprintf(buf->at + buf->len, buf->cap - buf->len, format, args);
+        va_end(args);
+    }
+    buf->len += (size_t)wanted;
+}
+
+void buf_drop(struct buf *buf, size_t count)
+{
+    CHECK(count <= buf->len);
+    buf->len -= count;
+    if (buf->len)
+        memmove(buf->at, buf->at + count, buf->len);
+}
+
+void buf_shrink(struct buf *buf, size_t keep_bytes)
+{
+    if (buf->len == 0 && buf->cap > keep_bytes)
+        buf_fini(buf);
+}

@@ -1,0 +1,40 @@
+#include "base/err.h"
+
+static const struct {
+    const char *name;
+    const char *text;
+} errs[ERR_COUNT] = {
+    [OK] = {"ok", "all is well"},
+    [ERR_NOT_FOUND] = {"not_found", "no such job or topic"},
+    [ERR_EXISTS] = {"exists", "a live job has this id"},
+    [ERR_STALE_LEASE] = {"stale_lease", "another lease, or none, holds this job now"},
+    [ERR_LEASE_REQUIRED] = {"lease_required", "this call needs the job's lease"},
+    [ERR_WRONG_STATE] = {"wrong_state", "the job's state does not allow this"},
+    [ERR_EMPTY] = {"empty", "no job came within the wait"},
+    [ERR_INVALID] = {"invalid", "the request is not valid"},
+    [ERR_TOO_LARGE] = {"too_large", "the body is over limits.body_bytes"},
+    [ERR_JOBS_LIMIT] = {"jobs_limit", "limits.jobs is reached"},
+    [ERR_TOPICS_LIMIT] = {"topics_limit", "limits.topics is reached and no topic is idle"},
+    [ERR_WAITERS_LIMIT] = {"waiters_limit", "limits.waiters is reached"},
+    [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes is reached"},
+    [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},
+    [ERR_DISK_FULL] = {"disk_full", "the disk has no room for new jobs"},
+    [ERR_STORE_FAILED] = {"store_failed", "a disk write failed; restart laterd to recover"},
+    [ERR_DRAINING] = {"draining", "the server is shutting down"},
+    [ERR_DAMAGED] = {"damaged", "the stored body does not match its checksum"},
+    [ERR_IO] = {"io", "the system refused an operation"},
+    [ERR_CORRUPT] = {"corrupt", "a file is not what it must be"},
+    [ERR_LOCKED] = {"locked", "another process holds the data directory"},
+    [ERR_AGAIN] = {"again", "not now"},
+    [ERR_UNSUPPORTED] = {"unsupported", "this engine cannot do that"},
+};
+
+const char *err_name(enum err err)
+{
+    return (unsigned)err < ERR_COUNT ? errs[err].name : "unknown";
+}
+
+const char *err_text(enum err err)
+{
+    return (unsigned)err < ERR_COUNT ? errs[err].text : "unknown error";
+}

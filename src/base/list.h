@@ -1,0 +1,44 @@
+/*
+ * Intrusive doubly linked list. A head says what hangs on it: `struct list ready; // job::slot`.
+ * A node that hangs nowhere points to itself.
+ */
+#ifndef LATERD_BASE_LIST_H
+#define LATERD_BASE_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct list {
+    struct list *prev;
+    struct list *next;
+};
+
+#define LIST_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+
+static inline void list_init(struct list *list)
+{
+    list->prev = list;
+    list->next = list;
+}
+
+static inline bool list_empty(const struct list *list)
+{
+    return list->next == list;
+}
+
+static inline void list_add_tail(struct list *head, struct list *node)
+{
+    node->prev = head->prev;
+    node->next = head;
+    head->prev->next = node;
+    head->prev = node;
+}
+
+static inline void list_remove(struct list *node) /* leaves the node hanging nowhere */
+{
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    list_init(node);
+}
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * One line an event: time, level, event name, facts as key=value. Only the outer folders log;
+ * an error is logged once, where it stops. Lines go to standard error in one write each, so
+ * lines of several threads do not mix.
+ */
+#ifndef LATERD_BASE_LOG_H
+#define LATERD_BASE_LOG_H
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+void log_level_set(enum log_level least); /* default LOG_INFO */
+
+/* `event` is a stable word ("store_opened"); `format` gives the facts ("jobs=%zu ms=%d"). */
+void log_event(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

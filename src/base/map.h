@@ -1,0 +1,45 @@
+/*
+ * A hash table from a 64-bit hash to 32-bit numbers (of a pool). Keys live in the objects; the
+ * caller says by a function whether an object has the key looked for. Open addressing with
+ * linear probing and backward-shift removal; eight bytes a slot, at most 3/4 full. Of the hash
+ * 32 bits are kept beside the number, so that neither probing, moving nor removing touches an
+ * object that is not (almost surely) the one asked for.
+ *
+ * Growing is incremental: each change moves a few old slots, so no single call takes long,
+ * however large the table (the trick is Redis'; a stop-the-world rehash of ten million slots
+ * would make every waiting client 0.5 s late).
+ */
+#ifndef LATERD_BASE_MAP_H
+#define LATERD_BASE_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAP_NONE UINT32_MAX
+
+struct map_table {
+    uint64_t *slots; /* hash's low half << 32 | number + 1; 0 = empty */
+    size_t mask;     /* slot count - 1 */
+    size_t count;
+};
+
+/* Does object `number` have the key? */
+typedef bool map_eq(const void *ctx, uint32_t number, const void *key);
+
+struct map {
+    struct map_table now;
+    struct map_table old; /* being emptied while slots != NULL */
+    size_t moved;         /* old slots below this are empty */
+    map_eq *eq;
+    const void *ctx;
+};
+
+void map_init(struct map *map, map_eq *eq, const void *ctx);
+void map_fini(struct map *map);
+uint32_t map_find(const struct map *map, uint64_t hash, const void *key); /* or MAP_NONE */
+void map_add(struct map *map, uint64_t hash, uint32_t number);    /* the key must not be there */
+void map_remove(struct map *map, uint64_t hash, uint32_t number); /* must be there */
+size_t map_count(const struct map *map);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * The one way to the heap. Never returns NULL: when the system has no memory left the process
+ * says so and aborts, which loses nothing that was acknowledged. The limit that operators set
+ * (limits.memory_bytes) is checked against mem_used() long before that.
+ */
+#ifndef LATERD_BASE_MEM_H
+#define LATERD_BASE_MEM_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t size_bytes);
+void *mem_zalloc(size_t size_bytes);
+void *mem_realloc(void *old, size_t size_bytes);    /* old may be NULL */
+void *mem_aligned(size_t align, size_t size_bytes); /* align: power of two; free by mem_free */
+void mem_free(void *at);                            /* NULL does nothing */
+
+/* Bytes handed out now, by all threads. One atomic load. */
+size_t mem_used(void);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * What can be asked of the queue, and what it answers: the whole language between the
+ * protocols and the engines. Everything a client sent is already checked for form (ranges,
+ * lengths, UTF-8); what depends on the state is checked by the engine.
+ *
+ * Bytes in a command are borrowed until the engine's submit returns. Bytes in a reply are
+ * borrowed until the reply callback returns.
+ */
+#ifndef LATERD_CORE_CMD_H
+#define LATERD_CORE_CMD_H
+
+#include "base/err.h"
+#include "core/job.h"
+
+enum cmd_kind {
+    CMD_PUSH,
+    CMD_RESERVE,    /* takes ready jobs; waits for one if there is none */
+    CMD_FINISH,     /* a reserved job is done */
+    CMD_RELEASE,    /* a reserved job goes back */
+    CMD_TOUCH,      /* a reserved job gets its ttr anew */
+    CMD_BURY,       /* a reserved job is set aside */
+    CMD_KICK,       /* a buried or delayed job becomes ready */
+    CMD_RUN,        /* a delayed job becomes ready now */
+    CMD_RESCHEDULE, /* a delayed job's due time, priority or body change */
+    CMD_GET,
+    CMD_DELETE,      /* from any state */
+    CMD_KICK_TOPIC,  /* up to `max` buried jobs of a topic become ready */
+    CMD_CLEAR_TOPIC, /* up to `max` jobs of a topic in `state` are deleted */
+    CMD_PAUSE,
+    CMD_RESUME,
+    CMD_TOPICS, /* one page of topics, by name */
+    CMD_TOPIC,  /* one topic's counts */
+    CMD_LIST,   /* one page of a topic's jobs in one state, by due time */
+};
+
+/* What a push does when a live job has the id. */
+enum if_exists {
+    IF_EXISTS_REJECT,
+    IF_EXISTS_REPLACE, /* the old job is gone, in whatever state; its lease is stale */
+    IF_EXISTS_KEEP,    /* nothing changes, and that is a success */
+};
+
+/* When a change may be answered; DEFAULT is the server's setting. */
+enum durability { DURABILITY_DEFAULT, DURABILITY_SYNC, DURABILITY_INTERVAL, DURABILITY_OS };
+
+struct cmd_push {
+    struct bytes id; /* empty: the server makes one */
+    struct bytes topic;
+    int64_t due_us; /* a past time is now */
+    int64_t ttr_us; /* at least 1 */
+    uint32_t priority;
+    enum if_exists if_exists;
+    enum durability durability;
+    enum body_kind body_kind;
+    struct bytes content_type; /* may be empty */
+    struct bytes body;
+    const int64_t *retry_us; /* each at least 0 */
+    uint8_t retry_count;     /* 0 = no schedule: again at once, for ever */
+};
+
+struct cmd_reserve {
+    const struct bytes *topics; /* in the order listed */
+    uint32_t topic_count;       /* at least 1 */
+    uint32_t max;               /* jobs at most; at least 1 */
+    int64_t wait_us;            /* 0 = do not wait */
+    bool listed_order; /* take from the first listed topic that has one; else the best of all */
+};
+
+struct cmd_job { /* FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
+    struct job_ref ref;
+    uint64_t lease;    /* 0 = not given */
+    bool undelivered;  /* RELEASE: the client never got it: the attempt does not count */
+    bool has_delay;    /* RELEASE: due_us is given (else the retry schedule decides) */
+    bool has_priority; /* RELEASE, BURY, RESCHEDULE */
+    bool has_due;      /* RESCHEDULE */
+    bool has_body;     /* RESCHEDULE */
+    bool has_ttr;      /* TOUCH: run for ttr_us from now */
+    uint32_t priority;
+    int64_t due_us;
+    int64_t ttr_us;
+    enum body_kind body_kind;
+    struct bytes content_type;
+    struct bytes body;
+};
+
+struct cmd_topic {          /* KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPICS LIST */
+    struct bytes topic;     /* of TOPICS: start after this name */
+    uint32_t max;           /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
+    enum job_state state;   /* CLEAR_TOPIC, LIST */
+    int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
+    int64_t after_due_us;   /* LIST: the cursor; the first page starts at INT64_MIN, 0 */
+    uint64_t after_seq;
+};
+
+struct cmd {
+    enum cmd_kind kind;
+    union {
+        struct cmd_push push;
+        struct cmd_reserve reserve;
+        struct cmd_job job;
+        struct cmd_topic topic;
+    };
+};
+
+/* One job as a reply shows it. */
+struct job_view {
+    struct job_ref ref; /* .seq is always set; .id too if the client chose one */
+    struct bytes topic;
+    enum job_state state;
+    uint32_t priority;
+    int64_t due_us;
+    int64_t until_us; /* RESERVED only */
+    int64_t ttr_us;
+    int64_t created_us;
+    uint64_t lease;
+    uint32_t attempt; /* reservations so far, this one included */
+    uint16_t failures;
+    struct job_counts counts;
+    const int64_t *retry_us;
+    uint8_t retry_count;
+    enum body_kind body_kind;
+    uint64_t where; /* for the engine, to find content type and body */
+    uint32_t body_len;
+    uint8_t content_type_len;
+    struct bytes content_type; /* filled in by the engine, for RESERVE and GET */
+    struct bytes body;
+};
+
+enum { LATENESS_BUCKETS = 40 };
+
+/*
+ * How late jobs were handed out: hand-over minus due time. Bucket b counts values below
+ * lateness_bound_us(b): 2^(b/2) spaced from 50 µs; the last bucket takes the rest.
+ */
+struct lateness {
+    uint64_t counts[LATENESS_BUCKETS];
+    uint64_t sum_us;
+};
+
+int64_t lateness_bound_us(unsigned bucket); /* INT64_MAX for the last */
+void lateness_add(struct lateness *lateness, int64_t late_us);
+/* The bound below which `per_mille` of the values lie; 0 if there are none. */
+int64_t lateness_quantile_us(const struct lateness *lateness, unsigned per_mille);
+
+/* One topic as a reply shows it. */
+struct topic_view {
+    struct bytes name;
+    uint64_t jobs[JOB_STATES]; /* how many now, by state */
+    uint64_t waiters;
+    int64_t pause_until_us;  /* 0 = not paused */
+    int64_t oldest_ready_us; /* due time of the head of the ready queue; 0 = none */
+    int64_t next_due_us;     /* a lower bound for the server's next delayed job; 0 = none */
+    /* Since the topic was made: */
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    const struct lateness *lateness;
+};
+
+struct reply {
+    enum err err;
+    enum cmd_kind kind;
+    bool kept;             /* PUSH with IF_EXISTS_KEEP: the job was there already */
+    bool replaced;         /* PUSH with IF_EXISTS_REPLACE: there was an older one */
+    uint32_t count;        /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
+    bool more;             /* TOPICS, LIST, KICK_TOPIC, CLEAR_TOPIC: there is more after these */
+    struct job_view *jobs; /* PUSH, RESERVE, GET, LIST and single-job commands */
+    struct topic_view *topics; /* TOPICS, TOPIC */
+    int64_t next_due_us;       /* LIST: the cursor for the next page */
+    uint64_t next_seq;
+};
+
+/* Does the command change what must survive a crash? RESERVE does not count: see decision 3. */
+bool cmd_changes(enum cmd_kind kind);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * The queue itself: a pure state machine. It is given the time, a sink for events and an ear
+ * for replies; it reads no clock, opens nothing, logs nothing. Given the same calls it does the
+ * same things: that is promise P9, and what the simulator lives on.
+ *
+ * One thread. A turn calls core_tick, core_apply for each command, core_match, core_next_us.
+ */
+#ifndef LATERD_CORE_CORE_H
+#define LATERD_CORE_CORE_H
+
+#include "core/cmd.h"
+#include "core/event.h"
+
+struct core;
+
+struct core_limits {
+    uint64_t jobs; /* live jobs */
+    uint32_t topics;
+    uint32_t waiters;      /* parked reserves */
+    uint64_t memory_bytes; /* pushes are refused while mem_used() is above */
+};
+
+/*
+ * Every command is answered exactly once, through `reply`: before core_apply returns, or, for a
+ * parked reserve, from core_match (a job came), core_tick (the wait ended: ERR_EMPTY) or
+ * core_drain. `asker` is what core_apply was given. The core must not be called from inside the
+ * call.
+ */
+struct core_ear {
+    void (*reply)(struct core_ear *ear, void *asker, const struct reply *reply);
+};
+
+struct core_options {
+    struct core_limits limits;
+    struct event_sink *sink;
+    struct core_ear *ear;
+    int64_t now_us;
+    uint64_t hash_key;    /* random: keys the hash tables */
+    uint64_t lease_first; /* leases count up from here; must be above any lease ever given */
+    uint64_t seq_first;   /* so do server-made numbers; at least 1 */
+};
+
+struct core *core_new(const struct core_options *options);
+void core_free(struct core *core);
+
+/*
+ * Does the command. For a reserve that must wait, `*out_parked` (may be NULL) is set to a handle
+ * for core_cancel, otherwise to 0. Complexity: O(log ready jobs of the topic); LIST: see
+ * core_list_step.
+ */
+void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
+                uint64_t *out_parked);
+
+/* The client of a parked reserve has gone: it gets no job and no reply (P6). */
+void core_cancel(struct core *core, uint64_t parked);
+
+/*
+ * Moves what is due: delayed jobs to ready, reserved jobs whose ttr ran out onward, ends waits and
+ * pauses. Does about `budget` steps; true = there is more to do at once (P3: never early).
+ */
+bool core_tick(struct core *core, int64_t now_us, uint32_t budget);
+
+/* Gives ready jobs to waiting consumers, at most `budget` jobs; true = there is more to give. */
+bool core_match(struct core *core, int64_t now_us, uint32_t budget);
+
+/* When core_tick has something to do next; INT64_MAX = never. */
+int64_t core_next_us(const struct core *core);
+
+/* Answers every parked reserve with ERR_DRAINING. */
+void core_drain(struct core *core);
+
+/* Replay: puts the state in order as an event said. EVENT_JOB's place is event->record. */
+enum err core_replay(struct core *core, const struct event *event) MUST_USE;
+/* After the last one: makes all reserved jobs whose lease nobody can hold ready, and the like. */
+void core_replayed(struct core *core, int64_t now_us);
+
+/*
+ * Checkpoint: is the job's record still the one at `where`? If so, emits its EVENT_JOB anew, with
+ * content type and body as given (the store has just read them), and takes the new place.
+ */
+bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
+                struct bytes body);
+/* The same for topics' pauses, which have no place of their own: emits them all. O(topics). */
+void core_carry_topics(struct core *core);
+
+/*
+ * The body of a reserved job turned out damaged: it is buried, so that an operator can see it, and
+ * never handed out.
+ */
+void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq);
+
+struct core_totals {
+    uint64_t jobs[JOB_STATES];
+    uint64_t topics, waiters;
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    uint64_t seq_next, lease_next;
+    struct lateness lateness;
+};
+void core_totals(const struct core *core, struct core_totals *out_totals);
+
+/* Jobs due within each of the spans (ascending) after now. Counts by wheel slots: O(slots + jobs at
+ * edges), bounded. */
+void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
+                     uint64_t *out_counts, uint32_t span_count);
+
+/* CHECKs every invariant of the whole state. O(everything): tests and the simulator only. */
+void core_valid(const struct core *core);
+
+/* A hash of all that must survive a crash, whatever the order of the jobs in memory. */
+uint64_t core_digest(const struct core *core);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * A job: what is known of it in memory, its states and the moves allowed between them.
+ *
+ *     push ─▶ DELAYED ─due▶ READY ─reserve▶ RESERVED ─finish▶ gone
+ *                ▲            ▲                │ ├─ ttr ran out, release ─▶ READY or DELAYED
+ *                │            └────kick────────│ └─ bury, schedule used up ─▶ BURIED
+ *                └───────────release(delay)────┘          delete: from any state ─▶ gone
+ *
+ * job_move() alone writes the state. The body is not here: it lives where `stored` says.
+ * All times are microseconds since the Unix epoch (wall time).
+ */
+#ifndef LATERD_CORE_JOB_H
+#define LATERD_CORE_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+enum job_state {
+    JOB_GONE = 0, /* not in the queue (yet, or any more) */
+    JOB_DELAYED,
+    JOB_READY,
+    JOB_RESERVED,
+    JOB_BURIED,
+    JOB_STATES
+};
+
+enum {
+    JOB_ID_MAX = 255,       /* bytes of a client's id */
+    JOB_ID_INLINE = 23,     /* ids up to this long are kept in the job itself */
+    JOB_TEXT_ID_MAX = 255,  /* room for any id as text, server-made ones too */
+    CONTENT_TYPE_MAX = 127, /* bytes */
+    TOPIC_NAME_MAX = 200,   /* bytes; beanstalkd's limit for tube names */
+    RETRY_STEPS_MAX = 64,
+};
+
+/* What the body's bytes are, so that /v1 hands a body back in the form it came in. */
+enum body_kind {
+    BODY_BYTES = 0, /* bytes or text */
+    BODY_JSON = 1,  /* the text of a JSON value */
+};
+
+/* Where the engine keeps a job's record; the core only carries it about. */
+struct stored {
+    uint64_t where; /* the engine's word for a place; 0 is nowhere */
+    uint32_t bytes; /* disk bytes that die with the job */
+};
+
+/* How often what happened to a job; each stops at its largest value. */
+struct job_counts {
+    uint16_t reserves;
+    uint16_t timeouts;
+    uint16_t releases;
+    uint16_t buries;
+    uint16_t kicks;
+};
+
+struct job {
+    uint64_t seq;     /* server-made number, never used again; also the order of arrival */
+    int64_t due_us;   /* when it may be handed out */
+    int64_t until_us; /* RESERVED: when the ttr runs out; else unused */
+    int64_t ttr_us;
+    int64_t created_us;
+    uint64_t lease;        /* RESERVED: token of the one live reservation; else 0 */
+    uint64_t where;        /* struct stored::where */
+    uint32_t record_bytes; /* struct stored::bytes */
+    uint32_t body_len;     /* bytes */
+    uint32_t topic;        /* number in the topics' pool */
+    uint32_t priority;     /* lower first */
+    uint32_t prev; /* wheel or buried list: neighbours; READY: prev is the place in the heap */
+    uint32_t next;
+    struct job_counts counts;
+    uint16_t failures; /* failed attempts counted against the retry schedule */
+    uint16_t retry;    /* number of the retry schedule, 0 = none */
+    uint8_t state;     /* enum job_state; written by job_move() only */
+    uint8_t body_kind; /* enum body_kind */
+    uint8_t content_type_len;
+    uint8_t id_len; /* 0: the id is the server-made number */
+    union {
+        char here[JOB_ID_INLINE + 1];
+        char *there; /* mem_alloc'd, when id_len > JOB_ID_INLINE */
+    } id;
+};
+
+/* May a job go from one state to the other? The whole table of allowed moves. */
+bool job_may_move(enum job_state from, enum job_state to);
+
+/* Writes the state; CHECKs that the move is allowed. */
+void job_move(struct job *job, enum job_state to);
+
+/* The client's id; empty when the id is server-made. Good while the job lives. */
+struct bytes job_id(const struct job *job);
+void job_id_set(struct job *job, struct bytes id); /* id.len up to JOB_ID_MAX; copies */
+void job_id_free(struct job *job);
+
+const char *job_state_name(enum job_state state); /* "delayed" … */
+
+/*
+ * Names a job: by the client's id, or (id empty) by the server-made number. As text a server-made
+ * id is a tilde and the number ("~123"); clients may not choose ids of that form, so that no
+ * two jobs ever have one name.
+ */
+struct job_ref {
+    struct bytes id;
+    uint64_t seq;
+};
+
+/* Reads a text id of either kind. False: empty, longer than JOB_ID_MAX. "~007" is a client id. */
+bool job_ref_parse(struct bytes text, struct job_ref *out_ref);
+
+/* Writes the text form into `room` (JOB_TEXT_ID_MAX bytes) if server-made, else borrows ref.id. */
+struct bytes job_ref_text(const struct job_ref *ref, char *room);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * A topic: its ready jobs, buried jobs, waiting consumers, pause and counters. Topics come into
+ * being when first named and stay while they hold anything; idle ones are evicted, oldest
+ * first, only when limits.topics is reached, so that their counters last.
+ */
+#ifndef LATERD_CORE_TOPIC_H
+#define LATERD_CORE_TOPIC_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "core/cmd.h"
+#include "core/queue.h"
+
+struct topic {
+    struct bytes name; /* mem_alloc'd */
+    uint64_t name_hash;
+    uint32_t number; /* its own, in the pool */
+    struct queue ready;
+    uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
+    struct list waiting;                // wait_link::of_topic, first come first served
+    struct list place;                  // hangs on topics::idle or topics::servable, or nowhere
+    bool servable;                      /* hangs on topics::servable */
+    int64_t pause_until_us;             /* 0 = not paused */
+    uint64_t jobs[JOB_STATES];
+    uint64_t waiters;
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    struct lateness lateness;
+};
+
+struct topics {
+    struct pool pool;
+    struct map by_name;
+    struct list idle;     // topic::place, longest idle first
+    struct list servable; // topic::place: has ready jobs and waiters and is not paused
+    uint32_t max;
+    uint64_t key;
+};
+
+void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key);
+void topics_fini(struct topics *topics);
+struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
+/* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
+enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic) MUST_USE;
+struct topic *topics_at(const struct topics *topics, uint32_t number);
+/* Call after any change to a topic's jobs, waiters or pause: files it as idle or servable. */
+void topics_file(struct topics *topics, struct topic *topic);
+
+#endif

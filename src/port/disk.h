@@ -1,0 +1,81 @@
+/*
+ * What the store needs of a disk: one directory of files. Implemented by os/disk (Linux) and
+ * sim/disk (crashes, torn writes, rot, full disks and failing syncs at will).
+ *
+ * The calls up to `unlock` are synchronous and are used at start, by `later verify`, and for
+ * reading bodies. `submit` starts an operation that ends later: its `done` is called on the owner's
+ * thread from disk_poll(). Operations of one lane are done in the order submitted; the two lanes
+ * are independent (LANE_COMMIT: group commit; LANE_BACKGROUND: all else, may be slow).
+ *
+ * Durability: a file's bytes are durable after a successful write_sync or sync of it; a name is
+ * durable after sync_dir. Nothing else is promised.
+ */
+#ifndef LATERD_PORT_DISK_H
+#define LATERD_PORT_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+    DISK_ALIGN = 4096, /* offsets, lengths and memory of write_sync are multiples of this */
+    DISK_NAME_MAX = 64,
+};
+
+struct disk_file; /* an open file; closed by close() */
+
+enum disk_lane { LANE_COMMIT, LANE_BACKGROUND, LANE_COUNT };
+
+enum disk_verb {
+    DISK_WRITE_SYNC, /* write `len` bytes at `offset` of `file`, durable when done */
+    DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut */
+    DISK_SYNC,       /* make durable all that was written to `file` */
+    DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file` */
+    DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
+    DISK_REMOVE,     /* unlink `name`; durable when done */
+};
+
+struct disk_op {
+    enum disk_verb verb;
+    enum disk_lane lane;
+    struct disk_file *file;
+    char name[DISK_NAME_MAX];
+    const void *data; /* borrowed until done */
+    size_t len;
+    uint64_t offset;
+    enum err err;    /* out: OK, ERR_DISK_FULL, ERR_IO */
+    int sys_errno;   /* out: why */
+    int64_t took_us; /* out: how long it took */
+    void (*done)(struct disk_op *op);
+    void *owner;          /* for done */
+    struct disk_op *next; /* the disk's, while the operation is under way */
+};
+
+struct disk {
+    const struct disk_verbs *verbs;
+};
+
+struct disk_verbs {
+    /* Takes the directory's lock for this process. ERR_LOCKED. Given back by close_dir. */
+    enum err (*lock)(struct disk *disk);
+    /* Calls `each` with every file name in the directory, in no order. */
+    enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);
+    /* ERR_NOT_FOUND, ERR_IO. `fresh`: read past the page cache what the device really has. */
+    enum err (*open)(struct disk *disk, const char *name, bool fresh, struct disk_file **out_file);
+    void (*close)(struct disk *disk, struct disk_file *file);
+    enum err (*size)(struct disk *disk, struct disk_file *file, uint64_t *out_bytes);
+    /* Fewer bytes than asked only at the end of the file. */
+    enum err (*read)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                     size_t len, size_t *out_len);
+    /* Does the operation now and calls `done` before it returns; for start and shutdown. */
+    void (*run)(struct disk *disk, struct disk_op *op);
+    void (*submit)(struct disk *disk, struct disk_op *op);
+    /* Calls `done` of every operation that has ended. Returns how many. */
+    unsigned (*poll)(struct disk *disk);
+    /* Sleeps until at least one submitted operation has ended (for shutdown and tools). */
+    void (*wait)(struct disk *disk);
+};
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * HTTP/1.1, the strict reading of RFC 9112: one request at a time out of a stream of bytes, and
+ * responses in. Pure. Parsing by llhttp in strict mode; what llhttp lets through and the RFC does
+ * not (CR in header names, bare LF, both lengths, …) is refused here, and a refused request always
+ * closes the connection, so that nothing can be smuggled behind it.
+ */
+#ifndef LATERD_PROTO_HTTP1_H
+#define LATERD_PROTO_HTTP1_H
+
+#include <llhttp.h>
+
+#include "base/bytes.h"
+
+struct http_limits {
+    uint32_t line_bytes;    /* request line; default 8192 */
+    uint32_t headers_count; /* default 64 */
+    uint32_t headers_bytes; /* names and values together; default 16384 */
+    uint64_t body_bytes;    /* default 1 MiB + room for the JSON around it */
+};
+
+enum http_method {
+    HTTP_M_GET,
+    HTTP_M_HEAD,
+    HTTP_M_POST,
+    HTTP_M_PUT,
+    HTTP_M_PATCH,
+    HTTP_M_DELETE,
+    HTTP_M_OPTIONS,
+    HTTP_M_OTHER
+};
+
+/* A whole request. The bytes are good until the next http1_feed or http1_next. */
+struct http_request {
+    enum http_method method;
+    struct bytes target; /* as sent */
+    struct bytes path;   /* not decoded, without the query */
+    struct bytes query;  /* without '?'; may be empty */
+    struct bytes content_type;
+    struct bytes accept;
+    struct bytes authorization;
+    struct bytes body;
+    bool keep_alive;
+    bool http10;
+};
+
+enum http_progress {
+    HTTP_MORE,     /* nothing whole yet */
+    HTTP_REQUEST,  /* a request is whole */
+    HTTP_CONTINUE, /* headers are whole, client waits for 100 Continue; send it, go on feeding */
+    HTTP_BAD,      /* refused: answer `status`, then close */
+};
+
+struct http1 {
+    llhttp_t parser;
+    struct http_limits limits;
+    struct buf head; /* target and kept header values of the request under way */
+    struct buf body; /* only when the body comes in pieces */
+    struct http_request request;
+    int status;         /* HTTP_BAD: 400, 408, 413, 414, 431, 501, 505 */
+    const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence */
+    /* … the codec's own, may be extended */
+};
+
+void http1_init(struct http1 *http, const struct http_limits *limits);
+void http1_fini(struct http1 *http);
+
+/*
+ * Reads from `in`, says in *out_used how much of it was used, stops at the first whole request. A
+ * body that lies whole in `in` is not copied: request.body then points into `in`.
+ */
+enum http_progress http1_feed(struct http1 *http, struct bytes in, size_t *out_used);
+/* Call when the request has been dealt with, before feeding on. */
+void http1_next(struct http1 *http);
+/* Has a request begun that is not whole? (For time-outs: 408 or a quiet close.) */
+bool http1_midway(const struct http1 *http);
+
+/* A query's value, percent-decoded into `room`; false: not there or badly encoded. */
+bool http_query_get(struct bytes query, const char *name, struct buf *room,
+                    struct bytes *out_value);
+/* Percent-decodes; false: bad escape or NUL. */
+bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room,
+                         struct bytes *out_text);
+
+struct http_response {
+    int status;
+    const char *content_type; /* NULL: no body */
+    bool close;               /* add Connection: close */
+    bool http10_keep_alive;   /* add Connection: keep-alive */
+    bool head_only;           /* answer to HEAD: length but no body */
+    int retry_after_s;        /* 0 = none */
+    struct bytes allow;       /* 405: methods */
+    struct bytes date;        /* IMF-fixdate of this second, made by the caller; may be empty */
+};
+
+/* Writes the head and `body` to `out`. */
+void http_respond(struct buf *out, const struct http_response *response, struct bytes body);
+
+/* "Sun, 06 Nov 1994 08:49:37 GMT" into room[30]. Pure: own calendar arithmetic. */
+struct bytes http_date(int64_t unix_seconds, char *room);
+
+#endif

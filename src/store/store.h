@@ -1,0 +1,136 @@
+/*
+ * The embedded store: an append-only log of the core's events, cut into segments, with group
+ * commit, checkpoints and recovery. docs/disk-format.md has every byte.
+ *
+ * How it is used in a turn: append() as the core emits; at the turn's end store_turn(), which
+ * hands the open batch to the disk if none is under way; when a batch is durable, ear->durable().
+ * One thread; the disk's own threads are behind port/disk.h.
+ *
+ * Invariants
+ * S1 Batches are numbered 1, 2, 3 … without a gap over the life of the store.
+ * S2 One batch is under way at a time; a batch says which number was durable when it was sealed.
+ * S3 No write ever touches a block that holds an earlier batch.
+ * S4 A segment is removed only after all its live jobs are durable elsewhere and the manifest
+ *    that no longer names it is durable.
+ * S5 After a write or sync failed nothing becomes durable any more: store_failed() stays true.
+ */
+#ifndef LATERD_STORE_STORE_H
+#define LATERD_STORE_STORE_H
+
+#include "base/arena.h"
+#include "core/event.h"
+#include "port/disk.h"
+
+struct store;
+
+struct store_options {
+    struct disk *disk;
+    uint64_t segment_bytes; /* of one segment: 256 KiB … 1 GiB, a multiple of DISK_ALIGN */
+    uint64_t max_bytes;     /* all files together; 0 = as much as the file system has */
+    uint64_t recent_bytes;  /* memory for recently written batches: bodies read without the disk */
+    bool buffered;          /* write now, sync later: durability interval or os */
+    int64_t interval_us;    /* buffered: sync this often; 0 = leave it to the system */
+    uint32_t body_max;      /* bytes of the largest body that can come */
+    int64_t now_us;
+    const char *read_only_reason; /* NULL; not for callers */
+};
+
+struct store_ear {
+    /* Recovery: one event after another, in log order. An error ends the opening with it. */
+    enum err (*replay)(struct store_ear *ear, const struct event *event);
+    /* Recovery, now and then: bytes read so far of all. */
+    void (*progress)(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
+    /* All batches up to this number are as durable as asked for. */
+    void (*durable)(struct store_ear *ear, uint64_t batch);
+    /* A write or sync failed (S5); every answer that waits must be a failure now. */
+    void (*failed)(struct store_ear *ear, int sys_errno);
+    /*
+     * Checkpoint: this job's record is in a segment that shall go. If the job still lives there,
+     * append it again (core_carry); else do nothing.
+     */
+    void (*carry)(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
+                  struct bytes body);
+    /* Checkpoint: append again all that has no place of its own (core_carry_topics). */
+    void (*carry_rest)(struct store_ear *ear);
+};
+
+/* Why a store could not be opened, for people. */
+struct store_trouble {
+    char file[DISK_NAME_MAX];
+    uint64_t offset;
+    char text[256]; /* what is wrong, what is lost, what to do */
+};
+
+/*
+ * Opens or makes the store in the disk's directory: takes the lock, replays every event, makes the
+ * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_CORRUPT (acknowledged data is damaged: never
+ * cut silently).
+ */
+enum err store_open(const struct store_options *options, struct store_ear *ear,
+                    struct store **out_store, struct store_trouble *out_trouble) MUST_USE;
+
+/* Writes what is open, marks the log as cleanly ended, waits for the disk, gives back the lock. */
+void store_close(struct store *store);
+
+/* Numbers that must never be given again, as of opening: the first free ones. */
+uint64_t store_seq_first(const struct store *store);
+uint64_t store_lease_first(const struct store *store);
+
+/* Could a job with so many bytes (id, content type, body) be kept now, and later be ended? */
+enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
+
+/*
+ * Appends an event to the open batch. `seq_next` is the core's next server-made number, kept as
+ * the high-water mark. Only after store_admit for pushes; other events always have room.
+ */
+struct stored store_append(struct store *store, const struct event *event);
+void store_seq_note(struct store *store, uint64_t seq_next);
+
+/* The batch that an answer must wait for so that all appended so far is durable. */
+uint64_t store_batch(const struct store *store);
+uint64_t store_durable(const struct store *store);
+
+/*
+ * The end of a turn: seals and hands over the open batch if it is wanted (promised events, or old
+ * enough, or large) and none is under way; does a bounded slice of checkpoint work.
+ */
+void store_turn(struct store *store, int64_t now_us);
+int64_t store_next_us(
+    const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
+void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
+
+/*
+ * Reads a job's content type and body back into the arena and checks them against the checksum
+ * made from the client's bytes. ERR_DAMAGED, ERR_IO.
+ */
+enum err store_read(struct store *store, uint64_t seq, uint64_t where, size_t content_type_len,
+                    size_t body_len, struct arena *arena, struct bytes *out_content_type,
+                    struct bytes *out_body) MUST_USE;
+
+bool store_failed(const struct store *store);
+bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */
+
+enum { SYNC_BUCKETS = 24 }; /* bucket b counts syncs that took below 2^b * 16 µs */
+
+struct store_stats {
+    uint64_t segments, disk_bytes, live_bytes, live_jobs;
+    uint64_t batches, bytes_written, records;
+    uint64_t syncs, sync_us_sum;
+    uint64_t sync_us[SYNC_BUCKETS];
+    uint64_t checkpoints, carried_jobs;
+    uint64_t recovered_events, dropped_tail_bytes;
+    int64_t recovery_us;
+};
+void store_stats(const struct store *store, struct store_stats *out_stats);
+
+/*
+ * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per
+ * finding. Counts into *out_count.
+ */
+struct store_counts {
+    uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
+};
+enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line), void *ctx,
+                      struct store_counts *out_counts) MUST_USE;
+
+#endif
