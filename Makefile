@@ -2,7 +2,9 @@
 
 VERSION  := 0.1.0
 BUILD    ?= build
-CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 PYTHON   ?= /usr/bin/python3

@@ -7,7 +7,7 @@
 #ifndef LATERD_PROTO_HTTP1_H
 #define LATERD_PROTO_HTTP1_H
 
-#include <llhttp.h>
+#include <stdint.h>
 
 #include "base/bytes.h"
 
@@ -45,13 +45,13 @@ struct http_request {
 
 enum http_progress {
     HTTP_MORE,     /* nothing whole yet */
-    HTTP_REQUEST,  /* a request is whole */
+    HTTP_READY,    /* a request is whole */
     HTTP_CONTINUE, /* headers are whole, client waits for 100 Continue; send it, go on feeding */
     HTTP_BAD,      /* refused: answer `status`, then close */
 };
 
 struct http1 {
-    llhttp_t parser;
+    struct http1_parser *parser; /* llhttp and our own state, mem_alloc-ed */
     struct http_limits limits;
     struct buf head; /* target and kept header values of the request under way */
     struct buf body; /* only when the body comes in pieces */
