@@ -1,6 +1,6 @@
 /*
- * What the server needs of a queue, wherever it lives: the embedded engine (core + store, in
- * server/embedded) or a shared one (redis/). Commands go in, each is answered once.
+ * What the server needs of a queue, wherever it lives: the embedded engine (core and store, in
+ * server/embedded) or a shared one. Commands go in, each is answered once. One thread.
  */
 #ifndef LATERD_PORT_ENGINE_H
 #define LATERD_PORT_ENGINE_H
@@ -11,21 +11,30 @@ struct engine {
     const struct engine_verbs *verbs;
 };
 
-/*
- * One command under way. Owned by the asker; must stay until `answered` was called or cancel()
- * returned.
- */
+/* One command under way. The asker owns it and keeps it until answered or cancelled. */
 struct ticket {
+    /* The command's reply, whose bytes are good until this returns. May submit again. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
-    uint64_t engine_word; /* the engine's own */
-    void *engine_next;
+    uint64_t parked; /* the engine's: a command that waits */
+    void *held;      /* the engine's: a reply that waits for the disk */
 };
 
 struct engine_verbs {
+    /* The beginning of a turn: releases the replies that may go now, moves what is due. */
+    void (*begin)(struct engine *engine, int64_t now_us);
     /* Does the command; `answered` comes now or later. Nothing of `cmd` is kept. */
     void (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
     /* The asker has gone: a parked reserve takes no job; no answer comes (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
+    /*
+     * The end of a turn: ready jobs meet waiting consumers, changes go to the disk together. When
+     * begin() is wanted next: a past time is at once, INT64_MAX only when something comes in.
+     */
+    int64_t (*end)(struct engine *engine);
+    /* No more waiting: parked reserves are answered ERR_DRAINING, and so are later ones. */
+    void (*drain)(struct engine *engine);
+    /* OK, or why it cannot take pushes now. */
+    enum err (*health)(const struct engine *engine);
 };
 
 #endif

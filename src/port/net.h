@@ -2,9 +2,8 @@
  * What the server needs of the network: connections that bring bytes and take bytes. Implemented
  * by os/net (epoll, sockets) and sim/net (in memory, split anywhere, cut at any moment).
  *
- * One thread. `wait` gathers what has happened and tells the handler; it is the only place where
- * handler functions are called. A connection's `net_conn` is good until its `gone` was called
- * or the server called `close`.
+ * One thread. gather() is the only place where handler functions are called. A connection's
+ * `net_conn` is good until its `gone` was called or the server called close().
  */
 #ifndef LATERD_PORT_NET_H
 #define LATERD_PORT_NET_H
@@ -21,14 +20,15 @@ struct net_handler {
     /* Somebody connected to listener number `listener`. The result is the conn's `user`. */
     void *(*opened)(struct net_handler *handler, struct net_conn *conn, unsigned listener);
     /*
-     * Bytes came. They are borrowed; returns how many were used (the rest is shown again, in
-     * front of what comes next, when more comes or after resume()).
+     * Bytes came. They are borrowed; returns how many were used. The rest is kept and shown again,
+     * in front of what comes next, when more comes or after resume().
      */
     size_t (*input)(struct net_handler *handler, void *user, struct bytes bytes);
-    /* The other side has closed or reset. `half`: it may still read (it only shut down writing). */
+    /*
+     * The other side has gone. `half`: it has only ended its sending and may still read; all its
+     * bytes were shown; the connection stays until close(). Else the connection is no more.
+     */
     void (*gone)(struct net_handler *handler, void *user, bool half);
-    /* All that send() kept back has been written. */
-    void (*drained)(struct net_handler *handler, void *user);
 };
 
 struct net {
@@ -36,25 +36,25 @@ struct net {
 };
 
 struct net_verbs {
-    /*
-     * Sleeps until `until_us` (by `now_us`, the clock's reading; INT64_MAX: no limit), input, or a
-     * wake(); tells the handler.
-     */
-    void (*wait)(struct net *net, struct net_handler *handler, int64_t now_us, int64_t until_us);
-    void (*wake)(struct net *net); /* from any thread */
-    /*
-     * Sends what it can now and keeps the rest. False: the connection is broken (gone follows).
-     * Data is copied if kept.
-     */
-    bool (*send)(struct net *net, struct net_conn *conn, struct bytes data);
-    size_t (*unsent)(const struct net *net, const struct net_conn *conn); /* bytes kept */
-    /* Stop (or go on) reading: a client that sends faster than it is served waits in its socket. */
+    /* Sleeps until the time (INT64_MAX: no limit; a past time: not at all), input, or a wake. */
+    void (*sleep)(struct net *net, int64_t until_us);
+    /* Tells the handler all that has happened. */
+    void (*gather)(struct net *net, struct net_handler *handler);
+    /* Sends what it can now, copies and keeps the rest, and sends that as the client reads. */
+    void (*send)(struct net *net, struct net_conn *conn, struct bytes data);
+    /* Bytes kept. A broken connection keeps them for ever; `gone` follows in the next gather. */
+    size_t (*unsent)(const struct net *net, const struct net_conn *conn);
+    /* Stop or go on reading: a client that sends faster than it is served waits in its socket. */
     void (*hold)(struct net *net, struct net_conn *conn, bool hold);
-    /* Show kept input to the handler again at the next wait. */
+    /* Show kept input to the handler again at the next gather, which comes without sleep. */
     void (*resume)(struct net *net, struct net_conn *conn);
-    /* Ends the connection; kept bytes are sent first if `flush` (bounded by the os). No `gone`
-     * follows. */
-    void (*close)(struct net *net, struct net_conn *conn, bool flush);
+    /*
+     * Ends the connection: no handler call follows. `linger`: kept bytes are sent first, and what
+     * the client still sends is read and dropped for a while, so that our last answer is not lost
+     * to a reset (RFC 9112, 9.6).
+     */
+    void (*close)(struct net *net, struct net_conn *conn, bool linger);
+    /* Takes no new connections any more; the sockets are closed. */
     void (*stop_listening)(struct net *net);
 };
 

@@ -1,0 +1,68 @@
+#include "os/clock.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+
+enum {
+    SLEW_PART = 1000,        /* follow a step by 1/1000 of the time that passes */
+    STEP_LOGGED_US = 250000, /* a difference below is what NTP does all day */
+};
+
+static int64_t read_us(clockid_t id)
+{
+    struct timespec now;
+    (void)clock_gettime(id, &now); /* cannot fail for these clocks */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void log_step(struct os_clock *clock, int64_t apart_us)
+{
+    if (llabs(apart_us - clock->said_us) < STEP_LOGGED_US)
+        return;
+    clock->said_us = apart_us;
+    if (llabs(apart_us) < STEP_LOGGED_US) {
+        log_event(LOG_INFO, "clock_agrees", "apart_ms=%lld", (long long)(apart_us / 1000));
+        return;
+    }
+    log_event(LOG_WARN, "clock_stepped",
+              "apart_ms=%lld hint=\"the system's clock was set; waiting jobs keep their delays; "
+              "restart laterd to take the new time over\"",
+              (long long)(apart_us / 1000));
+}
+
+int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall_us)
+{
+    int64_t passed_us = steady_us - clock->last_steady_us;
+    if (passed_us <= 0)
+        return clock->last_us;
+    int64_t now_us = clock->last_us + passed_us;
+    int64_t apart_us = wall_us - now_us;
+    int64_t slew_us = (clock->slew_rest_us + passed_us) / SLEW_PART;
+    clock->slew_rest_us = (clock->slew_rest_us + passed_us) % SLEW_PART;
+    if (llabs(apart_us) <= slew_us)
+        now_us = wall_us;
+    else
+        now_us += apart_us > 0 ? slew_us : -slew_us;
+    clock->last_steady_us = steady_us;
+    clock->last_us = now_us;
+    log_step(clock, apart_us);
+    return now_us;
+}
+
+static int64_t now_us(struct clock *base)
+{
+    struct os_clock *clock = (struct os_clock *)base; /* its first member */
+    /* Boot time goes on while a machine is suspended: what fell due meanwhile is due at resume. */
+    return os_clock_advance(clock, read_us(CLOCK_BOOTTIME), read_us(CLOCK_REALTIME));
+}
+
+void os_clock_init(struct os_clock *clock)
+{
+    *clock = (struct os_clock){
+        .clock.now_us = now_us,
+        .last_steady_us = read_us(CLOCK_BOOTTIME),
+        .last_us = read_us(CLOCK_REALTIME),
+    };
+}

@@ -1,0 +1,27 @@
+/*
+ * The machine's clocks as one: wall time carried forward by the monotonic clock (P10).
+ *
+ * When the system's wall clock is stepped, ours does not jump: it moves towards the new wall time
+ * by at most a thousandth of the time that passes, so no waiting job becomes due early by more than
+ * that, and a small correction is still followed. A restart takes over the wall clock as it is. See
+ * docs/decisions/0007-a-stepped-clock-is-approached-slowly.md.
+ */
+#ifndef LATERD_OS_CLOCK_H
+#define LATERD_OS_CLOCK_H
+
+#include "port/clock.h"
+
+struct os_clock {
+    struct clock clock;
+    int64_t last_steady_us; /* the reading before this one */
+    int64_t last_us;
+    int64_t slew_rest_us; /* time passed that was too short for a microsecond of slew */
+    int64_t said_us;      /* how far apart the clocks were when it was last logged */
+};
+
+void os_clock_init(struct os_clock *clock);
+
+/* The rule alone, for tests: our clock's next reading from both of the system's. */
+int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall_us);
+
+#endif

@@ -1,0 +1,512 @@
+/*
+ * Owns the epoll instance, the listeners and every connection's socket and kept bytes.
+ *
+ * A connection that is closed while its event may still be in the list that gather() walks is
+ * only marked and hung on `dead`; it is freed when the walk is over.
+ */
+#include "os/net.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum {
+    EVENTS = 512,
+    READ_BYTES = 256 * 1024,
+    KEPT_INPUT_BYTES = 64 * 1024, /* more than this unread by the handler: stop reading */
+    SPARE_OUT_BYTES = 64 * 1024,  /* a larger empty out-buffer is given back */
+    ACCEPTS = 128,                /* at most so many at once */
+    ACCEPT_PAUSE_US = 200 * 1000,
+    LINGER_US = 1000 * 1000,
+};
+
+enum source_kind { SOURCE_CONN, SOURCE_LISTENER, SOURCE_WATCH };
+
+struct source {
+    enum source_kind kind;
+    int fd;
+};
+
+struct listener {
+    struct source source;
+    unsigned number;
+};
+
+struct net_conn {
+    struct source source;
+    uint32_t interest; /* what epoll watches for */
+    void *user;
+    struct buf in;  /* shown to the handler but not used yet */
+    struct buf out; /* [out_at, len) is still to be sent */
+    size_t out_at;
+    struct list place; // hangs on open, again, lingering or dead
+    int64_t linger_until_us;
+    bool held, ended, broken, closing, dead, shown_again;
+};
+
+struct os_net {
+    struct net net;
+    struct clock *clock;
+    int epoll;
+    int event_count;
+    unsigned conn_count;
+    struct list open;        // net_conn::place
+    struct list again;       // net_conn::place: to be shown kept input, or told of their end
+    struct list lingering;   // net_conn::place: closing(), first to end first
+    struct list dead;        // net_conn::place
+    int64_t accept_again_us; /* accepting pauses until then; 0 = it does not */
+    bool accept_trouble_said;
+    unsigned listener_count;
+    struct listener listeners[NET_LISTENERS_MAX];
+    struct source watches[4];
+    unsigned watch_count;
+    struct epoll_event events[EVENTS];
+    char read_room[READ_BYTES];
+};
+
+static struct os_net *self(struct net *net)
+{
+    return (struct os_net *)net; /* its first member */
+}
+
+static size_t conn_unsent(const struct net_conn *conn)
+{
+    return conn->out.len - conn->out_at;
+}
+
+static void watch_source(struct os_net *net, struct source *source, uint32_t interest)
+{
+    struct epoll_event event = {.events = interest, .data.ptr = source};
+    int failed = epoll_ctl(net->epoll, EPOLL_CTL_ADD, source->fd, &event);
+    CHECK(!failed || errno == ENOMEM || errno == ENOSPC);
+}
+
+static void conn_update(struct os_net *net, struct net_conn *conn)
+{
+    bool full = conn->in.len >= KEPT_INPUT_BYTES && !conn->closing;
+    uint32_t interest = 0;
+    if (!conn->held && !conn->ended)
+        interest |= full ? EPOLLRDHUP : (uint32_t)EPOLLIN | EPOLLRDHUP;
+    if (conn_unsent(conn) && !conn->broken)
+        interest |= EPOLLOUT;
+    if (interest == conn->interest)
+        return;
+    struct epoll_event event = {.events = interest, .data.ptr = &conn->source};
+    (void)epoll_ctl(net->epoll, EPOLL_CTL_MOD, conn->source.fd, &event); /* it is there */
+    conn->interest = interest;
+}
+
+static void conn_bury(struct os_net *net, struct net_conn *conn)
+{
+    if (conn->dead)
+        return;
+    (void)close(conn->source.fd); /* leaves epoll, too */
+    conn->dead = true;
+    list_remove(&conn->place);
+    list_add_tail(&net->dead, &conn->place);
+    net->conn_count--;
+}
+
+static void free_dead(struct os_net *net)
+{
+    while (!list_empty(&net->dead)) {
+        struct net_conn *conn = LIST_ENTRY(net->dead.next, struct net_conn, place);
+        list_remove(&conn->place);
+        buf_fini(&conn->in);
+        buf_fini(&conn->out);
+        mem_free(conn);
+    }
+}
+
+/* ---- sending ---- */
+
+static void conn_broke(struct os_net *net, struct net_conn *conn)
+{
+    conn->broken = true;
+    list_remove(&conn->place);
+    list_add_tail(&net->again, &conn->place); /* the next gather tells the handler */
+}
+
+static size_t send_some(struct os_net *net, struct net_conn *conn, const char *at, size_t len)
+{
+    ssize_t sent = send(conn->source.fd, at, len, MSG_NOSIGNAL);
+    if (sent >= 0)
+        return (size_t)sent;
+    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+        conn_broke(net, conn);
+    return 0;
+}
+
+static void net_send(struct net *base, struct net_conn *conn, struct bytes data)
+{
+    struct os_net *net = self(base);
+    if (!conn->broken && conn_unsent(conn) == 0) {
+        size_t sent = send_some(net, conn, data.at, data.len);
+        if (sent == data.len)
+            return;
+        data = bytes_of(data.at + sent, data.len - sent);
+    }
+    buf_add_bytes(&conn->out, data);
+    conn_update(net, conn);
+}
+
+/* The socket takes bytes again. */
+static void conn_writable(struct os_net *net, struct net_conn *conn)
+{
+    if (conn_unsent(conn))
+        conn->out_at += send_some(net, conn, conn->out.at + conn->out_at, conn_unsent(conn));
+    if (conn_unsent(conn) == 0) {
+        conn->out.len = 0;
+        conn->out_at = 0;
+        buf_shrink(&conn->out, SPARE_OUT_BYTES);
+        if (conn->closing && conn->ended) {
+            conn_bury(net, conn);
+            return;
+        }
+        if (conn->closing)
+            (void)shutdown(conn->source.fd, SHUT_WR);
+    }
+    conn_update(net, conn);
+}
+
+/* ---- receiving ---- */
+
+static void conn_show(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
+{
+    size_t used = handler->input(handler, conn->user, buf_bytes(&conn->in));
+    if (conn->dead || conn->closing)
+        return;
+    buf_drop(&conn->in, used);
+    buf_shrink(&conn->in, 0);
+    conn_update(net, conn);
+}
+
+static void conn_lost(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
+{
+    if (!conn->closing)
+        handler->gone(handler, conn->user, false);
+    conn_bury(net, conn);
+}
+
+static void conn_ended(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
+{
+    conn->ended = true;
+    if (conn->closing && conn_unsent(conn) == 0) {
+        conn_bury(net, conn);
+        return;
+    }
+    conn_update(net, conn);
+    if (!conn->closing)
+        handler->gone(handler, conn->user, true);
+}
+
+static void conn_readable(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
+{
+    char *room = net->read_room;
+    size_t room_bytes = READ_BYTES;
+    bool behind_kept = conn->in.len > 0 && !conn->closing;
+    if (behind_kept) {
+        buf_reserve(&conn->in, KEPT_INPUT_BYTES);
+        room = conn->in.at + conn->in.len;
+        room_bytes = conn->in.cap - conn->in.len;
+    }
+    ssize_t got = recv(conn->source.fd, room, room_bytes, 0);
+    if (got < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            conn_lost(net, handler, conn);
+        return;
+    }
+    if (got == 0) {
+        conn_ended(net, handler, conn);
+        return;
+    }
+    if (conn->closing)
+        return; /* lingering: what comes now is dropped */
+    if (behind_kept) {
+        conn->in.len += (size_t)got;
+        conn_show(net, handler, conn);
+        return;
+    }
+    size_t used = handler->input(handler, conn->user, bytes_of(room, (size_t)got));
+    if (conn->dead || conn->closing || used == (size_t)got)
+        return;
+    buf_add(&conn->in, room + used, (size_t)got - used);
+    conn_update(net, conn);
+}
+
+static void conn_event(struct os_net *net, struct net_handler *handler, struct net_conn *conn,
+                       uint32_t what)
+{
+    if (conn->dead)
+        return;
+    if (what & EPOLLOUT)
+        conn_writable(net, conn);
+    if (conn->dead)
+        return;
+    if ((what & EPOLLIN) && !conn->held)
+        conn_readable(net, handler, conn);
+    else if ((what & EPOLLRDHUP) && !conn->ended)
+        conn_ended(net, handler, conn);
+    else if (what & (EPOLLERR | EPOLLHUP))
+        conn_lost(net, handler, conn);
+}
+
+/* ---- accepting ---- */
+
+static void listeners_pause(struct os_net *net, int why)
+{
+    for (unsigned i = 0; i < net->listener_count; i++)
+        (void)epoll_ctl(net->epoll, EPOLL_CTL_DEL, net->listeners[i].source.fd, NULL);
+    net->accept_again_us = net->clock->now_us(net->clock) + ACCEPT_PAUSE_US;
+    if (!net->accept_trouble_said)
+        log_event(LOG_WARN, "accept_paused",
+                  "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
+                  "limits.connections\"",
+                  strerror(why));
+    net->accept_trouble_said = true;
+}
+
+static void listeners_go_on(struct os_net *net)
+{
+    if (!net->accept_again_us || net->clock->now_us(net->clock) < net->accept_again_us)
+        return;
+    net->accept_again_us = 0;
+    for (unsigned i = 0; i < net->listener_count; i++)
+        watch_source(net, &net->listeners[i].source, EPOLLIN);
+}
+
+static void conn_new(struct os_net *net, struct net_handler *handler, int fd, unsigned listener)
+{
+    int on = 1;
+    struct net_conn *conn = mem_zalloc(sizeof(*conn));
+    conn->source = (struct source){.kind = SOURCE_CONN, .fd = fd};
+    conn->interest = (uint32_t)EPOLLIN | EPOLLRDHUP;
+    list_add_tail(&net->open, &conn->place);
+    net->conn_count++;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
+    watch_source(net, &conn->source, conn->interest);
+    conn->user = handler->opened(handler, conn, listener);
+}
+
+static void accept_some(struct os_net *net, struct net_handler *handler, struct listener *listener)
+{
+    for (int i = 0; i < ACCEPTS; i++) {
+        int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            conn_new(net, handler, fd, listener->number);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            listeners_pause(net, errno);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+/* ---- the port ---- */
+
+static void net_sleep(struct net *base, int64_t until_us)
+{
+    struct os_net *net = self(base);
+    struct timespec left = {0};
+    const struct timespec *limit = &left;
+    if (!list_empty(&net->lingering)) {
+        struct net_conn *first = LIST_ENTRY(net->lingering.next, struct net_conn, place);
+        if (first->linger_until_us < until_us)
+            until_us = first->linger_until_us;
+    }
+    if (net->accept_again_us && net->accept_again_us < until_us)
+        until_us = net->accept_again_us;
+    if (until_us == INT64_MAX && list_empty(&net->again)) {
+        limit = NULL;
+    } else if (list_empty(&net->again) && until_us > 0) {
+        int64_t left_us = until_us - net->clock->now_us(net->clock);
+        if (left_us > 0)
+            left = (struct timespec){left_us / 1000000, left_us % 1000000 * 1000};
+    }
+    net->event_count = epoll_pwait2(net->epoll, net->events, EVENTS, limit, NULL);
+    CHECK(net->event_count >= 0 || errno == EINTR);
+}
+
+static void show_again(struct os_net *net, struct net_handler *handler)
+{
+    struct list now; /* those that come back meanwhile wait for the next gather */
+    list_init(&now);
+    while (!list_empty(&net->again)) {
+        struct list *node = net->again.next;
+        list_remove(node);
+        list_add_tail(&now, node);
+    }
+    while (!list_empty(&now)) {
+        struct net_conn *conn = LIST_ENTRY(now.next, struct net_conn, place);
+        list_remove(&conn->place);
+        list_add_tail(&net->open, &conn->place);
+        if (conn->broken)
+            conn_lost(net, handler, conn);
+        else if (conn->in.len)
+            conn_show(net, handler, conn);
+    }
+}
+
+static void end_lingering(struct os_net *net)
+{
+    if (list_empty(&net->lingering))
+        return;
+    int64_t now_us = net->clock->now_us(net->clock);
+    while (!list_empty(&net->lingering)) {
+        struct net_conn *conn = LIST_ENTRY(net->lingering.next, struct net_conn, place);
+        if (conn->linger_until_us > now_us)
+            return;
+        conn_bury(net, conn);
+    }
+}
+
+static void net_gather(struct net *base, struct net_handler *handler)
+{
+    struct os_net *net = self(base);
+    show_again(net, handler);
+    for (int i = 0; i < net->event_count; i++) {
+        struct source *source = net->events[i].data.ptr;
+        switch (source->kind) {
+        case SOURCE_CONN:
+            conn_event(net, handler, (struct net_conn *)source, net->events[i].events);
+            break;
+        case SOURCE_LISTENER: accept_some(net, handler, (struct listener *)source); break;
+        case SOURCE_WATCH: break; /* it only had to wake us */
+        }
+    }
+    net->event_count = 0;
+    listeners_go_on(net);
+    end_lingering(net);
+    free_dead(net);
+}
+
+static size_t net_unsent(const struct net *base, const struct net_conn *conn)
+{
+    (void)base;
+    return conn_unsent(conn);
+}
+
+static void net_hold(struct net *base, struct net_conn *conn, bool hold)
+{
+    conn->held = hold;
+    conn_update(self(base), conn);
+}
+
+static void net_resume(struct net *base, struct net_conn *conn)
+{
+    if (conn->in.len == 0 || conn->broken || conn->dead)
+        return;
+    list_remove(&conn->place);
+    list_add_tail(&self(base)->again, &conn->place);
+}
+
+static void net_close(struct net *base, struct net_conn *conn, bool linger)
+{
+    struct os_net *net = self(base);
+    if (conn->dead)
+        return;
+    if (!linger || conn->broken) {
+        conn_bury(net, conn);
+        return;
+    }
+    conn->closing = true;
+    conn->held = false;
+    conn->user = NULL;
+    conn->linger_until_us = net->clock->now_us(net->clock) + LINGER_US;
+    list_remove(&conn->place);
+    list_add_tail(&net->lingering, &conn->place);
+    if (conn_unsent(conn) == 0)
+        (void)shutdown(conn->source.fd, SHUT_WR);
+    if (conn->ended && conn_unsent(conn) == 0)
+        conn_bury(net, conn);
+    else
+        conn_update(net, conn);
+}
+
+static void net_stop_listening(struct net *base)
+{
+    struct os_net *net = self(base);
+    for (unsigned i = 0; i < net->listener_count; i++)
+        (void)close(net->listeners[i].source.fd);
+    net->listener_count = 0;
+    net->accept_again_us = 0;
+}
+
+static const struct net_verbs verbs = {
+    .sleep = net_sleep,
+    .gather = net_gather,
+    .send = net_send,
+    .unsent = net_unsent,
+    .hold = net_hold,
+    .resume = net_resume,
+    .close = net_close,
+    .stop_listening = net_stop_listening,
+};
+
+struct os_net *os_net_new(struct clock *clock)
+{
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll < 0)
+        return NULL;
+    struct os_net *net = mem_zalloc(sizeof(*net));
+    net->net.verbs = &verbs;
+    net->clock = clock;
+    net->epoll = epoll;
+    list_init(&net->open);
+    list_init(&net->again);
+    list_init(&net->lingering);
+    list_init(&net->dead);
+    return net;
+}
+
+void os_net_free(struct os_net *net)
+{
+    if (!net)
+        return;
+    struct list *const all[] = {&net->open, &net->again, &net->lingering};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        while (!list_empty(all[i]))
+            conn_bury(net, LIST_ENTRY(all[i]->next, struct net_conn, place));
+    }
+    free_dead(net);
+    net_stop_listening(&net->net);
+    (void)close(net->epoll);
+    mem_free(net);
+}
+
+struct net *os_net_port(struct os_net *net)
+{
+    return &net->net;
+}
+
+void os_net_listen(struct os_net *net, int fd, unsigned listener)
+{
+    CHECK(net->listener_count < NET_LISTENERS_MAX);
+    struct listener *at = &net->listeners[net->listener_count++];
+    *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};
+    watch_source(net, &at->source, EPOLLIN);
+}
+
+void os_net_watch(struct os_net *net, int fd)
+{
+    CHECK(net->watch_count < sizeof(net->watches) / sizeof(net->watches[0]));
+    struct source *at = &net->watches[net->watch_count++];
+    *at = (struct source){.kind = SOURCE_WATCH, .fd = fd};
+    watch_source(net, at, (uint32_t)EPOLLIN | EPOLLET);
+}
+
+unsigned os_net_count(const struct os_net *net)
+{
+    return net->conn_count;
+}

@@ -1,0 +1,32 @@
+/*
+ * port/net.h on Linux: one epoll instance, level-triggered, non-blocking sockets. A read takes up
+ * to 256 KiB into one shared buffer, so a request that comes whole is never copied.
+ *
+ * Out of file descriptors: accepting pauses for 200 ms at a time, which is logged once.
+ */
+#ifndef LATERD_OS_NET_H
+#define LATERD_OS_NET_H
+
+#include "port/clock.h"
+#include "port/net.h"
+
+struct os_net;
+
+enum { NET_LISTENERS_MAX = 64 };
+
+struct os_net *os_net_new(struct clock *clock); /* NULL: no epoll; errno says why */
+void os_net_free(struct os_net *net);           /* closes every connection */
+struct net *os_net_port(struct os_net *net);
+
+/* Takes the listening socket over; its connections are `listener` to the handler. */
+void os_net_listen(struct os_net *net, int fd, unsigned listener);
+
+/*
+ * Ends sleep() when the descriptor has something (edge-triggered: an eventfd need never be read).
+ */
+void os_net_watch(struct os_net *net, int fd);
+
+/* Open connections. */
+unsigned os_net_count(const struct os_net *net);
+
+#endif
