@@ -1,0 +1,34 @@
+# Tests in C, in Python, against the real process, and against kill -9.
+
+.PHONY: test unit-run black crash mutate cover run
+
+PYTEST := $(PYTHON) -m pytest -p no:cacheprovider
+
+test: all unit-run black ## unit tests and black-box tests
+
+# Every binary runs, even after one has failed; the exit code says whether any did.
+unit-run: unit
+	@$(PYTHON) tools/run-units $(UNIT)
+
+black: all ## the real process, over the wire, in Python
+	$(PYTEST) -q test/black
+
+CRASH_ROUNDS ?= 500
+crash: all ## kill -9 at random moments, CRASH_ROUNDS times, then an oracle
+	$(PYTHON) test/crash/crash.py --rounds $(CRASH_ROUNDS) $(CRASH_ARGS)
+
+mutate: ## plant each known bug in a copy: the named suite must catch it
+	$(PYTHON) tools/mutate $(MUTANTS)
+
+RUN_ARGS ?= --data-dir data
+run: all ## a server on 127.0.0.1:9277 with its data in ./data
+	@mkdir -p data
+	$(BUILD)/laterd $(RUN_ARGS)
+
+COVER := $(BUILD)/cover
+cover: ## line and branch coverage of the unit tests, as text and HTML
+	$(MAKE) BUILD=$(COVER) OPT='-O0 -g --coverage' HARDEN= LDFLAGS=--coverage unit-run
+	gcovr --root . --object-directory $(COVER) --exclude-throw-branches \
+	    --exclude-unreachable-branches --filter src/base --filter src/core --filter src/proto \
+	    --filter src/store --filter src/server $(COVER) \
+	    --html-details $(COVER)/index.html --txt-metric branch

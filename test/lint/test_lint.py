@@ -1,0 +1,112 @@
+"""Each lint tool finds the violation planted for it, and lets the innocent neighbour pass."""
+
+import os
+import subprocess
+import textwrap
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def lint(tool, *arguments):
+    done = subprocess.run([os.path.join(ROOT, "tools", tool), *map(str, arguments)],
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def plant(path, source):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("folder, include, may", [
+    ("src/core", '"base/list.h"', True),
+    ("src/core", '"core/job.h"', True),
+    ("src/core", '"store/store.h"', False),
+    ("src/core", "<time.h>", False),
+    ("src/core", "<unistd.h>", False),
+    ("src/proto", '"core/cmd.h"', True),
+    ("src/proto", '"core/core.h"', False),
+    ("src/store", '"core/event.h"', True),
+    ("src/store", '"core/core.h"', False),
+    ("src/store", '"os/disk.h"', False),
+    ("src/server", '"os/net.h"', False),
+    ("src/os", '"port/net.h"', True),
+    ("src/cli", '"server/config.h"', False),
+    ("sim", '"server/turn.h"', True),
+    ("sim", '"os/net.h"', False),
+])
+def test_an_include_goes_only_where_an_arrow_leads(tmp_path, folder, include, may):
+    plant(tmp_path / folder / "x.c", f"#include {include}\n")
+    code, said = lint("lint-includes", "--root", tmp_path, f"{folder}/x.c")
+    assert code == (0 if may else 1)
+    assert may or f"{folder}/x.c:1:" in said and include in said
+
+
+def function(lines=1, parameters="void", body="    (void)0;\n"):
+    return f"static int f({parameters})\n{{\n" + body * lines + "    return 0;\n}\n"
+
+
+@pytest.mark.parametrize("source, says", [
+    (function(lines=66), None),
+    (function(lines=67), "71 lines"),
+    ("/* lint: long because a table of\n * cases reads better whole. */\n" + function(lines=99),
+     None),
+    (function(parameters="int a, int b, int c, int d, int e, int f"), None),
+    (function(parameters="int a, int b, int c, int d, int e, int f, int g"), "7 parameters"),
+    (function(parameters="int (*f)(int, int), int b, int c, int d, int e, int g"), None),
+    (function(body="    if (1) { while (0) { for (;;) { if (2) { break; } } } }\n"), None),
+    (function(body="    if (1) { while (0) { for (;;) { if (2) { do { } while (0); } } } }\n"),
+     "5 nested blocks"),
+    (function(body="    if (1)\n while (0)\n for (;;)\n if (2)\n if (3)\n break;\n"),
+     "5 nested blocks"),
+    (function(body="    struct x x = {.a = {1, {2, {3, {4, {5}}}}}};\n"), None),
+    (function(body="    g((struct x){.a = 1}, \"{{{{{{\", '{');\n"), None),
+    ("int x;\n" * 801, "801 lines"),
+    ("/* lint: long because generated. */\n" + "int x;\n" * 801, None),
+])
+def test_what_is_too_long_is_named(tmp_path, source, says):
+    code, said = lint("lint-length", plant(tmp_path / "x.c", source))
+    assert code == (1 if says else 0), said
+    assert not says or says in said
+
+
+@pytest.mark.parametrize("line, banned", [
+    ("strcpy(a, b);", "strcpy"),
+    ("x = atoi (text);", "atoi"),
+    ("gmtime(&t);", "gmtime"),
+    ("gmtime_r(&t, &parts);", None),
+    ("/* strcpy(a, b) */", None),
+    ('puts("strcpy(a, b)");', None),
+    ("int rand;", None),
+])
+def test_a_banned_call_is_named_with_what_to_do_instead(tmp_path, line, banned):
+    code, said = lint("lint-banned", plant(tmp_path / "x.c", f"int x;\n{line}\n"))
+    assert code == (1 if banned else 0)
+    assert not banned or f"x.c:2: {banned}() is banned: " in said
+
+
+@pytest.mark.parametrize("source, says", [
+    ("int f(const char *s) { return (int)__builtin_strlen(s); }", None),
+    ("const int table[] = {1, 2};", None),
+    ("const char *const names[] = {\"a\", \"b\"};", None),
+    ("long time(long *); long f(void) { return time(0); }", "may not use time"),
+    ("void *malloc(unsigned long); void *f(void) { return malloc(7); }", "may not use malloc"),
+    ("void log_event(int); void f(void) { log_event(1); }", "may not use log_event"),
+    ("void mem_free(void *); void f(void *x) { mem_free(x); }", None),
+    ("int f(void) { static int calls; return ++calls; }", "may not have the variable calls"),
+    ("int setting = 3;", "may not have the variable setting"),
+])
+def test_a_pure_object_that_reaches_out_is_named(tmp_path, source, says):
+    objects = []
+    for name, text in (("core/x", source), ("base/log", "void log_event(int x) { (void)x; }"),
+                       ("base/mem", "void mem_free(void *x) { (void)x; }")):
+        c_file = plant(tmp_path / f"{name}.c", text)
+        objects.append(c_file.with_suffix(".o"))
+        subprocess.run(["gcc", "-fPIE", "-fstack-protector-strong", "-c", "-o", objects[-1],
+                        c_file], check=True)
+    code, said = lint("lint-purity", *objects)
+    assert code == (1 if says else 0), said
+    assert not says or says in said
