@@ -69,6 +69,12 @@ int64_t core_next_us(const struct core *core);
 /* Answers every parked reserve with ERR_DRAINING. */
 void core_drain(struct core *core);
 
+/*
+ * Server-made numbers and leases count on from at least these (the store knows them once it is
+ * open). Before the first core_apply.
+ */
+void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_first);
+
 /* Replay: puts the state in order as an event said. EVENT_JOB's place is event->record. */
 enum err core_replay(struct core *core, const struct event *event) MUST_USE;
 /* After the last one: makes all reserved jobs whose lease nobody can hold ready, and the like. */

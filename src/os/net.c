@@ -161,7 +161,7 @@ static void net_send(struct net *base, struct net_conn *conn, struct bytes data)
 }
 
 /* The socket takes bytes again. */
-static void conn_writable(struct os_net *net, struct net_conn *conn)
+static void conn_writable(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
     if (conn_unsent(conn))
         conn->out_at += send_some(net, conn, conn->out.at + conn->out_at, conn_unsent(conn));
@@ -175,8 +175,11 @@ static void conn_writable(struct os_net *net, struct net_conn *conn)
         }
         if (conn->closing)
             (void)shutdown(conn->source.fd, SHUT_WR);
+        else
+            handler->drained(handler, conn->user);
     }
-    conn_update(net, conn);
+    if (!conn->dead)
+        conn_update(net, conn);
 }
 
 /* ---- receiving ---- */
@@ -250,7 +253,7 @@ static void conn_event(struct os_net *net, struct net_handler *handler, struct n
     if (conn->dead)
         return;
     if (what & EPOLLOUT)
-        conn_writable(net, conn);
+        conn_writable(net, handler, conn);
     if (conn->dead)
         return;
     if ((what & EPOLLIN) && !conn->held)

@@ -29,6 +29,8 @@ struct net_handler {
      * bytes were shown; the connection stays until close(). Else the connection is no more.
      */
     void (*gone)(struct net_handler *handler, void *user, bool half);
+    /* All that send() had kept is sent. */
+    void (*drained)(struct net_handler *handler, void *user);
 };
 
 struct net {

@@ -1,0 +1,466 @@
+#include "server/config.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/check.h"
+
+enum kind {
+    KIND_COUNT,
+    KIND_BYTES,
+    KIND_SECONDS,
+    KIND_HTTP,
+    KIND_DIR,
+    KIND_LEVEL,
+    KIND_DURABILITY
+};
+
+struct key {
+    const char *section;
+    const char *name;
+    enum kind kind;
+    size_t at; /* offset of an int64_t in struct config, for the numbers */
+    int64_t least, most;
+    const char *initial;
+    const char *help;
+};
+
+#define NUMBER(field) offsetof(struct config, field)
+#define DAY           ((int64_t)86400 * 1000000)
+#define GIB           ((int64_t)1 << 30)
+
+static const struct key keys[] = {
+    {"server", "http", KIND_HTTP, 0, 0, 0, "127.0.0.1:9277,delay-queue",
+     "Where to listen, and which dialect owns / there: delay-queue, delayqueue-java or none "
+     "(only /v1). May be given several times. unix:/path is an address, too."},
+    {"server", "log_level", KIND_LEVEL, 0, 0, 0, "info", "debug, info, warn or error."},
+    {"server", "drain_seconds", KIND_SECONDS, NUMBER(drain_us), 0, DAY, "10",
+     "After SIGTERM, how long clients have to take their answers."},
+    {"server", "metrics_topics", KIND_COUNT, NUMBER(metrics_topics), 0, 10000, "100",
+     "Topics shown one by one in /metrics; totals are always over all."},
+    {"store", "data_dir", KIND_DIR, 0, 0, 0, "/var/lib/laterd", "Where jobs are kept."},
+    {"store", "durability", KIND_DURABILITY, 0, 0, 0, "sync",
+     "When a change is answered: sync (it is on disk), interval:50ms (the system has it, and it is "
+     "on disk 50 ms later) or os (the system has it)."},
+    {"store", "segment_bytes", KIND_BYTES, NUMBER(segment_bytes), 262144, GIB, "32M",
+     "Size of one log file."},
+    {"store", "max_bytes", KIND_BYTES, NUMBER(max_bytes), 0, INT64_MAX, "0",
+     "All log files together; pushes are refused beyond it. 0: as much as the disk has."},
+    {"store", "recent_bytes", KIND_BYTES, NUMBER(recent_bytes), 0, 64 * GIB, "16M",
+     "Memory for the newest bodies, so that young jobs are handed out without a disk read."},
+    {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000", "Live jobs."},
+    {"limits", "topics", KIND_COUNT, NUMBER(topics), 1, 10000000, "100000",
+     "Topics. Idle ones make room for new ones."},
+    {"limits", "waiters", KIND_COUNT, NUMBER(waiters), 1, 10000000, "100000",
+     "Reserves that wait for a job at the same time."},
+    {"limits", "memory_bytes", KIND_BYTES, NUMBER(memory_bytes), 0, INT64_MAX, "0",
+     "Heap in use beyond which pushes are refused. 0: three quarters of the machine's memory."},
+    {"limits", "body_bytes", KIND_BYTES, NUMBER(body_bytes), 0, 64 << 20, "1M", "Body of a job."},
+    {"limits", "json_depth", KIND_COUNT, NUMBER(json_depth), 2, 128, "32",
+     "Nesting of JSON in a request."},
+    {"limits", "batch_jobs", KIND_COUNT, NUMBER(batch_jobs), 1, 100000, "1000",
+     "Jobs in one push or one reserve."},
+    {"limits", "reserve_topics", KIND_COUNT, NUMBER(reserve_topics), 1, 10000, "64",
+     "Topics in one reserve."},
+    {"limits", "connections", KIND_COUNT, NUMBER(connections), 1, 1000000, "10000",
+     "Open connections; further ones get 503."},
+    {"limits", "line_bytes", KIND_BYTES, NUMBER(line_bytes), 64, 1 << 20, "8K",
+     "HTTP request line."},
+    {"limits", "headers", KIND_COUNT, NUMBER(headers), 4, 1000, "64", "Headers of a request."},
+    {"limits", "header_bytes", KIND_BYTES, NUMBER(header_bytes), 256, 1 << 20, "16K",
+     "Headers of a request together."},
+    {"limits", "request_bytes", KIND_BYTES, NUMBER(request_bytes), 256, GIB, "8M",
+     "Body of a request, for instance of a batch of pushes."},
+    {"limits", "idle_seconds", KIND_SECONDS, NUMBER(idle_us), 1000, 7 * DAY, "300",
+     "A connection that asks nothing is closed after this."},
+    {"limits", "request_seconds", KIND_SECONDS, NUMBER(request_us), 1000, DAY, "30",
+     "A request must be whole, and an answer taken, within this."},
+    {"limits", "wait_seconds", KIND_SECONDS, NUMBER(wait_us), 0, DAY, "600",
+     "Longest wait of a reserve in /v1."},
+    {"limits", "ttr_seconds", KIND_SECONDS, NUMBER(ttr_max_us), 1000000, 36500 * DAY, "365d",
+     "Longest ttr a push may ask for."},
+    {"defaults", "ttr", KIND_SECONDS, NUMBER(ttr_us), 1000, 36500 * DAY, "60s",
+     "Time to run of jobs pushed through /v1 that do not say."},
+    {"defaults", "block_timeout", KIND_SECONDS, NUMBER(block_us), 0, DAY, "178s",
+     "How long /pop of the delay-queue dialect waits for a job."},
+};
+enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
+
+struct reading {
+    struct config *config;
+    struct config_trouble *trouble;
+    const char *path;
+    FILE *file;
+    unsigned line;
+    bool http_seen;
+    bool failed;
+};
+
+/* ---- values ---- */
+
+static const struct {
+    const char *name;
+    int64_t us;
+} units[] = {{"us", 1},       {"ms", 1000},      {"s", 1000000},
+             {"m", 60000000}, {"h", 3600000000}, {"d", 86400000000}};
+
+/* Takes a number and, if there is one, its unit off the front. */
+static bool take_part(struct bytes *text, int64_t unit_us, int64_t *out_us)
+{
+    size_t digits = 0, letters;
+    uint64_t number;
+    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
+        digits++;
+    if (!bytes_to_u64(bytes_of(text->at, digits), &number) || number > INT64_MAX)
+        return false;
+    for (letters = digits; letters < text->len; letters++) {
+        if (text->at[letters] >= '0' && text->at[letters] <= '9')
+            break;
+    }
+    struct bytes unit = bytes_of(text->at + digits, letters - digits);
+    bool known = unit.len == 0 && letters == text->len;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]) && unit.len; i++) {
+        if (bytes_eq(unit, bytes_str(units[i].name))) {
+            unit_us = units[i].us;
+            known = true;
+        }
+    }
+    *text = bytes_of(text->at + letters, text->len - letters);
+    return known && !__builtin_mul_overflow((int64_t)number, unit_us, out_us);
+}
+
+bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us)
+{
+    int64_t total_us = 0, part_us;
+    bool bare = true; /* a bare number must be the whole */
+    for (size_t i = 0; i < text.len; i++)
+        bare = bare && text.at[i] >= '0' && text.at[i] <= '9';
+    if (text.len == 0)
+        return false;
+    while (text.len) {
+        if (!bare && text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9')
+            return false; /* "1h30": of what? */
+        if (!take_part(&text, unit_us, &part_us) ||
+            __builtin_add_overflow(total_us, part_us, &total_us))
+            return false;
+    }
+    *out_us = total_us;
+    return true;
+}
+
+bool config_bytes(struct bytes text, int64_t *out_bytes)
+{
+    static const char suffixes[] = "KMGT";
+    unsigned shift = 0;
+    uint64_t number;
+    if (text.len && text.at[text.len - 1] == 'B') /* "64KB", "64KiB" are what people write */
+        text.len--;
+    if (text.len && text.at[text.len - 1] == 'i')
+        text.len--;
+    for (unsigned i = 0; i < 4 && text.len; i++) {
+        if (text.at[text.len - 1] == suffixes[i])
+            shift = 10 * (i + 1);
+    }
+    if (shift)
+        text.len--;
+    if (!bytes_to_u64(text, &number) || number > (uint64_t)INT64_MAX >> shift)
+        return false;
+    *out_bytes = (int64_t)(number << shift);
+    return true;
+}
+
+enum err config_add_http(struct config *config, const char *value,
+                         struct config_trouble *out_trouble)
+{
+    const char *comma = strchr(value, ',');
+    size_t len = comma ? (size_t)(comma - value) : strlen(value);
+    const char *dialect = comma ? comma + 1 : "delay-queue";
+    dialect += strspn(dialect, " ");
+    struct config_http *http = &config->http[config->http_count];
+    if (config->http_count == CONFIG_HTTP_MAX || len == 0 || len >= sizeof(http->address)) {
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                       "http: not an address, or more than %d of them: %s", CONFIG_HTTP_MAX, value);
+        return ERR_INVALID;
+    }
+    for (enum api_dialect i = 0; i < DIALECT_COUNT; i++) {
+        if (strcmp(dialect, api_dialect_name(i)) != 0)
+            continue;
+        memcpy(http->address, value, len);
+        http->address[len] = 0;
+        http->dialect = i;
+        config->http_count++;
+        return OK;
+    }
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                   "http: unknown dialect \"%s\"; known are delay-queue, delayqueue-java and none",
+                   dialect);
+    return ERR_INVALID;
+}
+
+static bool set_level(struct config *config, const char *value)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            config->log_level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_durability(struct config *config, const char *value)
+{
+    if (strcmp(value, "sync") == 0) {
+        config->durability = DURABILITY_SYNC;
+        return true;
+    }
+    if (strcmp(value, "os") == 0) {
+        config->durability = DURABILITY_OS;
+        return true;
+    }
+    if (strncmp(value, "interval:", 9) != 0 ||
+        !config_duration(bytes_str(value + 9), 1000, &config->interval_us) ||
+        config->interval_us < 1000 || config->interval_us > 60000000)
+        return false;
+    config->durability = DURABILITY_INTERVAL;
+    return true;
+}
+
+static bool set_number(struct config *config, const struct key *key, const char *value)
+{
+    int64_t number = 0;
+    struct bytes text = bytes_str(value);
+    uint64_t count;
+    bool good = false;
+    if (key->kind == KIND_BYTES)
+        good = config_bytes(text, &number);
+    else if (key->kind == KIND_SECONDS)
+        good = config_duration(text, 1000000, &number);
+    else if (bytes_to_u64(text, &count) && count <= INT64_MAX)
+        good = (number = (int64_t)count, true);
+    if (!good || number < key->least || number > key->most)
+        return false;
+    memcpy((char *)config + key->at, &number, sizeof(number));
+    return true;
+}
+
+static bool set(struct config *config, const struct key *key, const char *value,
+                struct config_trouble *trouble)
+{
+    size_t len = strlen(value);
+    switch (key->kind) {
+    case KIND_HTTP: return config_add_http(config, value, trouble) == OK;
+    case KIND_DIR:
+        if (len == 0 || len >= sizeof(config->data_dir))
+            return false;
+        memcpy(config->data_dir, value, len + 1);
+        return true;
+    case KIND_LEVEL: return set_level(config, value);
+    case KIND_DURABILITY: return set_durability(config, value);
+    case KIND_COUNT:
+    case KIND_BYTES:
+    case KIND_SECONDS: return set_number(config, key, value);
+    }
+    return false;
+}
+
+void config_init(struct config *config)
+{
+    struct config_trouble trouble;
+    *config = (struct config){0};
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        bool good = set(config, &keys[i], keys[i].initial, &trouble);
+        CHECK(good);
+    }
+}
+
+/* ---- the file ---- */
+
+/* How many letters must change to make one word of the other (Levenshtein), for short words. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[64];
+    size_t len = strlen(b);
+    if (len >= 63)
+        return 63;
+    for (unsigned j = 0; j <= len; j++)
+        row[j] = j;
+    for (unsigned i = 0; a[i]; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i + 1;
+        for (unsigned j = 0; j < len; j++) {
+            unsigned best = diagonal + (a[i] != b[j]);
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j + 1] + 1 < best)
+                best = row[j + 1] + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[len];
+}
+
+static const struct key *nearest(const char *name)
+{
+    const struct key *best = &keys[0];
+    for (size_t i = 1; i < KEY_COUNT; i++) {
+        if (distance(name, keys[i].name) < distance(name, best->name))
+            best = &keys[i];
+    }
+    return best;
+}
+
+static const struct key *find(const char *section, const char *name)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (strcmp(keys[i].section, section) == 0 && strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    }
+    return NULL;
+}
+
+static const char *range_of(const struct key *key)
+{
+    switch (key->kind) {
+    case KIND_BYTES: return "bytes, with K, M or G";
+    case KIND_SECONDS: return "seconds, or with a unit: 250ms, 90s, 5m, 1h30m, 7d";
+    case KIND_LEVEL: return "debug, info, warn or error";
+    case KIND_DURABILITY: return "sync, os, or interval:1ms to interval:60s";
+    case KIND_DIR: return "a directory";
+    case KIND_COUNT:
+    case KIND_HTTP: break;
+    }
+    return "a number in range";
+}
+
+static void complain(struct reading *reading, const char *what)
+{
+    struct config_trouble text;
+    if (reading->failed)
+        return; /* the first complaint is shown */
+    reading->failed = true;
+    (void)snprintf(text.text, sizeof(text.text), "%.160s:%u: %.320s", reading->path, reading->line,
+                   what);
+    *reading->trouble = text;
+}
+
+static int take_key(void *ctx, const char *section, const char *name, const char *value)
+{
+    struct reading *reading = ctx;
+    const struct key *key = find(section, name);
+    struct config_trouble why = {{0}};
+    char what[CONFIG_TEXT_MAX];
+    if (!key) {
+        key = nearest(name);
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
+                       name, section, key->name, key->section);
+        complain(reading, what);
+        return 0;
+    }
+    if (key->kind == KIND_HTTP && !reading->http_seen) {
+        reading->config->http_count = 0;
+        reading->http_seen = true;
+    }
+    if (set(reading->config, key, value, &why))
+        return 1;
+    if (why.text[0])
+        (void)snprintf(what, sizeof(what), "%.300s", why.text);
+    else if (key->kind == KIND_COUNT)
+        (void)snprintf(what, sizeof(what), "%s = %.60s: must be %lld to %lld", name, value,
+                       (long long)key->least, (long long)key->most);
+    else
+        (void)snprintf(what, sizeof(what), "%s = %.60s: must be %s, in range", name, value,
+                       range_of(key));
+    complain(reading, what);
+    return 0;
+}
+
+/* Counts lines, which the library does not tell its handler, and refuses lines it would cut. */
+static char *read_line(char *room, int room_bytes, void *ctx)
+{
+    struct reading *reading = ctx;
+    char *line = fgets(room, room_bytes, reading->file);
+    if (!line)
+        return NULL;
+    reading->line++;
+    if (!strchr(line, '\n') && !feof(reading->file)) {
+        complain(reading, "the line is too long");
+        return NULL;
+    }
+    return line;
+}
+
+enum err config_read(struct config *config, const char *path, struct config_trouble *out_trouble)
+{
+    struct reading reading = {.config = config, .trouble = out_trouble, .path = path};
+    reading.file = fopen(path, "re");
+    if (!reading.file) {
+        bool missing = errno == ENOENT;
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.300s: %s", path,
+                       strerror(errno));
+        return missing ? ERR_NOT_FOUND : ERR_IO;
+    }
+    int bad_line = ini_parse_stream(read_line, &reading, take_key, &reading);
+    (void)fclose(reading.file); /* only read from */
+    if (bad_line && !reading.failed) {
+        reading.line = bad_line > 0 ? (unsigned)bad_line : 0;
+        complain(&reading, "not a [section], a key = value, or a comment");
+    }
+    return reading.failed ? ERR_INVALID : OK;
+}
+
+enum err config_check(const struct config *config, struct config_trouble *out_trouble)
+{
+    const char *what = NULL;
+    if (config->http_count == 0)
+        what = "server.http: there must be at least one";
+    else if (config->body_bytes > config->request_bytes)
+        what = "limits.body_bytes must not be above limits.request_bytes";
+    else if (config->segment_bytes % 4096 != 0)
+        what = "store.segment_bytes must be a multiple of 4096";
+    else if (config->max_bytes && config->max_bytes < 4 * config->segment_bytes)
+        what = "store.max_bytes must be at least four times store.segment_bytes";
+    else if (config->ttr_us > config->ttr_max_us)
+        what = "defaults.ttr must not be above limits.ttr_seconds";
+    if (!what)
+        return OK;
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", what);
+    return ERR_INVALID;
+}
+
+static void print_help(struct buf *out, const char *help)
+{
+    size_t column = 0;
+    while (*help) {
+        size_t word = strcspn(help, " ");
+        if (column == 0 || column + word > 92) {
+            buf_add_str(out, column ? "\n#" : "#");
+            column = 1;
+        }
+        buf_add_char(out, ' ');
+        buf_add(out, help, word);
+        column += word + 1;
+        help += word + (help[word] == ' ');
+    }
+    buf_add_char(out, '\n');
+}
+
+void config_print(struct buf *out)
+{
+    const char *section = "";
+    buf_add_str(out,
+                "# laterd's configuration. Every key is here with its default; take the ; away "
+                "to set one.\n");
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (strcmp(section, keys[i].section) != 0)
+            buf_addf(out, "\n[%s]\n", keys[i].section);
+        section = keys[i].section;
+        print_help(out, keys[i].help);
+        buf_addf(out, ";%s = %s\n", keys[i].name, keys[i].initial);
+    }
+}

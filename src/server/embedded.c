@@ -1,0 +1,482 @@
+/*
+ * Owns the core, the store and the replies that wait for the disk. Each held reply is a copy in
+ * the arena of its batch: one arena gathers while the other waits for its sync.
+ *
+ * Invariant: a held reply's batch is later than the store's durable one.
+ */
+#include "server/embedded.h"
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum {
+    TICK_BUDGET = 2000,  /* timer steps a turn: about a millisecond at most */
+    MATCH_BUDGET = 1000, /* jobs handed out a turn */
+};
+
+/* A reply that waits for the disk. The ticket is NULL when its asker has gone. */
+struct held {
+    struct held *next;
+    struct ticket *ticket;
+    uint64_t batch;
+    struct reply reply;
+    struct job_view job;
+};
+
+struct held_list {
+    struct held *first;
+    struct held **last;
+    struct arena arena;
+};
+
+/* A body kept in memory, when there is no disk; struct stored::where is its address. */
+struct memory_body {
+    size_t content_type_len;
+    char bytes[];
+};
+
+struct embedded {
+    struct engine engine;
+    struct event_sink sink;
+    struct core_ear core_ear;
+    struct store_ear store_ear;
+    struct core *core;
+    struct store *store;
+    enum durability durability;
+    enum durability asked; /* by the command being applied */
+    int64_t now_us;
+    bool busy; /* the last slice of work left some over */
+    bool draining;
+    bool replaying;
+    int64_t progress_said_us;
+    uint64_t held_count;
+    struct held_list gathering; /* batch not sealed yet, or the newest */
+    struct held_list waiting;   /* older batches */
+    struct arena scratch;
+    struct buf damaged; /* uint64_t seqs of reserved jobs whose body could not be read */
+};
+
+static struct embedded *of_engine(struct engine *engine)
+{
+    return (struct embedded *)engine; /* its first member */
+}
+
+/* ---- events: what the core wants kept ---- */
+
+static struct stored keep_in_memory(const struct event *event)
+{
+    struct stored stored = {0};
+    if (event->record.where && event->kind != EVENT_MOVE)
+        mem_free((void *)(uintptr_t)event->record.where);
+    if (event->kind == EVENT_JOB) {
+        struct memory_body *body =
+            mem_alloc(sizeof(*body) + event->content_type.len + event->body.len);
+        body->content_type_len = event->content_type.len;
+        if (event->content_type.len)
+            memcpy(body->bytes, event->content_type.at, event->content_type.len);
+        if (event->body.len)
+            memcpy(body->bytes + event->content_type.len, event->body.at, event->body.len);
+        stored.where = (uintptr_t)body;
+    }
+    return stored;
+}
+
+static struct stored sink_emit(struct event_sink *sink, const struct event *event)
+{
+    struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
+    if (!embedded->store)
+        return keep_in_memory(event);
+    return store_append(embedded->store, event);
+}
+
+/* ---- replies: now, or when they are durable ---- */
+
+static struct bytes keep(struct arena *arena, struct bytes bytes)
+{
+    return arena_copy(arena, bytes);
+}
+
+static void hold_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
+{
+    struct held_list *list = &embedded->gathering;
+    struct held *held = arena_alloc(&list->arena, sizeof(*held));
+    held->next = NULL;
+    held->ticket = ticket;
+    held->batch = store_batch(embedded->store);
+    held->reply = *reply;
+    held->reply.topics = NULL;
+    if (reply->jobs && reply->count) {
+        CHECK(reply->count == 1); /* a change answers with one job at most */
+        held->job = reply->jobs[0];
+        held->job.ref.id = keep(&list->arena, held->job.ref.id);
+        held->job.topic = keep(&list->arena, held->job.topic);
+        held->job.retry_count = 0; /* the reply to a change does not show these */
+        held->job.content_type = (struct bytes){0};
+        held->job.body = (struct bytes){0};
+        held->reply.jobs = &held->job;
+    }
+    *list->last = held;
+    list->last = &held->next;
+    ticket->held = held;
+    embedded->held_count++;
+}
+
+/* Fills in content types and bodies. A job whose body is damaged is taken out of the reply. */
+static void read_bodies(struct embedded *embedded, struct reply *reply)
+{
+    uint32_t good = 0;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        struct job_view *job = &reply->jobs[i];
+        enum err err = OK;
+        if (embedded->store) {
+            err = store_read(embedded->store, job->ref.seq, job->where, job->content_type_len,
+                             job->body_len, &embedded->scratch, &job->content_type, &job->body);
+        } else {
+            const struct memory_body *body = (const struct memory_body *)(uintptr_t)job->where;
+            job->content_type = bytes_of(body->bytes, body->content_type_len);
+            job->body = bytes_of(body->bytes + body->content_type_len, job->body_len);
+        }
+        if (!err) {
+            reply->jobs[good++] = *job;
+            continue;
+        }
+        log_event(LOG_ERROR, "body_damaged", "job=%llu error=%s", (unsigned long long)job->ref.seq,
+                  err_name(err));
+        if (reply->kind == CMD_RESERVE)
+            buf_add(&embedded->damaged, &job->ref.seq, sizeof(job->ref.seq));
+        reply->err = err;
+    }
+    if (good)
+        reply->err = OK;
+    reply->count = good;
+}
+
+static bool must_wait(const struct embedded *embedded, const struct reply *reply)
+{
+    if (!embedded->store || !cmd_changes(reply->kind) ||
+        (reply->err != OK && reply->err != ERR_NOT_FOUND))
+        return false;
+    /*
+     * "Not found" waits as well: to a client it says that the job is gone for good, and the
+     * change that made it so may not be durable yet.
+     */
+    if (embedded->asked != DURABILITY_SYNC && embedded->durability == DURABILITY_SYNC)
+        return false; /* this push asked not to wait */
+    return store_batch(embedded->store) > store_durable(embedded->store);
+}
+
+static void core_replied(struct core_ear *ear, void *asker, const struct reply *reply)
+{
+    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, core_ear);
+    struct ticket *ticket = asker;
+    ticket->parked = 0;
+    if (must_wait(embedded, reply)) {
+        hold_reply(embedded, ticket, reply);
+        return;
+    }
+    if ((reply->kind == CMD_RESERVE || reply->kind == CMD_GET) && reply->err == OK) {
+        struct reply full = *reply;
+        read_bodies(embedded, &full);
+        ticket->answered(ticket, &full);
+        return;
+    }
+    ticket->answered(ticket, reply);
+}
+
+static void answer_held(struct embedded *embedded, struct held *held, enum err err)
+{
+    struct ticket *ticket = held->ticket;
+    embedded->held_count--;
+    if (!ticket)
+        return;
+    ticket->held = NULL;
+    if (err) {
+        struct reply failed = {.err = err, .kind = held->reply.kind};
+        ticket->answered(ticket, &failed);
+        return;
+    }
+    ticket->answered(ticket, &held->reply);
+}
+
+/* Takes out and answers all whose batch is durable (or all, with an error). */
+static void release(struct embedded *embedded, struct held_list *list, uint64_t durable,
+                    enum err err)
+{
+    while (list->first && (err || list->first->batch <= durable)) {
+        struct held *held = list->first;
+        list->first = held->next;
+        if (!list->first)
+            list->last = &list->first;
+        answer_held(embedded, held, err);
+    }
+    if (!list->first)
+        arena_reset(&list->arena);
+}
+
+static void move_list(struct held_list *to, struct held_list *from)
+{
+    struct arena arena = to->arena;
+    to->first = from->first;
+    to->last = from->first ? from->last : &to->first;
+    to->arena = from->arena;
+    from->first = NULL;
+    from->last = &from->first;
+    from->arena = arena;
+}
+
+static void batch_durable(struct store_ear *ear, uint64_t batch)
+{
+    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
+    release(embedded, &embedded->waiting, batch, OK);
+    if (!embedded->waiting.first && embedded->gathering.first) {
+        move_list(&embedded->waiting, &embedded->gathering);
+        release(embedded, &embedded->waiting, batch, OK);
+    }
+}
+
+static void store_broke(struct store_ear *ear, int sys_errno)
+{
+    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
+    log_event(LOG_ERROR, "store_failed",
+              "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
+              "restart laterd\"",
+              strerror(sys_errno));
+    release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
+    release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
+}
+
+/* ---- recovery and checkpoint ---- */
+
+static enum err replay(struct store_ear *ear, const struct event *event)
+{
+    return core_replay(LIST_ENTRY(ear, struct embedded, store_ear)->core, event);
+}
+
+static void replay_progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+{
+    (void)ear;
+    log_event(LOG_INFO, "recovering", "done_mb=%llu of_mb=%llu",
+              (unsigned long long)(done_bytes >> 20), (unsigned long long)(all_bytes >> 20));
+}
+
+static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
+                  struct bytes body)
+{
+    (void)core_carry(LIST_ENTRY(ear, struct embedded, store_ear)->core, seq, where, content_type,
+                     body); /* false: the job has gone or moved, nothing to carry */
+}
+
+static void carry_rest(struct store_ear *ear)
+{
+    core_carry_topics(LIST_ENTRY(ear, struct embedded, store_ear)->core);
+}
+
+/* ---- the engine port ---- */
+
+static void bury_damaged(struct embedded *embedded)
+{
+    for (size_t i = 0; i < embedded->damaged.len; i += sizeof(uint64_t)) {
+        uint64_t seq;
+        memcpy(&seq, embedded->damaged.at + i, sizeof(seq));
+        core_bury_damaged(embedded->core, embedded->now_us, seq);
+    }
+    embedded->damaged.len = 0;
+}
+
+static void engine_begin(struct engine *engine, int64_t now_us)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->now_us = now_us;
+    arena_reset(&embedded->scratch);
+    if (embedded->store)
+        store_poll(embedded->store);
+    embedded->busy = core_tick(embedded->core, now_us, TICK_BUDGET);
+}
+
+/* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
+static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
+{
+    if (!embedded->store)
+        return OK;
+    if (store_failed(embedded->store) && (cmd_changes(cmd->kind) || cmd->kind == CMD_RESERVE))
+        return ERR_STORE_FAILED;
+    if (cmd->kind == CMD_PUSH)
+        return store_admit(embedded->store,
+                           cmd->push.id.len + cmd->push.content_type.len + cmd->push.body.len);
+    if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
+        return store_admit(embedded->store, cmd->job.content_type.len + cmd->job.body.len);
+    return OK;
+}
+
+static enum durability durability_of(const struct embedded *embedded, const struct cmd *cmd)
+{
+    bool says = cmd->kind == CMD_PUSH && cmd->push.durability != DURABILITY_DEFAULT;
+    return says ? cmd->push.durability : embedded->durability;
+}
+
+static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
+{
+    struct embedded *embedded = of_engine(engine);
+    ticket->parked = 0;
+    ticket->held = NULL;
+    enum err err = admit(embedded, cmd);
+    if (err) {
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+        return;
+    }
+    embedded->asked = durability_of(embedded, cmd);
+    if (cmd->kind == CMD_RESERVE && embedded->draining && cmd->reserve.wait_us > 0) {
+        struct cmd now = *cmd;
+        now.reserve.wait_us = 0;
+        core_apply(embedded->core, embedded->now_us, &now, ticket, NULL);
+        return;
+    }
+    uint64_t parked = 0;
+    core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
+    if (parked) /* not answered yet: the ticket is still there */
+        ticket->parked = parked;
+}
+
+static void engine_cancel(struct engine *engine, struct ticket *ticket)
+{
+    if (ticket->parked)
+        core_cancel(of_engine(engine)->core, ticket->parked);
+    if (ticket->held)
+        ((struct held *)ticket->held)->ticket = NULL;
+    ticket->parked = 0;
+    ticket->held = NULL;
+}
+
+static int64_t engine_end(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    if (core_match(embedded->core, embedded->now_us, MATCH_BUDGET))
+        embedded->busy = true;
+    bury_damaged(embedded);
+    int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
+    if (embedded->store) {
+        store_turn(embedded->store, embedded->now_us);
+        int64_t store_us = store_next_us(embedded->store);
+        if (store_us < next_us)
+            next_us = store_us;
+        if (!embedded->waiting.first && embedded->gathering.first)
+            move_list(&embedded->waiting, &embedded->gathering);
+    }
+    return next_us;
+}
+
+static void engine_drain(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->draining = true;
+    core_drain(embedded->core);
+}
+
+static enum err engine_health(const struct engine *engine)
+{
+    const struct embedded *embedded = (const struct embedded *)engine;
+    if (embedded->draining)
+        return ERR_DRAINING;
+    return embedded->store ? store_admit(embedded->store, 0) : OK;
+}
+
+static const struct engine_verbs verbs = {
+    .begin = engine_begin,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .end = engine_end,
+    .drain = engine_drain,
+    .health = engine_health,
+};
+
+/* ---- life ---- */
+
+enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
+                       struct store_trouble *out_trouble)
+{
+    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
+    embedded->engine.verbs = &verbs;
+    embedded->sink.emit = sink_emit;
+    embedded->core_ear.reply = core_replied;
+    embedded->store_ear = (struct store_ear){
+        .replay = replay,
+        .progress = replay_progress,
+        .durable = batch_durable,
+        .failed = store_broke,
+        .carry = carry,
+        .carry_rest = carry_rest,
+    };
+    embedded->durability = options->durability;
+    embedded->now_us = options->now_us;
+    embedded->gathering.last = &embedded->gathering.first;
+    embedded->waiting.last = &embedded->waiting.first;
+    embedded->core = core_new(&(struct core_options){
+        .limits = options->limits,
+        .sink = &embedded->sink,
+        .ear = &embedded->core_ear,
+        .now_us = options->now_us,
+        .hash_key = options->hash_key,
+        .lease_first = 1,
+        .seq_first = 1,
+    });
+    if (options->store.disk) {
+        enum err err =
+            store_open(&options->store, &embedded->store_ear, &embedded->store, out_trouble);
+        if (err) {
+            core_free(embedded->core);
+            mem_free(embedded);
+            return err;
+        }
+        core_number_from(embedded->core, store_seq_first(embedded->store),
+                         store_lease_first(embedded->store));
+    }
+    core_replayed(embedded->core, options->now_us);
+    *out_embedded = embedded;
+    return OK;
+}
+
+static void free_memory_bodies(struct embedded *embedded)
+{
+    (void)embedded; /* the process ends; core_free knows the jobs, see core.h */
+}
+
+void embedded_close(struct embedded *embedded)
+{
+    if (!embedded)
+        return;
+    if (embedded->store) {
+        store_close(embedded->store); /* tells batch_durable() of the last ones */
+    } else {
+        free_memory_bodies(embedded);
+    }
+    release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
+    release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
+    core_free(embedded->core);
+    arena_fini(&embedded->gathering.arena);
+    arena_fini(&embedded->waiting.arena);
+    arena_fini(&embedded->scratch);
+    buf_fini(&embedded->damaged);
+    mem_free(embedded);
+}
+
+struct engine *embedded_engine(struct embedded *embedded)
+{
+    return &embedded->engine;
+}
+
+const struct core *embedded_core(const struct embedded *embedded)
+{
+    return embedded->core;
+}
+
+const struct store *embedded_store(const struct embedded *embedded)
+{
+    return embedded->store;
+}
+
+uint64_t embedded_held(const struct embedded *embedded)
+{
+    return embedded->held_count;
+}

@@ -1,0 +1,288 @@
+/*
+ * Owns the parser, the requests that are owed answers and the reservations that are on their way.
+ */
+#include "server/http_session.h"
+
+#include "base/check.h"
+#include "server/pages.h"
+#include "server/request.h"
+
+enum {
+    OWED_MAX = 1024,              /* pipelined requests that may wait for their answers */
+    UNSENT_MAX_BYTES = 256 * 1024 /* more than this not taken by the client: read no further */
+};
+
+static struct http_session *of(struct session *session)
+{
+    return (struct http_session *)session; /* its first member */
+}
+
+static const struct http_session *of_const(const struct session *session)
+{
+    return (const struct http_session *)session;
+}
+
+/* ---- requests in ---- */
+
+/* Is the oldest request a long poll that waits? Then nothing behind it may run. */
+static bool is_parked(const struct http_session *http)
+{
+    if (list_empty(&http->requests))
+        return false;
+    const struct request *newest = LIST_ENTRY(http->requests.prev, struct request, place);
+    return newest->ticket.parked != 0;
+}
+
+static bool may_take(const struct http_session *http)
+{
+    const struct session *session = &http->session;
+    const struct net *net = session->server->net;
+    return !session->closing && !http->last && http->request_count < OWED_MAX &&
+           session->out.len + net->verbs->unsent(net, session->conn) < UNSENT_MAX_BYTES &&
+           !is_parked(http);
+}
+
+static void answer_problem(struct http_session *http, const struct call_style *style,
+                           const struct problem *problem)
+{
+    struct server *server = http->session.server;
+    struct request *request = request_new(http, style);
+    api_problem(&request->style, problem, server_date(server), request_out(request));
+    if ((unsigned)problem->status < SERVER_STATUS_MAX)
+        server->counts.requests[problem->status]++;
+    if (style->close)
+        http->last = true;
+    request_done(request);
+}
+
+static void submit(struct http_session *http, struct call *call)
+{
+    struct server *server = http->session.server;
+    struct request *request = request_new(http, &call->style);
+    if (call->style.close)
+        http->last = true;
+    switch (call->kind) {
+    case CALL_CMD:
+        server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
+        break;
+    case CALL_PUSHES: request_push_all(request, &call->pushes); break;
+    case CALL_HEALTHZ:
+    case CALL_READYZ:
+    case CALL_METRICS:
+    case CALL_OPENAPI:
+    case CALL_STATS:
+        page_write(server, call->kind, &request->style, request_out(request));
+        request_done(request);
+        break;
+    case CALL_PROBLEM: CHECK(false); /* answered before a request was made */
+    }
+}
+
+static void take_request(struct http_session *http)
+{
+    struct server *server = http->session.server;
+    struct call call;
+    arena_reset(&server->scratch);
+    api_decode(http->session.dialect, &server->options.api, &http->http.request, server->now_us,
+               &server->scratch, &call);
+    if (server->draining)
+        call.style.close = true;
+    if (call.kind == CALL_PROBLEM)
+        answer_problem(http, &call.style, &call.problem);
+    else
+        submit(http, &call);
+}
+
+void http_session_refuse(struct session *session, enum err err, int status, const char *detail)
+{
+    struct http_session *http = of(session);
+    struct call_style style = {.dialect = DIALECT_COUNT, .close = true};
+    struct problem problem = {.status = status, .err = err, .code = "bad_request"};
+    size_t len = strnlen(detail, sizeof(problem.detail) - 1);
+    memcpy(problem.detail, detail, len);
+    if (status == 408)
+        problem.code = "request_timeout";
+    else if (status == 503)
+        problem.code = "connections_limit";
+    else if (status != 400)
+        problem.code = "http_refused";
+    answer_problem(http, &style, &problem);
+}
+
+static void say_continue(struct http_session *http)
+{
+    if (!http->owes_continue || !list_empty(&http->requests))
+        return;
+    http->owes_continue = false;
+    buf_add_str(&http->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
+    session_touch(&http->session);
+}
+
+/* Feeds the parser once; false: no more can be done with these bytes now. */
+static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
+{
+    size_t step = 0;
+    enum http_progress progress = http1_feed(&http->http, bytes, &step);
+    *used += step;
+    switch (progress) {
+    case HTTP_MORE: return false;
+    case HTTP_CONTINUE:
+        http->owes_continue = true;
+        say_continue(http);
+        return true;
+    case HTTP_READY:
+        take_request(http);
+        http1_next(&http->http);
+        http->begun_us = 0;
+        return true;
+    case HTTP_BAD: break;
+    }
+    http_session_refuse(&http->session, ERR_INVALID, http->http.status, http->http.reason);
+    return false;
+}
+
+static void note_progress(struct http_session *http)
+{
+    struct session *session = &http->session;
+    http->active_us = session->server->now_us;
+    if (!http1_midway(&http->http)) {
+        http->begun_us = 0;
+    } else if (http->begun_us == 0) {
+        http->begun_us = http->active_us;
+        session_arm(session); /* the time for a whole request is shorter than the idle time */
+    }
+}
+
+static size_t input(struct session *session, struct bytes bytes)
+{
+    struct http_session *http = of(session);
+    size_t used = 0;
+    http->in_input = true;
+    while (used < bytes.len && may_take(http)) {
+        if (!feed(http, bytes_of(bytes.at + used, bytes.len - used), &used))
+            break;
+    }
+    http->in_input = false;
+    if (session->closing || http->last)
+        used = bytes.len; /* what a client sends after its last request is not looked at */
+    note_progress(http);
+    return used;
+}
+
+/* ---- the end, in its several forms ---- */
+
+static void read_on(struct http_session *http)
+{
+    struct session *session = &http->session;
+    if (!http->in_input && may_take(http))
+        session->server->net->verbs->resume(session->server->net, session->conn);
+}
+
+static void drained(struct session *session)
+{
+    struct http_session *http = of(session);
+    http->handed.len = 0;
+    http->active_us = session->server->now_us;
+    read_on(http);
+}
+
+static void abandon_all(struct http_session *http)
+{
+    while (!list_empty(&http->requests))
+        request_abandon(LIST_ENTRY(http->requests.next, struct request, place));
+}
+
+static void ended(struct session *session)
+{
+    struct http_session *http = of(session);
+    http->ended = true;
+    http->last = true;
+    /*
+     * A client that parks and then ends its side has gone, as far as anybody can tell; if it were
+     * handed a job, nobody would work on it (P6). So the wait ends now, before jobs are matched.
+     */
+    if (is_parked(http))
+        abandon_all(http);
+    if (list_empty(&http->requests))
+        session->closing = true;
+    session_touch(session);
+}
+
+static void fini(struct session *session, uint64_t sent)
+{
+    struct http_session *http = of(session);
+    for (size_t i = 0; i < http->handed.len; i += sizeof(struct handed)) {
+        struct handed handed;
+        memcpy(&handed, http->handed.at + i, sizeof(handed));
+        if (handed.end > sent)
+            request_undelivered(session->server, &handed);
+    }
+    abandon_all(http);
+    buf_fini(&http->handed);
+    http1_fini(&http->http);
+}
+
+static int64_t deadline_us(const struct session *session)
+{
+    const struct http_session *http = of_const(session);
+    const struct server *server = session->server;
+    if (server->net->verbs->unsent(server->net, session->conn))
+        return http->active_us + server->options.request_us;
+    if (http->begun_us)
+        return http->begun_us + server->options.request_us;
+    if (!list_empty(&http->requests))
+        return INT64_MAX; /* it waits for us */
+    return http->active_us + server->options.idle_us;
+}
+
+static void expired(struct session *session)
+{
+    struct http_session *http = of(session);
+    session->server->counts.timed_out++;
+    if (http->begun_us && list_empty(&http->requests)) {
+        http_session_refuse(session, ERR_INVALID, 408,
+                            "the request was not whole within limits.request_seconds");
+        return;
+    }
+    session_free(session, false);
+}
+
+static void drain(struct session *session)
+{
+    struct http_session *http = of(session);
+    if (list_empty(&http->requests) && !http->begun_us) {
+        session->closing = true;
+        session_touch(session);
+    }
+}
+
+/* An answer has gone out: is there room to go on? Called by request.c. */
+void http_session_answered(struct http_session *http)
+{
+    struct session *session = &http->session;
+    http->active_us = session->server->now_us;
+    if (http->last && list_empty(&http->requests))
+        session->closing = true;
+    say_continue(http);
+    read_on(http);
+    session_touch(session);
+}
+
+static const struct session_kind kind = {
+    .input = input,
+    .ended = ended,
+    .drained = drained,
+    .fini = fini,
+    .deadline_us = deadline_us,
+    .expired = expired,
+    .drain = drain,
+};
+
+void http_session_init(struct session *session)
+{
+    struct http_session *http = of(session);
+    session->kind = &kind;
+    http->active_us = session->server->now_us;
+    list_init(&http->requests);
+    http1_init(&http->http, &session->server->options.http);
+}

@@ -1,0 +1,34 @@
+/*
+ * One HTTP connection: requests in, answers out in the order asked (RFC 9112, 9.3.2).
+ *
+ * Each request is a `struct request` in the list; whatever is answered first waits there until all
+ * before it are answered. While a long poll is parked nothing after it is looked at.
+ */
+#ifndef LATERD_SERVER_HTTP_SESSION_H
+#define LATERD_SERVER_HTTP_SESSION_H
+
+#include "server/session.h"
+
+struct http_session {
+    struct session session;
+    struct http1 http;
+    struct list requests; // request::place, oldest first
+    uint32_t request_count;
+    bool ended;         /* the client sends no more */
+    bool last;          /* no request is taken after those in the list */
+    bool owes_continue; /* 100 Continue, as soon as nothing is owed before it */
+    bool in_input;      /* input() is on the stack: it goes on reading by itself */
+    int64_t active_us;  /* the last time bytes came or an answer went */
+    int64_t begun_us;   /* when the request under way began; 0 = none */
+    struct buf handed;  // struct handed: reservations in bytes that may not have been sent
+};
+
+void http_session_init(struct session *session);
+
+/* For request.c: answers have been written; see whether there is more to read, or it is the end. */
+void http_session_answered(struct http_session *http);
+
+/* Answers with a problem and closes. */
+void http_session_refuse(struct session *session, enum err err, int status, const char *detail);
+
+#endif

@@ -1,0 +1,219 @@
+/*
+ * /metrics in the Prometheus text format. The number of topics shown one by one is bounded
+ * (metrics.topics); all totals are over all topics.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "server/embedded.h"
+#include "server/pages.h"
+
+static void family(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_addf(out, "# HELP laterd_%s %s\n# TYPE laterd_%s %s\n", name, help, name, type);
+}
+
+static void single(struct buf *out, const char *name, const char *type, const char *help,
+                   uint64_t value)
+{
+    family(out, name, type, help);
+    buf_addf(out, "laterd_%s %llu\n", name, (unsigned long long)value);
+}
+
+/* Microseconds as decimal seconds, exactly. */
+static void add_seconds(struct buf *out, uint64_t us)
+{
+    buf_addf(out, "%llu.%06llu", (unsigned long long)(us / 1000000),
+             (unsigned long long)(us % 1000000));
+}
+
+static void add_label(struct buf *out, struct bytes value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.at[i] == '"' || value.at[i] == '\\')
+            buf_add_char(out, '\\');
+        if (value.at[i] == '\n')
+            buf_add_str(out, "\\n");
+        else
+            buf_add_char(out, value.at[i]);
+    }
+}
+
+static void add_lateness(struct buf *out, const struct lateness *lateness)
+{
+    uint64_t seen = 0;
+    family(out, "lateness_seconds", "histogram",
+           "How long after its due time a job was handed to a consumer.");
+    for (unsigned bucket = 0; bucket < LATENESS_BUCKETS; bucket++) {
+        int64_t bound_us = lateness_bound_us(bucket);
+        seen += lateness->counts[bucket];
+        buf_add_str(out, "laterd_lateness_seconds_bucket{le=\"");
+        if (bound_us == INT64_MAX)
+            buf_add_str(out, "+Inf");
+        else
+            add_seconds(out, (uint64_t)bound_us);
+        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
+    }
+    buf_add_str(out, "laterd_lateness_seconds_sum ");
+    add_seconds(out, lateness->sum_us);
+    buf_addf(out, "\nlaterd_lateness_seconds_count %llu\n", (unsigned long long)seen);
+}
+
+static void add_syncs(struct buf *out, const struct store_stats *stats)
+{
+    uint64_t seen = 0;
+    family(out, "sync_seconds", "histogram", "How long the disk took to make a batch durable.");
+    for (unsigned bucket = 0; bucket < SYNC_BUCKETS; bucket++) {
+        seen += stats->sync_us[bucket];
+        buf_add_str(out, "laterd_sync_seconds_bucket{le=\"");
+        if (bucket == SYNC_BUCKETS - 1)
+            buf_add_str(out, "+Inf");
+        else
+            add_seconds(out, (uint64_t)16 << bucket);
+        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
+    }
+    buf_add_str(out, "laterd_sync_seconds_sum ");
+    add_seconds(out, stats->sync_us_sum);
+    buf_addf(out, "\nlaterd_sync_seconds_count %llu\n", (unsigned long long)seen);
+}
+
+static void add_store(const struct store *store, struct buf *out)
+{
+    struct store_stats stats = {0};
+    if (!store)
+        return;
+    store_stats(store, &stats);
+    single(out, "wal_bytes", "gauge", "Bytes of all log segments on disk.", stats.disk_bytes);
+    single(out, "wal_live_bytes", "gauge", "Bytes of them that live jobs need.", stats.live_bytes);
+    single(out, "wal_segments", "gauge", "Log segments on disk.", stats.segments);
+    single(out, "wal_written_bytes_total", "counter", "Bytes written to the log.",
+           stats.bytes_written);
+    single(out, "wal_batches_total", "counter", "Batches written to the log.", stats.batches);
+    single(out, "wal_records_total", "counter", "Records written to the log.", stats.records);
+    single(out, "checkpoints_total", "counter", "Segments cleaned and removed.", stats.checkpoints);
+    single(out, "carried_jobs_total", "counter", "Jobs written again by a checkpoint.",
+           stats.carried_jobs);
+    single(out, "store_failed", "gauge", "1 after a failed write: restart to recover.",
+           store_failed(store));
+    single(out, "store_full", "gauge", "1 while the disk has no room for new jobs.",
+           store_full(store));
+    add_syncs(out, &stats);
+}
+
+static void add_totals(struct server *server, const struct core_totals *totals, struct buf *out)
+{
+    family(out, "jobs", "gauge", "Live jobs by state.");
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        buf_addf(out, "laterd_jobs{state=\"%s\"} %llu\n", job_state_name(state),
+                 (unsigned long long)totals->jobs[state]);
+    single(out, "pushed_total", "counter", "Jobs accepted.", totals->pushed);
+    single(out, "reserved_total", "counter", "Reservations given.", totals->reserved);
+    single(out, "finished_total", "counter", "Jobs finished.", totals->finished);
+    single(out, "deleted_total", "counter", "Jobs deleted.", totals->deleted);
+    single(out, "timeouts_total", "counter", "Reservations whose ttr ran out.", totals->timeouts);
+    single(out, "released_total", "counter", "Reservations released.", totals->released);
+    single(out, "buried_total", "counter", "Jobs buried.", totals->buried);
+    single(out, "kicked_total", "counter", "Jobs kicked.", totals->kicked);
+    single(out, "topics", "gauge", "Topics.", totals->topics);
+    single(out, "waiting", "gauge", "Parked reserves.", totals->waiters);
+    single(out, "connections", "gauge", "Open connections.", server_sessions(server));
+    single(out, "connections_accepted_total", "counter", "Connections accepted.",
+           server->counts.accepted);
+    single(out, "connections_refused_total", "counter", "Connections over limits.connections.",
+           server->counts.refused);
+    single(out, "connections_timed_out_total", "counter", "Idle or slow connections closed.",
+           server->counts.timed_out);
+    single(out, "undelivered_total", "counter", "Reservations given back: the client had gone.",
+           server->counts.undelivered);
+    single(out, "turns_total", "counter", "Turns of the event loop.", server->counts.turns);
+    single(out, "memory_bytes", "gauge", "Heap in use.", mem_used());
+    family(out, "http_requests_total", "counter", "Requests answered, by HTTP status.");
+    for (int status = 100; status < SERVER_STATUS_MAX; status++) {
+        if (server->counts.requests[status])
+            buf_addf(out, "laterd_http_requests_total{status=\"%d\"} %llu\n", status,
+                     (unsigned long long)server->counts.requests[status]);
+    }
+}
+
+struct topic_metrics {
+    struct ticket ticket;
+    struct server *server;
+    struct buf *out;
+};
+
+static void topic_row(struct buf *out, const char *name, struct bytes topic, const char *state,
+                      uint64_t value)
+{
+    buf_addf(out, "laterd_%s{topic=\"", name);
+    add_label(out, topic);
+    if (state)
+        buf_addf(out, "\",state=\"%s", state);
+    buf_addf(out, "\"} %llu\n", (unsigned long long)value);
+}
+
+static void topics_answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct topic_metrics *metrics = LIST_ENTRY(ticket, struct topic_metrics, ticket);
+    struct buf *out = metrics->out;
+    const struct topic_view *topics = reply->topics;
+    uint32_t count = reply->err ? 0 : reply->count;
+    family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
+    for (uint32_t i = 0; i < count; i++) {
+        for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+            topic_row(out, "topic_jobs", topics[i].name, job_state_name(state),
+                      topics[i].jobs[state]);
+    }
+    family(out, "topic_pushed_total", "counter", "Jobs accepted, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_pushed_total", topics[i].name, NULL, topics[i].pushed);
+    family(out, "topic_reserved_total", "counter", "Reservations given, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_reserved_total", topics[i].name, NULL, topics[i].reserved);
+    family(out, "topic_finished_total", "counter", "Jobs finished, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_finished_total", topics[i].name, NULL, topics[i].finished);
+    family(out, "topic_oldest_ready_seconds", "gauge",
+           "How long the head of the ready queue has been due.");
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t since_us = topics[i].oldest_ready_us;
+        bool waits = since_us && since_us < metrics->server->now_us;
+        buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
+        add_label(out, topics[i].name);
+        buf_add_str(out, "\"} ");
+        add_seconds(out, waits ? (uint64_t)(metrics->server->now_us - since_us) : 0);
+        buf_add_char(out, '\n');
+    }
+    single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
+           reply->more);
+}
+
+static void add_topics(struct server *server, struct buf *out)
+{
+    struct topic_metrics metrics = {
+        .ticket.answered = topics_answered,
+        .server = server,
+        .out = out,
+    };
+    struct cmd cmd = {.kind = CMD_TOPICS, .topic.max = server->options.metrics_topics};
+    if (cmd.topic.max)
+        server->engine->verbs->submit(server->engine, &cmd, &metrics.ticket);
+}
+
+void metrics_write(struct server *server, struct buf *out)
+{
+    struct core_totals totals;
+    core_totals(embedded_core(server->options.embedded), &totals);
+    family(out, "info", "gauge", "The version that runs.");
+    buf_addf(out, "laterd_info{version=\"%s\"} 1\n", LATERD_VERSION);
+    family(out, "ready", "gauge", "1 if pushes are accepted.");
+    buf_addf(out, "laterd_ready %d\n",
+             !server->draining && !server->engine->verbs->health(server->engine));
+    family(out, "uptime_seconds", "gauge", "Since the start.");
+    buf_add_str(out, "laterd_uptime_seconds ");
+    add_seconds(out, (uint64_t)(server->now_us - server->started_us));
+    buf_add_char(out, '\n');
+    add_totals(server, &totals, out);
+    add_lateness(out, &totals.lateness);
+    add_store(embedded_store(server->options.embedded), out);
+    add_topics(server, out);
+}

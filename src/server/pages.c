@@ -1,0 +1,138 @@
+#include "server/pages.h"
+
+#include "base/mem.h"
+#include "server/embedded.h"
+
+static void respond(struct server *server, const struct call_style *style, int status,
+                    const char *content_type, struct bytes body, struct buf *out)
+{
+    struct http_response response = {
+        .status = status,
+        .content_type = content_type,
+        .close = style->close,
+        .http10_keep_alive = style->http10 && !style->close,
+        .head_only = style->head_only,
+        .date = server_date(server),
+    };
+    server->counts.requests[status]++;
+    http_respond(out, &response, body);
+}
+
+static void ready_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    enum err err = server->draining ? ERR_DRAINING : server->engine->verbs->health(server->engine);
+    struct buf body = {0};
+    buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
+    respond(server, style, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+static void made_page(struct server *server, const struct call_style *style,
+                      void (*make)(struct server *, struct buf *), const char *content_type,
+                      struct buf *out)
+{
+    struct buf body = {0};
+    make(server, &body);
+    respond(server, style, 200, content_type, buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
+                struct buf *out)
+{
+    switch (kind) {
+    case CALL_READYZ: ready_page(server, style, out); break;
+    case CALL_METRICS:
+        made_page(server, style, metrics_write, "text/plain; version=0.0.4; charset=utf-8", out);
+        break;
+    case CALL_STATS: made_page(server, style, stats_write, "application/json", out); break;
+    case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
+    case CALL_HEALTHZ:
+    case CALL_CMD:
+    case CALL_PUSHES:
+    case CALL_PROBLEM:
+        respond(server, style, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
+        break;
+    }
+}
+
+static void add_field(struct buf *out, const char *name, uint64_t number)
+{
+    if (out->at[out->len - 1] != '{')
+        buf_add_char(out, ',');
+    buf_addf(out, "\"%s\":%llu", name, (unsigned long long)number);
+}
+
+static void add_ms(struct buf *out, const char *name, int64_t us)
+{
+    if (out->at[out->len - 1] != '{')
+        buf_add_char(out, ',');
+    buf_addf(out, "\"%s\":%lld.%03lld", name, (long long)(us / 1000), (long long)(us % 1000));
+}
+
+static void add_due(struct server *server, struct buf *out)
+{
+    static const int64_t spans_us[] = {60000000, 300000000, 3600000000, 86400000000};
+    static const char *const names[] = {"1m", "5m", "1h", "1d"};
+    uint64_t counts[4] = {0};
+    core_due_within(embedded_core(server->options.embedded), server->now_us, spans_us, counts, 4);
+    buf_add_str(out, ",\"due_within\":{");
+    for (int i = 0; i < 4; i++)
+        add_field(out, names[i], counts[i]);
+    buf_add_char(out, '}');
+}
+
+static void add_store(const struct store *store, struct buf *out)
+{
+    struct store_stats stats = {0};
+    buf_add_str(out, ",\"store\":{");
+    if (!store) {
+        buf_add_str(out, "\"kind\":\"memory\"}");
+        return;
+    }
+    store_stats(store, &stats);
+    buf_addf(out, "\"kind\":\"embedded\",\"failed\":%s,\"full\":%s",
+             store_failed(store) ? "true" : "false", store_full(store) ? "true" : "false");
+    add_field(out, "disk_bytes", stats.disk_bytes);
+    add_field(out, "live_bytes", stats.live_bytes);
+    add_field(out, "segments", stats.segments);
+    add_field(out, "syncs", stats.syncs);
+    add_ms(out, "sync_ms_avg", stats.syncs ? (int64_t)(stats.sync_us_sum / stats.syncs) : 0);
+    buf_add_char(out, '}');
+}
+
+void stats_write(struct server *server, struct buf *out)
+{
+    struct core_totals totals;
+    bool ready = !server->draining && !server->engine->verbs->health(server->engine);
+    core_totals(embedded_core(server->options.embedded), &totals);
+    buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
+    add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));
+    add_field(out, "now_ms", (uint64_t)(server->now_us / 1000));
+    buf_addf(out, ",\"ready\":%s,\"jobs\":{", ready ? "true" : "false");
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        add_field(out, job_state_name(state), totals.jobs[state]);
+    buf_add_char(out, '}');
+    add_field(out, "topics", totals.topics);
+    add_field(out, "waiting", totals.waiters);
+    add_field(out, "connections", server_sessions(server));
+    add_field(out, "memory_bytes", mem_used());
+    buf_add_str(out, ",\"totals\":{");
+    add_field(out, "pushed", totals.pushed);
+    add_field(out, "reserved", totals.reserved);
+    add_field(out, "finished", totals.finished);
+    add_field(out, "deleted", totals.deleted);
+    add_field(out, "timeouts", totals.timeouts);
+    add_field(out, "released", totals.released);
+    add_field(out, "buried", totals.buried);
+    add_field(out, "kicked", totals.kicked);
+    buf_add_char(out, '}');
+    add_due(server, out);
+    buf_add_str(out, ",\"lateness_ms\":{");
+    add_ms(out, "p50", lateness_quantile_us(&totals.lateness, 500));
+    add_ms(out, "p90", lateness_quantile_us(&totals.lateness, 900));
+    add_ms(out, "p99", lateness_quantile_us(&totals.lateness, 990));
+    buf_add_char(out, '}');
+    add_store(embedded_store(server->options.embedded), out);
+    buf_add_char(out, '}');
+}

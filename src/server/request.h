@@ -1,0 +1,63 @@
+/*
+ * One HTTP request that is owed an answer. A single command has its ticket here; a batch of
+ * pushes has one item for each job.
+ */
+#ifndef LATERD_SERVER_REQUEST_H
+#define LATERD_SERVER_REQUEST_H
+
+#include "server/http_session.h"
+
+/* One job of a batch push. */
+struct push_item {
+    struct ticket ticket;
+    struct request *request;
+    struct push_item *next; /* in the order sent */
+    bool answered;
+    bool failed;
+    struct bytes result; /* JSON, in the batch's arena */
+};
+
+struct push_batch {
+    struct arena arena; /* of the items and their results */
+    struct push_item *first;
+    struct push_item **last;
+    uint32_t waiting; /* items not answered yet */
+    bool decoded;     /* all items are in the list */
+};
+
+struct request {
+    struct ticket ticket;
+    struct http_session *http;
+    struct list place; // http_session::requests
+    uint32_t number;   /* in server::requests */
+    struct call_style style;
+    bool answered;
+    struct buf early;         /* the answer, while an older request is still owed one */
+    struct buf handed;        // struct handed: reservations in this answer
+    struct push_batch *batch; /* NULL for a single command */
+};
+
+/* A reservation on its way to the client. */
+struct handed {
+    uint64_t seq;
+    uint64_t lease;
+    uint64_t end; /* where its answer ends, as session_end() counts */
+};
+
+struct request *request_new(struct http_session *http, const struct call_style *style);
+void request_free(struct request *request);
+/* Nobody waits any more: cancels its commands, gives back what it had reserved. */
+void request_abandon(struct request *request);
+
+/* Where its answer is to be written; then call request_done. */
+struct buf *request_out(struct request *request);
+/* Its answer is written. Frees it, and sends on what waited behind it, when its turn has come. */
+void request_done(struct request *request);
+
+/* Decodes and submits all jobs of a batch push. */
+void request_push_all(struct request *request, struct api_pushes *pushes);
+
+/* Gives a reservation back that never reached the client: the attempt does not count (P6). */
+void request_undelivered(struct server *server, const struct handed *handed);
+
+#endif

@@ -1,0 +1,66 @@
+#include "server/server.h"
+
+#include "base/mem.h"
+#include "server/embedded.h"
+#include "server/request.h"
+#include "server/session.h"
+
+struct server *server_new(const struct server_options *options)
+{
+    struct server *server = mem_zalloc(sizeof(*server));
+    server->options = *options;
+    server->clock = options->clock;
+    server->net = options->net;
+    server->engine = embedded_engine(options->embedded);
+    server->now_us = options->clock->now_us(options->clock);
+    server->started_us = server->now_us;
+    server->date_s = -1;
+    pool_init(&server->requests, sizeof(struct request));
+    sessions_init(server);
+    return server;
+}
+
+void server_free(struct server *server)
+{
+    if (!server)
+        return;
+    while (!list_empty(&server->all))
+        session_free(LIST_ENTRY(server->all.next, struct session, all), false);
+    pool_fini(&server->sessions);
+    pool_fini(&server->requests);
+    arena_fini(&server->scratch);
+    mem_free(server);
+}
+
+void server_drain(struct server *server)
+{
+    if (server->draining)
+        return;
+    server->draining = true;
+    server->net->verbs->stop_listening(server->net);
+    server->engine->verbs->drain(server->engine);
+    for (struct list *node = server->all.next; node != &server->all; node = node->next) {
+        struct session *session = LIST_ENTRY(node, struct session, all);
+        session->kind->drain(session);
+    }
+}
+
+bool server_drained(const struct server *server)
+{
+    return server->draining && list_empty(&server->all);
+}
+
+unsigned server_sessions(const struct server *server)
+{
+    return server->sessions.count;
+}
+
+struct bytes server_date(struct server *server)
+{
+    int64_t now_s = server->now_us / 1000000;
+    if (now_s != server->date_s) {
+        server->date_len = http_date(now_s, server->date).len;
+        server->date_s = now_s;
+    }
+    return bytes_of(server->date, server->date_len);
+}

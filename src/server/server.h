@@ -1,0 +1,81 @@
+/*
+ * The server: connections on one side, an engine on the other, and one thread between them.
+ * turn.c has the order of a turn; this header has what all of server/ shares.
+ */
+#ifndef LATERD_SERVER_SERVER_H
+#define LATERD_SERVER_SERVER_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/pool.h"
+#include "core/wheel.h"
+#include "port/clock.h"
+#include "port/engine.h"
+#include "port/net.h"
+#include "proto/api.h"
+
+struct embedded;
+struct session;
+
+enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600 };
+
+struct server_options {
+    struct clock *clock;
+    struct net *net;
+    struct embedded *embedded;
+    enum api_dialect dialects[SERVER_LISTENERS_MAX]; /* root dialect of each listener */
+    struct api_limits api;
+    struct http_limits http;
+    uint32_t connections_max;
+    int64_t idle_us;         /* a connection that asks nothing is closed after this */
+    int64_t request_us;      /* a request must be whole, and a reply taken, within this */
+    uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
+};
+
+/* Counters for /metrics; only ever grow. */
+struct server_counts {
+    uint64_t accepted, refused, timed_out, turns, undelivered;
+    uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
+};
+
+struct server {
+    struct server_options options;
+    struct net_handler handler;
+    struct clock *clock;
+    struct net *net;
+    struct engine *engine;
+    struct pool sessions; // struct http_session
+    struct pool requests; // struct request
+    struct wheel timers;  // struct session, by timer_us
+    struct list dirty;    // session::dirty: has bytes to send
+    struct list all;      // session::all
+    struct arena scratch; /* of the request being decoded */
+    int64_t now_us;       /* this turn's one reading of the clock */
+    int64_t started_us;
+    int64_t date_s;
+    char date[32];
+    size_t date_len;
+    bool draining;
+    struct server_counts counts;
+};
+
+struct server *server_new(const struct server_options *options);
+void server_free(struct server *server); /* connections that are left are dropped */
+
+/*
+ * One turn; returns when the next one is wanted, for server_sleep. See turn.c.
+ */
+int64_t server_turn(struct server *server);
+void server_sleep(struct server *server, int64_t until_us);
+
+/* Begins to end: not ready, no new connections, parked polls are answered, idle ones closed. */
+void server_drain(struct server *server);
+/* Has everybody been answered and gone? */
+bool server_drained(const struct server *server);
+
+unsigned server_sessions(const struct server *server);
+
+/* This second's Date header. */
+struct bytes server_date(struct server *server);
+
+#endif

@@ -1,0 +1,172 @@
+#include "server/session.h"
+
+#include "base/check.h"
+#include "server/http_session.h"
+
+enum {
+    TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
+    SPARE_OUT_BYTES = 16 * 1024,
+    EXPIRE_BUDGET = 1000,
+};
+
+static struct server *of_handler(struct net_handler *handler)
+{
+    return LIST_ENTRY(handler, struct server, handler);
+}
+
+static int64_t timer_when(const void *session)
+{
+    return ((const struct session *)session)->timer_us;
+}
+
+void session_touch(struct session *session)
+{
+    if (list_empty(&session->dirty))
+        list_add_tail(&session->server->dirty, &session->dirty);
+}
+
+void session_arm(struct session *session)
+{
+    struct server *server = session->server;
+    int64_t deadline_us = session->kind->deadline_us(session);
+    if (deadline_us == INT64_MAX || (session->timed && session->timer_us <= deadline_us))
+        return;
+    if (session->timed)
+        wheel_remove(&server->timers, session->number);
+    int64_t grain = TIMER_GRAIN_US;
+    session->timer_us = (deadline_us / grain + 1) * grain;
+    if (server->options.request_us < 2 * grain) /* short limits (tests) are kept exactly */
+        session->timer_us = deadline_us;
+    session->timed = true;
+    wheel_add(&server->timers, session->number);
+}
+
+uint64_t session_end(const struct session *session)
+{
+    return session->passed + session->out.len;
+}
+
+uint64_t session_sent(const struct session *session)
+{
+    const struct net *net = session->server->net;
+    return session->passed - net->verbs->unsent(net, session->conn);
+}
+
+void session_free(struct session *session, bool linger)
+{
+    struct server *server = session->server;
+    session->kind->fini(session, linger ? session_end(session) : session_sent(session));
+    if (session->timed)
+        wheel_remove(&server->timers, session->number);
+    if (session->conn)
+        server->net->verbs->close(server->net, session->conn, linger);
+    list_remove(&session->dirty);
+    list_remove(&session->all);
+    buf_fini(&session->out);
+    pool_give(&server->sessions, session->number);
+}
+
+/* ---- what the network says ---- */
+
+static void *handle_opened(struct net_handler *handler, struct net_conn *conn, unsigned listener)
+{
+    struct server *server = of_handler(handler);
+    uint32_t number = pool_take(&server->sessions);
+    struct session *session = pool_at(&server->sessions, number);
+    session->number = number;
+    session->server = server;
+    session->conn = conn;
+    session->dialect = server->options.dialects[listener];
+    list_init(&session->dirty);
+    list_add_tail(&server->all, &session->all);
+    server->counts.accepted++;
+    http_session_init(session);
+    if (server->sessions.count > server->options.connections_max) {
+        server->counts.refused++;
+        http_session_refuse(session, ERR_INVALID, 503,
+                            "limits.connections is reached; try again later");
+    }
+    session_arm(session);
+    return session;
+}
+
+static size_t handle_input(struct net_handler *handler, void *user, struct bytes bytes)
+{
+    struct session *session = user;
+    (void)handler;
+    return session->closing ? bytes.len : session->kind->input(session, bytes);
+}
+
+static void handle_gone(struct net_handler *handler, void *user, bool half)
+{
+    struct session *session = user;
+    (void)handler;
+    if (half) {
+        session->kind->ended(session);
+        return;
+    }
+    session_free(session, false);
+}
+
+static void handle_drained(struct net_handler *handler, void *user)
+{
+    struct session *session = user;
+    (void)handler;
+    session->kind->drained(session);
+}
+
+void sessions_init(struct server *server)
+{
+    server->handler = (struct net_handler){
+        .opened = handle_opened,
+        .input = handle_input,
+        .gone = handle_gone,
+        .drained = handle_drained,
+    };
+    pool_init(&server->sessions, sizeof(struct http_session));
+    wheel_init(&server->timers, &server->sessions, offsetof(struct session, timer_prev), timer_when,
+               server->now_us);
+    list_init(&server->dirty);
+    list_init(&server->all);
+}
+
+/* ---- what a turn does with them ---- */
+
+void sessions_expire(struct server *server)
+{
+    uint32_t budget = EXPIRE_BUDGET;
+    while (budget) {
+        uint32_t number = wheel_pop(&server->timers, server->now_us, &budget);
+        if (number == POOL_NONE)
+            return;
+        struct session *session = pool_at(&server->sessions, number);
+        session->timed = false;
+        if (session->kind->deadline_us(session) <= server->now_us)
+            session->kind->expired(session);
+        else
+            session_arm(session);
+    }
+}
+
+void sessions_flush(struct server *server)
+{
+    while (!list_empty(&server->dirty)) {
+        struct session *session = LIST_ENTRY(server->dirty.next, struct session, dirty);
+        list_remove(&session->dirty);
+        if (session->out.len) {
+            server->net->verbs->send(server->net, session->conn, buf_bytes(&session->out));
+            session->passed += session->out.len;
+            session->out.len = 0;
+            buf_shrink(&session->out, SPARE_OUT_BYTES);
+        }
+        if (session->closing)
+            session_free(session, true);
+        else if (!session->timed)
+            session_arm(session);
+    }
+}
+
+int64_t sessions_next_us(const struct server *server)
+{
+    return wheel_next_us(&server->timers);
+}

@@ -1,0 +1,64 @@
+/*
+ * A connection as the server sees it, whatever it speaks. Its protocol is a `session_kind`; the
+ * first, and for now the only one, is http_session.
+ *
+ * Bytes to send gather in `out` during a turn and go out in one write at its end.
+ */
+#ifndef LATERD_SERVER_SESSION_H
+#define LATERD_SERVER_SESSION_H
+
+#include "server/server.h"
+
+struct session_kind {
+    size_t (*input)(struct session *session, struct bytes bytes); /* as net_handler::input */
+    void (*ended)(struct session *session);   /* the client sends no more; it may still read */
+    void (*drained)(struct session *session); /* the client has taken all that was sent */
+    /*
+     * The session ends: cancels what is under way. `sent`: session_sent()-wise, what the client
+     * gets; reservations in later bytes are given back.
+     */
+    void (*fini)(struct session *session, uint64_t sent);
+    /* When to give up on the client if nothing happens; INT64_MAX = do not. */
+    int64_t (*deadline_us)(const struct session *session);
+    void (*expired)(struct session *session); /* that time has come */
+    void (*drain)(struct session *session);   /* the server is ending: close when it is polite */
+};
+
+struct session {
+    uint32_t timer_prev, timer_next; /* the timers wheel's */
+    uint32_t number;                 /* in server::sessions */
+    bool timed;                      /* is on the wheel */
+    bool closing;                    /* close when `out` is sent */
+    int64_t timer_us;                /* when the wheel looks at deadline_us() again */
+    const struct session_kind *kind;
+    struct server *server;
+    struct net_conn *conn;
+    enum api_dialect dialect;
+    struct buf out;
+    uint64_t passed;   /* bytes ever passed from `out` to the network */
+    struct list dirty; // server::dirty
+    struct list all;   // server::all
+};
+
+/* There is something in `out`, or the session is to be closed: look at it at the turn's end. */
+void session_touch(struct session *session);
+
+/* Sees to it that deadline_us() is looked at in time. Call when a deadline comes nearer. */
+void session_arm(struct session *session);
+
+/*
+ * Places in the stream of all bytes for this client: where `out` ends now, and up to where the
+ * system has taken them (whether they arrive, nobody can know).
+ */
+uint64_t session_end(const struct session *session);
+uint64_t session_sent(const struct session *session);
+
+/* For turn.c: the handler functions of the net port, timers, and the sending at a turn's end. */
+void sessions_init(struct server *server);
+void sessions_expire(struct server *server);
+void sessions_flush(struct server *server);
+int64_t sessions_next_us(const struct server *server);
+/* `linger`: what is still unsent will be sent; else it is lost. */
+void session_free(struct session *session, bool linger);
+
+#endif
