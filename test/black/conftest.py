@@ -1,0 +1,56 @@
+"""Fixtures: a laterd of the test's own, or one that a whole file shares."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+                                "harness"))
+
+from process import LATERD, Laterd  # noqa: E402
+from wire import Client  # noqa: E402
+
+
+def pytest_sessionstart(session):
+    del session
+    if not os.access(LATERD, os.X_OK):
+        pytest.exit(f"{LATERD} is not built: run make", returncode=3)
+
+
+@pytest.fixture
+def laterd(tmp_path):
+    """Makes servers: laterd(config, …). All are killed when the test ends."""
+    started = []
+
+    def make(config=None, start=True, **options):
+        folder = options.pop("folder", tmp_path / f"laterd{len(started)}")
+        server = Laterd(folder, config, **options)
+        started.append(server)
+        return server.start() if start else server
+
+    yield make
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server with the default settings for all tests of a file; use topics of your own."""
+    server = Laterd(tmp_path_factory.mktemp("laterd"),
+                    {"defaults": {"block_timeout": "1s"}},
+                    listeners=("127.0.0.1:0", "127.0.0.1:0,delayqueue-java"))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def client(shared):
+    with Client(shared.port) as one:
+        yield one
+
+
+@pytest.fixture
+def topic(request):
+    """A name no other test uses."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:150]

@@ -1,0 +1,163 @@
+"""The real laterd as a process: started on free ports of the loopback, stopped by its own pid."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LATERD = os.environ.get("LATERD", os.path.join(ROOT, "build", "laterd"))
+LATER = os.environ.get("LATER", os.path.join(ROOT, "build", "later"))
+
+LINE = re.compile(r"^\S+Z (debug|info|warn|error) (\S+) ?(.*)$")
+
+
+class DidNotStart(Exception):
+    """laterd ended, or said nothing, before it was listening."""
+
+
+def config_text(sections):
+    """{'limits': {'jobs': 5}, 'server': {'http': [a, b]}} as INI."""
+    lines = []
+    for section, keys in sections.items():
+        lines.append(f"[{section}]")
+        for key, value in keys.items():
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                lines.append(f"{key} = {one}")
+    return "\n".join(lines) + "\n"
+
+
+class Laterd:
+    """One laterd. `ports` are those of its listeners, in the order of the configuration."""
+
+    def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), **options):
+        self.folder = str(folder)
+        self.data = options.pop("data", os.path.join(self.folder, "data"))
+        self.prefix = list(options.pop("prefix", ()))
+        self.environment = dict(os.environ, **options.pop("environment", {}))
+        self.popen_options = options
+        self.listeners = list(listeners)
+        self.arguments = list(arguments)
+        self.config = {name: dict(keys) for name, keys in (config or {}).items()}
+        self.lines = []
+        self.news = threading.Condition()
+        self.process = None
+        self.reader = None
+
+    # Starting and stopping
+
+    def command(self):
+        sections = dict(self.config)
+        sections["server"] = dict(sections.get("server", {}))
+        sections["server"].setdefault("http", self.listeners)
+        path = os.path.join(self.folder, "laterd.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(config_text(sections))
+        return [*self.prefix, LATERD, "-c", path, "--data-dir", self.data, *self.arguments]
+
+    def start(self, seconds=20, wait=True):
+        os.makedirs(self.folder, exist_ok=True)
+        self.lines = []
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                        env=self.environment, **self.popen_options)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        if wait:
+            self.wait_listening(seconds)
+        return self
+
+    def wait_listening(self, seconds=20):
+        if not self.wait_log("listening", seconds, count=max(1, len(self.listeners))):
+            self.kill()
+            raise DidNotStart("\n".join(self.lines))
+        return self
+
+    def _read(self):
+        for raw in self.process.stderr:
+            with self.news:
+                self.lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
+                self.news.notify_all()
+        with self.news:
+            self.reader = None
+            self.news.notify_all()
+
+    @property
+    def pid(self):
+        """laterd's own, also when a tracer started it."""
+        if not self.prefix:
+            return self.process.pid
+        children = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        with open(children, encoding="ascii") as file:
+            return int(file.read().split()[0])
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        """kill -9, and nothing is said any more."""
+        if self.process and self.process.poll() is None:
+            try:
+                self.signal(signal.SIGKILL)
+            except (OSError, IndexError):
+                self.process.kill()
+        return self.wait(20)
+
+    def stop(self, seconds=20):
+        """SIGTERM; returns the exit code."""
+        if self.process and self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.wait(seconds)
+
+    def wait(self, seconds=20):
+        if not self.process:
+            return None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+    def __enter__(self):
+        return self.start() if not self.process else self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    # What it says
+
+    def events(self, name):
+        """[(level, facts)] of the log lines with that event."""
+        found = []
+        for line in list(self.lines):
+            match = LINE.match(line)
+            if match and match.group(2) == name:
+                found.append((match.group(1), match.group(3)))
+        return found
+
+    def wait_log(self, name, seconds=10, count=1):
+        """Waits until the event was logged so often; False when time or the process ended first."""
+        end = time.monotonic() + seconds
+        with self.news:
+            while len(self.events(name)) < count:
+                left = end - time.monotonic()
+                if left <= 0 or self.reader is None:
+                    return len(self.events(name)) >= count
+                self.news.wait(left)
+        return True
+
+    @property
+    def ports(self):
+        found = []
+        for _, facts in self.events("listening"):
+            match = re.search(r"addr=(\S+):(\d+)", facts)
+            if match:
+                found.append(int(match.group(2)))
+        return found
+
+    @property
+    def port(self):
+        return self.ports[0]

@@ -1,0 +1,215 @@
+"""HTTP seen from outside: raw sockets where the bytes matter, a small client where they do not."""
+
+import json
+import socket
+import time
+import urllib.parse
+
+
+class Response:
+    """One HTTP response, whole."""
+
+    def __init__(self, status, headers, body, version="HTTP/1.1"):
+        self.status, self.headers, self.body, self.version = status, headers, body, version
+
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def text(self):
+        return self.body.decode("utf-8")
+
+    def __repr__(self):
+        return f"<{self.status} {self.headers.get('content-type')} {self.body[:300]!r}>"
+
+
+class Closed(Exception):
+    """The server closed the connection before a response was whole."""
+
+
+class Wire:
+    """A connection, byte by byte."""
+
+    def __init__(self, port, seconds=10, host="127.0.0.1"):
+        self.socket = socket.create_connection((host, port), timeout=seconds)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.kept = b""
+
+    def send(self, data):
+        self.socket.sendall(data if isinstance(data, bytes) else data.encode())
+        return self
+
+    def end_sending(self):
+        self.socket.shutdown(socket.SHUT_WR)
+        return self
+
+    def close(self, reset=False):
+        if reset:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _more(self):
+        try:
+            data = self.socket.recv(65536)
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise Closed(self.kept)
+        self.kept += data
+
+    def response(self, head=False):
+        """The next response; `head`: it answers HEAD, so no body follows."""
+        while b"\r\n\r\n" not in self.kept:
+            self._more()
+        top, _, self.kept = self.kept.partition(b"\r\n\r\n")
+        lines = top.decode("latin-1").split("\r\n")
+        version, status, _ = (lines[0] + " ").split(" ", 2)
+        headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        if int(status) < 200 and int(status) != 101:
+            return Response(int(status), headers, b"", version)
+        length = 0 if head else int(headers.get("content-length", 0))
+        while len(self.kept) < length:
+            self._more()
+        body, self.kept = self.kept[:length], self.kept[length:]
+        return Response(int(status), headers, body, version)
+
+    def rest(self):
+        """All bytes until the server closes."""
+        try:
+            while True:
+                self._more()
+        except Closed:
+            rest, self.kept = self.kept, b""
+            return rest
+
+    def closed(self, seconds=5):
+        """Does the server close within the time, sending nothing more?"""
+        self.socket.settimeout(seconds)
+        try:
+            return self.rest() == b""
+        except socket.timeout:
+            return False
+
+    def silent(self, seconds):
+        """Does nothing come, and no end, for the time?"""
+        before = self.socket.gettimeout()
+        self.socket.settimeout(seconds)
+        try:
+            self._more()
+        except socket.timeout:
+            self.socket.settimeout(before)
+            return True
+        except Closed:
+            return False
+        return False
+
+
+def request_bytes(method, path, body=b"", headers=()):
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
+    lines += [f"{name}: {value}" for name, value in dict(headers).items()]
+    if body or method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8") + body
+
+
+class Client:
+    """One keep-alive connection that speaks HTTP; connects again when the server has closed it."""
+
+    def __init__(self, port, seconds=10):
+        self.port, self.seconds, self.wire = port, seconds, None
+
+    def request(self, method, path, body=None, headers=None, **fields):
+        """`body`: bytes or text as they are; `fields` (or a dict or list as body): JSON."""
+        headers = dict(headers or {})
+        if fields:
+            body = fields
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        data = body.encode() if isinstance(body, str) else body or b""
+        if self.wire is None:
+            self.wire = Wire(self.port, self.seconds)
+        self.wire.send(request_bytes(method, path, data, headers))
+        response = self.wire.response(head=method == "HEAD")
+        if response.headers.get("connection", "").lower() == "close":
+            self.close()
+        return response
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def post(self, path, body=None, **fields):
+        return self.request("POST", path, body, **fields)
+
+    def close(self, reset=False):
+        if self.wire:
+            self.wire.close(reset)
+            self.wire = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # /v1
+
+    def push(self, topic, **fields):
+        return self.post(f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs", fields)
+
+    def push_id(self, topic, **fields):
+        """Pushes and returns the id."""
+        answer = self.push(topic, **fields)
+        assert answer.status == 201, answer
+        return answer.json()["id"]
+
+    def reserve(self, *topics, wait=0, most=1):
+        """The jobs taken; [] when there are none."""
+        answer = self.post("/v1/reserve", {"topics": list(topics), "wait": wait, "max": most})
+        if answer.status == 204:
+            return []
+        assert answer.status == 200, answer
+        return answer.json()["jobs"]
+
+    def job(self, job_id, verb=None, method="POST", **fields):
+        path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}"
+        if verb:
+            return self.request(method, f"{path}/{verb}", fields)
+        return self.request(method, path, fields or None)
+
+    def state(self, job_id):
+        answer = self.job(job_id, method="GET")
+        return answer.json()["state"] if answer.status == 200 else None
+
+    def counts(self, topic):
+        answer = self.get(f"/v1/topics/{urllib.parse.quote(topic, safe='')}")
+        assert answer.status == 200, answer
+        return answer.json()
+
+    # The delay-queue dialect
+
+    def call(self, path, body=None, **fields):
+        """(code, message, data)"""
+        answer = self.post(path, body if body is not None else fields)
+        assert answer.status == 200, answer
+        said = answer.json()
+        return said["code"], said["message"], said["data"]
+
+
+def eventually(claim, seconds=10, every=0.02):
+    """Waits until claim() is true; returns its last value."""
+    end = time.monotonic() + seconds
+    while True:
+        value = claim()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(every)
