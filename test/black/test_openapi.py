@@ -1,0 +1,207 @@
+"""The OpenAPI document, held against real replies: every call it has is made, every reply it allows fits."""
+
+import json
+import urllib.parse
+
+import pytest
+
+from wire import Client
+
+JSON_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+
+
+class Document:
+    """The document and a validator for the part of JSON Schema that it uses."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def resolve(self, node):
+        while isinstance(node, dict) and "$ref" in node:
+            target = self.root
+            for part in node["$ref"][2:].split("/"):
+                target = target[part.replace("~1", "/").replace("~0", "~")]
+            node = target
+        return node
+
+    @staticmethod
+    def is_type(value, kind):
+        if kind == "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        if kind == "number":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, JSON_TYPES[kind])
+
+    def faults(self, value, schema, where="$"):
+        """Yields what is wrong with the value."""
+        schema = self.resolve(schema)
+        if schema is True or schema == {}:
+            return
+        yield from self._combined(value, schema, where)
+        kinds = schema.get("type")
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if kinds and not any(self.is_type(value, kind) for kind in kinds):
+            yield f"{where}: {value!r} is not {kinds}"
+            return
+        if "enum" in schema and value not in schema["enum"]:
+            yield f"{where}: {value!r} is none of {schema['enum']}"
+        if "const" in schema and value != schema["const"]:
+            yield f"{where}: {value!r} is not {schema['const']!r}"
+        if self.is_type(value, "number"):
+            if value < schema.get("minimum", value) or value > schema.get("maximum", value):
+                yield f"{where}: {value} is out of range"
+        if isinstance(value, list) and "items" in schema:
+            for number, item in enumerate(value):
+                yield from self.faults(item, schema["items"], f"{where}[{number}]")
+        if isinstance(value, dict):
+            yield from self._object(value, schema, where)
+
+    def _combined(self, value, schema, where):
+        for one in schema.get("allOf", []):
+            yield from self.faults(value, one, where)
+        for word in ("anyOf", "oneOf"):
+            options = schema.get(word, [])
+            if options and all(list(self.faults(value, one, where)) for one in options):
+                yield f"{where}: fits nothing of {word}"
+
+    def _object(self, value, schema, where):
+        for key in schema.get("required", []):
+            if key not in value:
+                yield f"{where}: lacks {key}"
+        known = schema.get("properties", {})
+        for key, item in value.items():
+            if key in known:
+                yield from self.faults(item, known[key], f"{where}.{key}")
+            elif isinstance(schema.get("additionalProperties"), dict):
+                yield from self.faults(item, schema["additionalProperties"], f"{where}.{key}")
+            elif known and schema.get("additionalProperties") is not True:
+                yield f"{where}: {key} is not in the document"
+
+    def operation(self, method, path):
+        """The operation that a request's path belongs to, and its template."""
+        parts = path.split("?")[0].strip("/").split("/")
+        best = None
+        for template, item in self.root["paths"].items():
+            names = template.strip("/").split("/")
+            if len(names) == len(parts) and method.lower() in item and all(
+                    name == part or name.startswith("{") for name, part in zip(names, parts)):
+                if best is None or template.count("{") < best.count("{"):
+                    best = template
+        return best, best and self.root["paths"][best][method.lower()]
+
+    def check(self, method, path, answer):
+        template, operation = self.operation(method, path)
+        assert operation, f"{method} {path} is not in the document"
+        responses = operation["responses"]
+        status = str(answer.status)
+        response = self.resolve(responses.get(status) or responses.get(status[0] + "XX")
+                                or responses.get("default") or {})
+        assert response, f"{method} {template} answered {status}, not in the document"
+        content = response.get("content", {})
+        kind = answer.headers.get("content-type", "").split(";")[0]
+        if not answer.body:
+            assert not content, f"{method} {template} {status} should have a body"
+            return template
+        assert kind in content, f"{method} {template} {status}: {kind} is not in the document"
+        if kind.endswith("json"):
+            faults = list(self.faults(answer.json(), content[kind].get("schema", {})))
+            assert not faults, f"{method} {template} {status}: {faults}\n{answer.text}"
+        return template
+
+
+@pytest.fixture
+def document(client):
+    answer = client.get("/v1/openapi.json")
+    assert answer.status == 200 and answer.headers["content-type"].startswith("application/json")
+    return Document(answer.json())
+
+
+def references(node):
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_the_document_is_whole(document):
+    root = document.root
+    assert root["openapi"].startswith("3.1") and root["info"]["title"] and root["info"]["version"]
+    for reference in set(references(root)):
+        assert document.resolve({"$ref": reference}) is not None
+    names = set()
+    for path, item in root["paths"].items():
+        for method, operation in item.items():
+            if method in ("get", "post", "put", "patch", "delete", "head"):
+                assert operation["responses"], f"{method} {path}"
+                assert operation.get("operationId") not in names
+                names.add(operation.get("operationId"))
+
+
+def test_every_reply_is_as_the_document_says(client, document, topic):
+    made = set()
+
+    def call(method, path, body=None, headers=None):
+        answer = client.request(method, path, body, headers)
+        made.add((method, document.check(method, path, answer)))
+        return answer
+
+    quoted = urllib.parse.quote(topic)
+    jobs = f"/v1/topics/{quoted}/jobs"
+    call("POST", jobs, {"id": topic, "body": {"a": 1}, "delay": "1h", "retry": ["1s", "2m"]})
+    call("POST", jobs, {"id": topic, "body": 1})
+    call("POST", jobs, {"id": topic, "body": 2, "delay": "1h", "if_exists": "keep"})
+    call("POST", jobs, {"id": topic, "body": 3, "delay": "1h", "if_exists": "replace"})
+    call("POST", jobs, [{"body": "text"}, {"body": 1, "ttr": "x"}])
+    call("POST", jobs, '{"body":1}\nnonsense\n', {"Content-Type": "application/x-ndjson"})
+    call("POST", jobs, {"nonsense": 1})
+    call("POST", jobs, {"body_base64": "/w==", "content_type": "a/b"})
+    call("GET", f"/v1/jobs/{topic}")
+    call("GET", "/v1/jobs/unknown")
+    call("PATCH", f"/v1/jobs/{topic}", {"delay": "2h", "priority": 5})
+    call("PATCH", f"/v1/jobs/{topic}", {"delay": "never"})
+    call("GET", jobs + "?state=delayed&limit=1")
+    call("GET", jobs + "?state=sleepy")
+    call("POST", f"/v1/jobs/{topic}/run", {})
+    taken = call("POST", "/v1/reserve", {"topics": [topic], "max": 100}).json()["jobs"]
+    assert len(taken) >= 4
+    call("POST", "/v1/reserve", {"topics": [topic]})
+    call("POST", "/v1/reserve", {"topics": []})
+    by = {"touch": {}, "release": {"delay": "1h"}, "bury": {"priority": 9}, "finish": {}}
+    for job, (verb, fields) in zip(taken, by.items()):
+        path = f"/v1/jobs/{urllib.parse.quote(job['id'], safe='')}/{verb}"
+        call("POST", path, {"lease": job["lease"], **fields})
+        call("POST", path, {"lease": "1"})
+    call("GET", f"/v1/jobs/{urllib.parse.quote(taken[2]['id'], safe='')}")
+    call("GET", jobs + "?state=buried")
+    call("POST", f"/v1/jobs/{urllib.parse.quote(taken[2]['id'], safe='')}/kick", {})
+    call("DELETE", f"/v1/jobs/{urllib.parse.quote(taken[2]['id'], safe='')}")
+    call("DELETE", "/v1/jobs/unknown")
+    call("GET", "/v1/topics?limit=2")
+    call("GET", f"/v1/topics/{quoted}")
+    call("GET", "/v1/topics/unknown-topic")
+    for verb, fields in (("pause", {"for": "1s"}), ("resume", {}), ("kick", {"max": 5}),
+                         ("clear", {"state": "delayed"})):
+        call("POST", f"/v1/topics/{quoted}/{verb}", fields)
+    call("GET", "/v1/stats")
+    call("GET", "/v1/openapi.json")
+    for path in ("/healthz", "/readyz", "/metrics"):
+        if document.operation("GET", path)[1]:
+            call("GET", path)
+
+    wanted = {(method.upper(), path) for path, item in document.root["paths"].items()
+              for method in item if method in ("get", "post", "put", "patch", "delete")}
+    assert wanted - made == set(), "calls in the document that this test does not make"
+
+
+def test_the_validator_itself_finds_faults():
+    document = Document({"components": {"schemas": {"s": {
+        "type": "object", "required": ["a"],
+        "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"enum": ["x", "y"]}}}}}})
+    schema = {"$ref": "#/components/schemas/s"}
+    assert list(document.faults({"a": 1, "b": "x"}, schema)) == []
+    for bad in ({}, {"a": "1"}, {"a": 0}, {"a": 1, "b": "z"}, {"a": 1, "c": 1}, [], None):
+        assert list(document.faults(bad, schema)), json.dumps(bad)
