@@ -31,8 +31,9 @@ enum disk_lane { LANE_COMMIT, LANE_BACKGROUND, LANE_COUNT };
 enum disk_verb {
     DISK_WRITE_SYNC, /* write `len` bytes at `offset` of `file`, durable when done */
     DISK_WRITE,      /* the same, not durable until DISK_SYNC; survives kill -9 but no power cut */
-    DISK_SYNC,       /* make durable all that was written to `file` */
-    DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file` */
+    DISK_SYNC,       /* make durable all that was written to `file`; with `name`: its name too */
+    DISK_MAKE,       /* make file `name` of `len` zero bytes, durable with its name; sets `file`.
+                        After an error there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
     DISK_REMOVE,     /* unlink `name`; durable when done */
 };
@@ -58,8 +59,9 @@ struct disk {
 };
 
 struct disk_verbs {
-    /* Takes the directory's lock for this process. ERR_LOCKED. Given back by close_dir. */
+    /* Takes the directory's lock for this process. ERR_LOCKED. */
     enum err (*lock)(struct disk *disk);
+    void (*unlock)(struct disk *disk);
     /* Calls `each` with every file name in the directory, in no order. */
     enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);
     /* ERR_NOT_FOUND, ERR_IO. `fresh`: read past the page cache what the device really has. */
@@ -74,7 +76,7 @@ struct disk_verbs {
     void (*submit)(struct disk *disk, struct disk_op *op);
     /* Calls `done` of every operation that has ended. Returns how many. */
     unsigned (*poll)(struct disk *disk);
-    /* Sleeps until at least one submitted operation has ended (for shutdown and tools). */
+    /* Sleeps until a submitted operation has ended; returns at once if none is under way. */
     void (*wait)(struct disk *disk);
 };
 

@@ -1,0 +1,551 @@
+/*
+ * Owns the directory's file descriptor, the lock and the two threads. A commit costs one write to
+ * the file, one to the eventfd and the futex that wakes the thread.
+ *
+ * Writes that must be durable go past the page cache (O_DIRECT | O_DSYNC) where the file system
+ * takes that: one system call instead of write and fdatasync, and nothing is copied. Elsewhere they
+ * are pwrite and fdatasync. A failed sync is reported as it is and never tried again: the kernel
+ * has marked the pages clean, and a second sync would lie.
+ *
+ * Invariant: a file is written by one lane at a time, so its descriptors need no lock.
+ */
+#include "os/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum { ZEROS_BYTES = 1024 * 1024 };
+
+struct disk_file {
+    int fd;
+    int direct_fd; /* -1: not opened, or refused */
+    bool direct_tried;
+    bool fresh;
+    char name[DISK_NAME_MAX];
+};
+
+struct lane {
+    struct os_disk *disk;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    struct disk_op *first;
+    struct disk_op **last;
+    bool stop;
+};
+
+struct os_disk {
+    struct disk port;
+    int dir_fd;
+    int lock_fd;
+    int event_fd;
+    struct lane lanes[LANE_COUNT];
+    pthread_mutex_t done_mutex;
+    pthread_cond_t done_wake;
+    struct disk_op *done_first; /* ended, not yet told */
+    struct disk_op **done_last;
+    unsigned under_way; /* submitted and not yet told; the owner's thread only */
+};
+
+/* All fields of a lane but thread and started are under its mutex. */
+
+static struct os_disk *of_port(struct disk *disk)
+{
+    return (struct os_disk *)disk; /* its first member */
+}
+
+static int64_t monotonic_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static enum err err_of_errno(int number)
+{
+    return number == ENOSPC || number == EDQUOT || number == EFBIG ? ERR_DISK_FULL
+           : number == ENOENT                                      ? ERR_NOT_FOUND
+                                                                   : ERR_IO;
+}
+
+/* ---- the work of one operation; each helper returns 0 or an errno ---- */
+
+static int write_all(int fd, const void *data, size_t len, uint64_t offset)
+{
+    const char *at = data;
+    while (len > 0) {
+        ssize_t wrote = pwrite(fd, at, len, (off_t)offset);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return errno;
+        if (wrote == 0)
+            return EIO; /* cannot be for a regular file; never spin on it */
+        at += wrote;
+        len -= (size_t)wrote;
+        offset += (uint64_t)wrote;
+    }
+    return 0;
+}
+
+static int sync_fd(int fd, bool data_only)
+{
+    int failed;
+    do
+        failed = data_only ? fdatasync(fd) : fsync(fd);
+    while (failed && errno == EINTR);
+    return failed ? errno : 0;
+}
+
+/* A descriptor past the page cache, or -1 where the file system has none. */
+static int direct_fd(struct os_disk *disk, struct disk_file *file)
+{
+    if (!file->direct_tried) {
+        file->direct_tried = true;
+        file->direct_fd = openat(disk->dir_fd, file->name, O_RDWR | O_DIRECT | O_DSYNC | O_CLOEXEC);
+    }
+    return file->direct_fd;
+}
+
+static int write_sync(struct os_disk *disk, struct disk_file *file, const void *data, size_t len,
+                      uint64_t offset)
+{
+    int fd = direct_fd(disk, file);
+    bool aligned =
+        (uintptr_t)data % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
+    if (fd >= 0 && aligned) {
+        int failed = write_all(fd, data, len, offset);
+        if (failed != EINVAL)
+            return failed;
+        /* This file system opens with O_DIRECT but will not write with it. */
+        (void)close(fd); /* nothing was written through it */
+        file->direct_fd = -1;
+    }
+    int failed = write_all(file->fd, data, len, offset);
+    return failed ? failed : sync_fd(file->fd, true);
+}
+
+static struct disk_file *file_new(int fd, const char *name)
+{
+    struct disk_file *file = mem_zalloc(sizeof(*file));
+    file->fd = fd;
+    file->direct_fd = -1;
+    memcpy(file->name, name, strlen(name) + 1);
+    return file;
+}
+
+static void file_free(struct disk_file *file)
+{
+    (void)close(file->fd); /* what had to be durable was synced before */
+    if (file->direct_fd >= 0)
+        (void)close(file->direct_fd);
+    mem_free(file);
+}
+
+/*
+ * The zeros are really written: after fallocate alone each commit would have to change the extent
+ * from unwritten to written, which costs two to six times as much as the commit itself.
+ */
+static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t len)
+{
+    int failed = posix_fallocate(file->fd, 0, (off_t)len); /* says "full" early, and contiguous */
+    if (failed && failed != EOPNOTSUPP && failed != EINVAL)
+        return failed;
+    char *zeros = mem_aligned(DISK_ALIGN, ZEROS_BYTES);
+    memset(zeros, 0, ZEROS_BYTES);
+    failed = 0;
+    for (uint64_t at = 0; at < len && !failed; at += ZEROS_BYTES) {
+        size_t piece = len - at < ZEROS_BYTES ? (size_t)(len - at) : ZEROS_BYTES;
+        failed = write_all(file->fd, zeros, piece, at);
+    }
+    mem_free(zeros);
+    if (!failed)
+        failed = sync_fd(file->fd, false);
+    (void)posix_fadvise(file->fd, 0, (off_t)len, POSIX_FADV_DONTNEED); /* only a hint */
+    return failed ? failed : sync_fd(disk->dir_fd, false);
+}
+
+static int make_file(struct os_disk *disk, struct disk_op *op)
+{
+    int fd = openat(disk->dir_fd, op->name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    struct disk_file *file = file_new(fd, op->name);
+    int failed = write_zeros(disk, file, op->len);
+    if (failed) {
+        file_free(file);
+        (void)unlinkat(disk->dir_fd, op->name, 0); /* the first error is the one to tell */
+        return failed;
+    }
+    op->file = file;
+    return 0;
+}
+
+static int replace_file(struct os_disk *disk, const struct disk_op *op)
+{
+    char name[DISK_NAME_MAX + 8];
+    (void)snprintf(name, sizeof(name), "%s.tmp", op->name); /* fits */
+    int fd = openat(disk->dir_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    int failed = write_all(fd, op->data, op->len, 0);
+    if (!failed)
+        failed = sync_fd(fd, false);
+    if (close(fd) && !failed)
+        failed = errno;
+    if (!failed && renameat(disk->dir_fd, name, disk->dir_fd, op->name))
+        failed = errno;
+    if (failed) {
+        (void)unlinkat(disk->dir_fd, name, 0); /* the first error is the one to tell */
+        return failed;
+    }
+    return sync_fd(disk->dir_fd, false);
+}
+
+static int remove_file(struct os_disk *disk, const struct disk_op *op)
+{
+    if (unlinkat(disk->dir_fd, op->name, 0) && errno != ENOENT)
+        return errno;
+    return sync_fd(disk->dir_fd, false);
+}
+
+static int sync_file(struct os_disk *disk, const struct disk_op *op)
+{
+    int failed = sync_fd(op->file->fd, op->name[0] == '\0');
+    return failed || op->name[0] == '\0' ? failed : sync_fd(disk->dir_fd, false);
+}
+
+static void perform(struct os_disk *disk, struct disk_op *op)
+{
+    int64_t start_us = monotonic_us();
+    int failed = 0;
+    switch (op->verb) {
+    case DISK_WRITE_SYNC: failed = write_sync(disk, op->file, op->data, op->len, op->offset); break;
+    case DISK_WRITE: failed = write_all(op->file->fd, op->data, op->len, op->offset); break;
+    case DISK_SYNC: failed = sync_file(disk, op); break;
+    case DISK_MAKE: failed = make_file(disk, op); break;
+    case DISK_REPLACE: failed = replace_file(disk, op); break;
+    case DISK_REMOVE: failed = remove_file(disk, op); break;
+    }
+    op->sys_errno = failed;
+    op->err = failed ? err_of_errno(failed) : OK;
+    op->took_us = monotonic_us() - start_us;
+}
+
+/* ---- threads ---- */
+
+static void tell_done(struct os_disk *disk, struct disk_op *op)
+{
+    (void)pthread_mutex_lock(&disk->done_mutex);
+    bool first = disk->done_first == NULL;
+    op->next = NULL;
+    *disk->done_last = op;
+    disk->done_last = &op->next;
+    (void)pthread_cond_signal(&disk->done_wake);
+    (void)pthread_mutex_unlock(&disk->done_mutex);
+    if (first) {
+        uint64_t one = 1;
+        ssize_t wrote = write(disk->event_fd, &one, sizeof(one));
+        CHECK(wrote == (ssize_t)sizeof(one)); /* the counter is 64 bits: it never fills */
+    }
+}
+
+static void *lane_main(void *arg)
+{
+    struct lane *lane = arg;
+    for (;;) {
+        (void)pthread_mutex_lock(&lane->mutex);
+        while (!lane->first && !lane->stop)
+            (void)pthread_cond_wait(&lane->wake, &lane->mutex);
+        struct disk_op *op = lane->first;
+        if (op) {
+            lane->first = op->next;
+            if (!lane->first)
+                lane->last = &lane->first;
+        }
+        (void)pthread_mutex_unlock(&lane->mutex);
+        if (!op)
+            return NULL;
+        perform(lane->disk, op);
+        tell_done(lane->disk, op);
+    }
+}
+
+static void lane_start(struct lane *lane)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+    int failed = pthread_create(&lane->thread, NULL, lane_main, lane);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    CHECK(failed == 0); /* as with memory: a process that cannot have two threads is over */
+    lane->started = true;
+}
+
+/* ---- the port ---- */
+
+static enum err disk_lock(struct disk *port)
+{
+    struct os_disk *disk = of_port(port);
+    int fd = openat(disk->dir_fd, "LOCK", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_of_errno(errno);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &whole)) {
+        enum err err = errno == EAGAIN || errno == EACCES ? ERR_LOCKED : ERR_IO;
+        (void)close(fd); /* nothing was written */
+        return err;
+    }
+    disk->lock_fd = fd;
+    return OK;
+}
+
+static void disk_unlock(struct disk *port)
+{
+    struct os_disk *disk = of_port(port);
+    if (disk->lock_fd >= 0)
+        (void)close(disk->lock_fd); /* which gives back the lock */
+    disk->lock_fd = -1;
+}
+
+static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char *name), void *ctx)
+{
+    int fd = openat(of_port(port)->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return ERR_IO;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        (void)close(fd); /* only read */
+        return ERR_IO;
+    }
+    errno = 0;
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) < DISK_NAME_MAX)
+            each(ctx, entry->d_name);
+        errno = 0;
+    }
+    enum err err = errno ? ERR_IO : OK;
+    (void)closedir(dir); /* only read */
+    return err;
+}
+
+static enum err disk_open(struct disk *port, const char *name, bool fresh,
+                          struct disk_file **out_file)
+{
+    struct os_disk *disk = of_port(port);
+    int fd = openat(disk->dir_fd, name, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = openat(disk->dir_fd, name, O_RDONLY | O_CLOEXEC); /* enough to verify */
+    if (fd < 0)
+        return err_of_errno(errno);
+    struct disk_file *file = file_new(fd, name);
+    file->fresh = fresh;
+    if (fresh)
+        (void)direct_fd(disk, file); /* without it: the page cache is dropped before reading */
+    *out_file = file;
+    return OK;
+}
+
+static void disk_close(struct disk *disk, struct disk_file *file)
+{
+    (void)disk;
+    if (file)
+        file_free(file);
+}
+
+static enum err disk_size(struct disk *disk, struct disk_file *file, uint64_t *out_bytes)
+{
+    (void)disk;
+    struct stat status;
+    if (fstat(file->fd, &status))
+        return ERR_IO;
+    *out_bytes = (uint64_t)status.st_size;
+    return OK;
+}
+
+static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                          size_t len, size_t *out_len)
+{
+    (void)disk;
+    int fd = file->fd;
+    bool aligned =
+        (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
+    if (file->fresh && file->direct_fd >= 0 && aligned)
+        fd = file->direct_fd;
+    else if (file->fresh)
+        (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* best effort */
+    size_t got = 0;
+    while (got < len) {
+        ssize_t more = pread(fd, (char *)at + got, len - got, (off_t)(offset + got));
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more < 0)
+            return ERR_IO;
+        if (more == 0)
+            break;
+        got += (size_t)more;
+        if (got % DISK_ALIGN != 0)
+            fd = file->fd; /* the file's ragged end: the rest cannot be read past the cache */
+    }
+    *out_len = got;
+    return OK;
+}
+
+static void disk_run(struct disk *disk, struct disk_op *op)
+{
+    perform(of_port(disk), op);
+    if (op->done)
+        op->done(op);
+}
+
+static void disk_submit(struct disk *port, struct disk_op *op)
+{
+    struct os_disk *disk = of_port(port);
+    struct lane *lane = &disk->lanes[op->lane];
+    if (!lane->started)
+        lane_start(lane);
+    disk->under_way++;
+    op->next = NULL;
+    (void)pthread_mutex_lock(&lane->mutex);
+    *lane->last = op;
+    lane->last = &op->next;
+    (void)pthread_cond_signal(&lane->wake);
+    (void)pthread_mutex_unlock(&lane->mutex);
+}
+
+static unsigned disk_poll(struct disk *port)
+{
+    struct os_disk *disk = of_port(port);
+    if (disk->under_way == 0)
+        return 0;
+    (void)pthread_mutex_lock(&disk->done_mutex);
+    struct disk_op *op = disk->done_first;
+    disk->done_first = NULL;
+    disk->done_last = &disk->done_first;
+    (void)pthread_mutex_unlock(&disk->done_mutex);
+    unsigned count = 0;
+    while (op) {
+        struct disk_op *next = op->next; /* `done` may submit it again */
+        disk->under_way--;
+        count++;
+        op->done(op);
+        op = next;
+    }
+    return count;
+}
+
+static void disk_wait(struct disk *port)
+{
+    struct os_disk *disk = of_port(port);
+    if (disk->under_way == 0)
+        return;
+    (void)pthread_mutex_lock(&disk->done_mutex);
+    while (!disk->done_first)
+        (void)pthread_cond_wait(&disk->done_wake, &disk->done_mutex);
+    (void)pthread_mutex_unlock(&disk->done_mutex);
+}
+
+static const struct disk_verbs verbs = {
+    .lock = disk_lock,
+    .unlock = disk_unlock,
+    .list = disk_list,
+    .open = disk_open,
+    .close = disk_close,
+    .size = disk_size,
+    .read = disk_read,
+    .run = disk_run,
+    .submit = disk_submit,
+    .poll = disk_poll,
+    .wait = disk_wait,
+};
+
+/* ---- life ---- */
+
+enum err os_disk_new(const char *directory, struct os_disk **out_disk)
+{
+    bool made = mkdir(directory, 0700) == 0;
+    if (!made && errno != EEXIST)
+        return ERR_IO;
+    int dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0)
+        return ERR_IO;
+    if (made) { /* a directory that a power cut can take away keeps nothing */
+        int parent_fd = openat(dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (parent_fd >= 0) {
+            (void)sync_fd(parent_fd, false); /* some file systems refuse; nothing else to do */
+            (void)close(parent_fd);
+        }
+    }
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0) {
+        int saved = errno;
+        (void)close(dir_fd);
+        errno = saved;
+        return ERR_IO;
+    }
+    struct os_disk *disk = mem_zalloc(sizeof(*disk));
+    disk->port.verbs = &verbs;
+    disk->dir_fd = dir_fd;
+    disk->lock_fd = -1;
+    disk->event_fd = event_fd;
+    disk->done_last = &disk->done_first;
+    (void)pthread_mutex_init(&disk->done_mutex, NULL); /* cannot fail on Linux */
+    (void)pthread_cond_init(&disk->done_wake, NULL);
+    for (int i = 0; i < LANE_COUNT; i++) {
+        struct lane *lane = &disk->lanes[i];
+        lane->disk = disk;
+        lane->last = &lane->first;
+        (void)pthread_mutex_init(&lane->mutex, NULL);
+        (void)pthread_cond_init(&lane->wake, NULL);
+    }
+    *out_disk = disk;
+    return OK;
+}
+
+void os_disk_free(struct os_disk *disk)
+{
+    if (!disk)
+        return;
+    CHECK(disk->under_way == 0);
+    for (int i = 0; i < LANE_COUNT; i++) {
+        struct lane *lane = &disk->lanes[i];
+        if (lane->started) {
+            (void)pthread_mutex_lock(&lane->mutex);
+            lane->stop = true;
+            (void)pthread_cond_signal(&lane->wake);
+            (void)pthread_mutex_unlock(&lane->mutex);
+            (void)pthread_join(lane->thread, NULL);
+        }
+        (void)pthread_mutex_destroy(&lane->mutex);
+        (void)pthread_cond_destroy(&lane->wake);
+    }
+    (void)pthread_mutex_destroy(&disk->done_mutex);
+    (void)pthread_cond_destroy(&disk->done_wake);
+    disk_unlock(&disk->port);
+    (void)close(disk->event_fd);
+    (void)close(disk->dir_fd);
+    mem_free(disk);
+}
+
+struct disk *os_disk_port(struct os_disk *disk)
+{
+    return &disk->port;
+}
+
+int os_disk_eventfd(const struct os_disk *disk)
+{
+    return disk->event_fd;
+}

@@ -1,0 +1,26 @@
+/*
+ * port/disk.h on Linux: one directory, two threads (a lane each), and an eventfd that is written
+ * when an operation has ended. The loop watches it edge-triggered and never reads it.
+ */
+#ifndef LATERD_OS_DISK_H
+#define LATERD_OS_DISK_H
+
+#include "port/disk.h"
+
+struct os_disk;
+
+/*
+ * Opens the directory, making it (mode 0700) if it is not there; its parent must be. ERR_IO with
+ * errno set. The threads start with the first submitted operation of their lane.
+ */
+enum err os_disk_new(const char *directory, struct os_disk **out_disk) MUST_USE;
+
+/* No operation may be under way. Gives back the lock. NULL does nothing. */
+void os_disk_free(struct os_disk *disk);
+
+struct disk *os_disk_port(struct os_disk *disk);
+
+/* Readable (an edge each time) when disk->poll() has something to do. */
+int os_disk_eventfd(const struct os_disk *disk);
+
+#endif
