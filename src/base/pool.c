@@ -24,7 +24,8 @@ static void grow(struct pool *pool)
     uint32_t count = pool->chunk_count;
     if ((count & (count - 1)) == 0) /* the table doubles at each power of two */
         pool->chunks = mem_realloc(pool->chunks, (count ? count * 2u : 1u) * sizeof(char *));
-    pool->chunks[count] = mem_alloc((size_t)POOL_CHUNK * pool->size_bytes);
+    /* Aligned, so that an object of two cache lines is in two and not in three. */
+    pool->chunks[count] = mem_aligned(128, (size_t)POOL_CHUNK * pool->size_bytes);
     pool->chunk_count = count + 1;
 }
 

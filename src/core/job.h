@@ -6,8 +6,9 @@
  *                │            └────kick────────│ └─ bury, schedule used up ─▶ BURIED
  *                └───────────release(delay)────┘          delete: from any state ─▶ gone
  *
- * job_move() alone writes the state. The body is not here: it lives where `stored` says.
- * All times are microseconds since the Unix epoch (wall time).
+ * A delayed job whose due time passes, or that is kicked or run, becomes ready. job_move() alone
+ * writes the state (and job_restore(), in replay). The body is not here: it lives where `stored`
+ * says. All times are microseconds since the Unix epoch (wall time).
  */
 #ifndef LATERD_CORE_JOB_H
 #define LATERD_CORE_JOB_H
@@ -56,27 +57,28 @@ struct job_counts {
     uint16_t kicks;
 };
 
+/* Two cache lines: the first is all that timers, queues and leases need. */
 struct job {
     uint64_t seq;     /* server-made number, never used again; also the order of arrival */
     int64_t due_us;   /* when it may be handed out */
-    int64_t until_us; /* RESERVED: when the ttr runs out; else unused */
+    int64_t until_us; /* RESERVED: when the ttr runs out; else 0 */
+    uint64_t lease;   /* RESERVED: token of the one live reservation; else 0 */
+    uint32_t prev;    /* wheel or buried list: neighbours; READY: prev is the place in the heap */
+    uint32_t next;
+    uint32_t topic;    /* number in the topics' pool */
+    uint32_t priority; /* lower first */
+    uint32_t retry;    /* number of the retry schedule, 0 = none */
+    uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
+    uint8_t body_kind; /* enum body_kind */
+    uint8_t content_type_len;
+    uint8_t id_len;    /* 0: the id is the server-made number */
+    uint16_t failures; /* failed attempts counted against the retry schedule */
+    struct job_counts counts;
     int64_t ttr_us;
     int64_t created_us;
-    uint64_t lease;        /* RESERVED: token of the one live reservation; else 0 */
     uint64_t where;        /* struct stored::where */
     uint32_t record_bytes; /* struct stored::bytes */
     uint32_t body_len;     /* bytes */
-    uint32_t topic;        /* number in the topics' pool */
-    uint32_t priority;     /* lower first */
-    uint32_t prev; /* wheel or buried list: neighbours; READY: prev is the place in the heap */
-    uint32_t next;
-    struct job_counts counts;
-    uint16_t failures; /* failed attempts counted against the retry schedule */
-    uint16_t retry;    /* number of the retry schedule, 0 = none */
-    uint8_t state;     /* enum job_state; written by job_move() only */
-    uint8_t body_kind; /* enum body_kind */
-    uint8_t content_type_len;
-    uint8_t id_len; /* 0: the id is the server-made number */
     union {
         char here[JOB_ID_INLINE + 1];
         char *there; /* mem_alloc'd, when id_len > JOB_ID_INLINE */
@@ -88,6 +90,9 @@ bool job_may_move(enum job_state from, enum job_state to);
 
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);
+
+/* The same for replay alone: the log says what the state was, not how it came to be. */
+void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */
 struct bytes job_id(const struct job *job);

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "core/cmd.h"
 #include "core/queue.h"
 
@@ -20,7 +21,11 @@ struct topic {
     struct list waiting;                // wait_link::of_topic, first come first served
     struct list place;                  // hangs on topics::idle or topics::servable, or nowhere
     bool servable;                      /* hangs on topics::servable */
-    int64_t pause_until_us;             /* 0 = not paused */
+    bool idle;                          /* hangs on topics::idle */
+    uint32_t pins;                      /* scans under way that need the topic to stay */
+    uint64_t mark;                   /* the last parking reserve that named it: finds duplicates */
+    uint32_t timer_prev, timer_next; /* on the wheel of pauses */
+    int64_t pause_until_us;          /* 0 = not paused */
     uint64_t jobs[JOB_STATES];
     uint64_t waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
@@ -41,8 +46,14 @@ void topics_fini(struct topics *topics);
 struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
 /* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
 enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic) MUST_USE;
-struct topic *topics_at(const struct topics *topics, uint32_t number);
+static inline struct topic *topics_at(const struct topics *topics, uint32_t number)
+{
+    return pool_at(&topics->pool, number);
+}
+/* The number of the next topic at or after `number`, or POOL_NONE: goes through all in O(pool). */
+uint32_t topics_next(const struct topics *topics, uint32_t number);
 /* Call after any change to a topic's jobs, waiters or pause: files it as idle or servable. */
 void topics_file(struct topics *topics, struct topic *topic);
+void topics_valid(const struct topics *topics, const struct pool *jobs);
 
 #endif

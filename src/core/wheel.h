@@ -15,17 +15,23 @@
 
 #include "base/pool.h"
 
-enum { WHEEL_LEVELS = 11, WHEEL_SLOTS = 64 };
+enum {
+    WHEEL_LEVELS = 11,
+    WHEEL_SLOTS = 64,
+    WHEEL_ITEMS_MAX = 0x0fffffff, /* numbers of items are below: `prev` also holds the level */
+};
 
 struct wheel {
     const struct pool *pool;
-    size_t link_at; /* offset of `uint32_t prev, next` in an item */
-    int64_t now_us;
-    uint32_t count;                  /* items on the wheel */
-    uint32_t due;                    /* list of items that were due when they were added */
-    uint64_t occupied[WHEEL_LEVELS]; /* one bit a slot */
-    uint32_t slots[WHEEL_LEVELS][WHEEL_SLOTS];
-    int64_t (*when)(const void *item); /* the item's time, microseconds */
+    size_t link_at;                      /* offset of `uint32_t prev, next` in an item */
+    int64_t (*when)(const void *item);   /* the item's time, microseconds */
+    int64_t now_us;                      /* how far the hand has come */
+    int64_t next_us;                     /* no item is due before this */
+    uint32_t count;                      /* items on the wheel */
+    uint32_t moving;                     /* level whose slot under the hand is half moved down */
+    uint64_t occupied[WHEEL_LEVELS + 1]; /* one bit a slot */
+    uint32_t slots[WHEEL_LEVELS + 1][WHEEL_SLOTS];  /* first items; the last level has one slot: */
+    uint32_t counts[WHEEL_LEVELS + 1][WHEEL_SLOTS]; /* items that were due when they were added */
 };
 
 /*
@@ -46,10 +52,19 @@ void wheel_remove(struct wheel *wheel, uint32_t item);
 uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
 
 /*
- * When to call wheel_pop next: the earliest item's time exactly, or, when the first occupied
- * slot holds more than 64 items, a time not after it. INT64_MAX when empty. O(levels + 64).
+ * When to call wheel_pop next: no item's time is before it, and it is the earliest item's time
+ * exactly, unless the earliest slot holds more than 64 items (then it is when that slot must move
+ * down) or the earliest item was removed since the last wheel_pop that ran dry. So an early call
+ * is made at most once for each removed item. INT64_MAX when empty. O(1).
  */
 int64_t wheel_next_us(const struct wheel *wheel);
+
+/*
+ * How many items have a time at or before the limit. O(levels * 64): slots know how many they
+ * hold. At most one slot a level straddles the limit; up to 1,000 items of it are looked at, more
+ * are taken to be spread evenly.
+ */
+uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us);
 
 void wheel_valid(const struct wheel *wheel); /* CHECKs every link and place. O(items) */
 

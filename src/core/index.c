@@ -1,0 +1,82 @@
+/*
+ * Two hash tables over the jobs' pool. The hash of a client's id is keyed; that of a server-made
+ * number is too, so that one function serves both and no pattern of numbers makes long probes.
+ */
+#include "core/index.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+
+static uint64_t hash_id(const struct index *index, struct bytes id)
+{
+    return XXH3_64bits_withSeed(id.at, id.len, index->key);
+}
+
+static uint64_t hash_seq(const struct index *index, uint64_t seq)
+{
+    return XXH3_64bits_withSeed(&seq, sizeof(seq), index->key);
+}
+
+static bool id_is(const void *ctx, uint32_t number, const void *key)
+{
+    return bytes_eq(job_id(pool_at(ctx, number)), *(const struct bytes *)key);
+}
+
+static bool seq_is(const void *ctx, uint32_t number, const void *key)
+{
+    return ((const struct job *)pool_at(ctx, number))->seq == *(const uint64_t *)key;
+}
+
+void index_init(struct index *index, const struct pool *jobs, uint64_t hash_key)
+{
+    *index = (struct index){.jobs = jobs, .key = hash_key};
+    map_init(&index->by_id, id_is, jobs);
+    map_init(&index->by_seq, seq_is, jobs);
+}
+
+void index_fini(struct index *index)
+{
+    map_fini(&index->by_id);
+    map_fini(&index->by_seq);
+}
+
+uint32_t index_find(const struct index *index, const struct job_ref *ref)
+{
+    uint32_t number = ref->id.len ? map_find(&index->by_id, hash_id(index, ref->id), &ref->id)
+                                  : map_find(&index->by_seq, hash_seq(index, ref->seq), &ref->seq);
+    return number == MAP_NONE ? POOL_NONE : number;
+}
+
+void index_add(struct index *index, uint32_t number)
+{
+    const struct job *job = pool_at(index->jobs, number);
+    if (job->id_len)
+        map_add(&index->by_id, hash_id(index, job_id(job)), number);
+    map_add(&index->by_seq, hash_seq(index, job->seq), number);
+}
+
+void index_remove(struct index *index, uint32_t number)
+{
+    const struct job *job = pool_at(index->jobs, number);
+    if (job->id_len)
+        map_remove(&index->by_id, hash_id(index, job_id(job)), number);
+    map_remove(&index->by_seq, hash_seq(index, job->seq), number);
+}
+
+void index_valid(const struct index *index)
+{
+    size_t with_id = 0;
+    for (uint32_t i = 0; i < index->jobs->used; i++) {
+        const struct job *job = pool_at(index->jobs, i);
+        if (job->state == JOB_GONE)
+            continue;
+        CHECK(index_find(index, &(struct job_ref){.seq = job->seq}) == i);
+        if (job->id_len) {
+            with_id++;
+            CHECK(index_find(index, &(struct job_ref){.id = job_id(job)}) == i);
+        }
+    }
+    CHECK(map_count(&index->by_seq) == index->jobs->count);
+    CHECK(map_count(&index->by_id) == with_id);
+}

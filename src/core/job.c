@@ -1,0 +1,107 @@
+/*
+ * Jobs' states, names and ids. The table below is all that may happen to a job.
+ */
+#include "core/job.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+_Static_assert(sizeof(struct job) == 128, "two cache lines a job");
+
+#define MAY(state) (1u << (state))
+
+static const uint8_t moves[JOB_STATES] = {
+    [JOB_GONE] = MAY(JOB_DELAYED) | MAY(JOB_READY),
+    [JOB_DELAYED] = MAY(JOB_READY) | MAY(JOB_GONE),
+    [JOB_READY] = MAY(JOB_RESERVED) | MAY(JOB_GONE),
+    [JOB_RESERVED] = MAY(JOB_DELAYED) | MAY(JOB_READY) | MAY(JOB_BURIED) | MAY(JOB_GONE),
+    [JOB_BURIED] = MAY(JOB_READY) | MAY(JOB_GONE),
+};
+
+bool job_may_move(enum job_state from, enum job_state to)
+{
+    return from < JOB_STATES && to < JOB_STATES && (moves[from] & MAY(to)) != 0;
+}
+
+void job_move(struct job *job, enum job_state to)
+{
+    CHECK(job_may_move((enum job_state)job->state, to));
+    job->state = (uint8_t)to;
+}
+
+void job_restore(struct job *job, enum job_state state)
+{
+    CHECK(state > JOB_GONE && state < JOB_STATES);
+    job->state = (uint8_t)state;
+}
+
+struct bytes job_id(const struct job *job)
+{
+    return bytes_of(job->id_len > JOB_ID_INLINE ? job->id.there : job->id.here, job->id_len);
+}
+
+void job_id_set(struct job *job, struct bytes id)
+{
+    CHECK(id.len <= JOB_ID_MAX);
+    job->id_len = (uint8_t)id.len;
+    char *room = job->id.here;
+    if (id.len > JOB_ID_INLINE) {
+        room = mem_alloc(id.len);
+        job->id.there = room;
+    }
+    if (id.len)
+        memcpy(room, id.at, id.len);
+}
+
+void job_id_free(struct job *job)
+{
+    if (job->id_len > JOB_ID_INLINE)
+        mem_free(job->id.there);
+    job->id_len = 0;
+}
+
+const char *job_state_name(enum job_state state)
+{
+    static const char *const names[JOB_STATES] = {
+        [JOB_GONE] = "gone",         [JOB_DELAYED] = "delayed", [JOB_READY] = "ready",
+        [JOB_RESERVED] = "reserved", [JOB_BURIED] = "buried",
+    };
+    return state < JOB_STATES ? names[state] : "unknown";
+}
+
+/* A tilde and a number as we write it: no leading zero, not 0, fits. */
+static bool is_server_made(struct bytes text, uint64_t *out_seq)
+{
+    if (text.len < 2 || text.at[0] != '~' || text.at[1] == '0')
+        return false;
+    return bytes_to_u64(bytes_of(text.at + 1, text.len - 1), out_seq);
+}
+
+bool job_ref_parse(struct bytes text, struct job_ref *out_ref)
+{
+    if (text.len == 0 || text.len > JOB_ID_MAX)
+        return false;
+    uint64_t seq;
+    if (is_server_made(text, &seq))
+        *out_ref = (struct job_ref){.seq = seq};
+    else
+        *out_ref = (struct job_ref){.id = text};
+    return true;
+}
+
+struct bytes job_ref_text(const struct job_ref *ref, char *room)
+{
+    if (ref->id.len)
+        return ref->id;
+    char digits[20];
+    size_t count = 0;
+    uint64_t left = ref->seq;
+    do {
+        digits[count++] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    room[0] = '~';
+    for (size_t i = 0; i < count; i++)
+        room[1 + i] = digits[count - 1 - i];
+    return bytes_of(room, count + 1);
+}

@@ -1,0 +1,155 @@
+/*
+ * Owns all topics. Each hangs on at most one of two lists: idle (holds nothing, is not paused,
+ * may be evicted) or servable (core_match has work there).
+ */
+#include "core/topic.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+
+static bool name_is(const void *ctx, uint32_t number, const void *key)
+{
+    const struct topic *topic = pool_at(ctx, number);
+    return bytes_eq(topic->name, *(const struct bytes *)key);
+}
+
+void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key)
+{
+    *topics = (struct topics){.max = max, .key = hash_key};
+    pool_init(&topics->pool, sizeof(struct topic));
+    map_init(&topics->by_name, name_is, &topics->pool);
+    list_init(&topics->idle);
+    list_init(&topics->servable);
+}
+
+void topics_fini(struct topics *topics)
+{
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        struct topic *topic = topics_at(topics, i);
+        queue_fini(&topic->ready);
+        mem_free((char *)(uintptr_t)topic->name.at);
+    }
+    map_fini(&topics->by_name);
+    pool_fini(&topics->pool);
+}
+
+uint32_t topics_next(const struct topics *topics, uint32_t number)
+{
+    for (; number < topics->pool.used; number++) {
+        if (topics_at(topics, number)->name.len) /* no topic is nameless, and evicted ones are */
+            return number;
+    }
+    return POOL_NONE;
+}
+
+static uint64_t hash_name(const struct topics *topics, struct bytes name)
+{
+    return XXH3_64bits_withSeed(name.at, name.len, topics->key);
+}
+
+struct topic *topics_find(const struct topics *topics, struct bytes name)
+{
+    uint32_t number = map_find(&topics->by_name, hash_name(topics, name), &name);
+    return number == MAP_NONE ? NULL : topics_at(topics, number);
+}
+
+static void evict(struct topics *topics, struct topic *topic)
+{
+    CHECK(topic->idle);
+    list_remove(&topic->place);
+    map_remove(&topics->by_name, topic->name_hash, topic->number);
+    queue_fini(&topic->ready);
+    mem_free((char *)(uintptr_t)topic->name.at);
+    topic->name.len = 0;
+    pool_give(&topics->pool, topic->number);
+}
+
+static struct topic *make(struct topics *topics, struct bytes name)
+{
+    uint32_t number = pool_take(&topics->pool);
+    struct topic *topic = topics_at(topics, number);
+    char *own = mem_alloc(name.len);
+    memcpy(own, name.at, name.len);
+    topic->name = bytes_of(own, name.len);
+    topic->name_hash = hash_name(topics, name);
+    topic->number = number;
+    topic->buried_first = topic->buried_last = POOL_NONE;
+    list_init(&topic->waiting);
+    list_init(&topic->place);
+    map_add(&topics->by_name, topic->name_hash, number);
+    topics_file(topics, topic);
+    return topic;
+}
+
+enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic)
+{
+    if (name.len == 0 || name.len > TOPIC_NAME_MAX)
+        return ERR_INVALID;
+    struct topic *topic = topics_find(topics, name);
+    if (!topic) {
+        if (topics->pool.count >= topics->max) {
+            if (list_empty(&topics->idle))
+                return ERR_TOPICS_LIMIT;
+            evict(topics, LIST_ENTRY(topics->idle.next, struct topic, place));
+        }
+        topic = make(topics, name);
+    }
+    *out_topic = topic;
+    return OK;
+}
+
+static bool is_idle(const struct topic *topic)
+{
+    uint64_t held = topic->waiters + topic->pins;
+    for (int state = JOB_DELAYED; state < JOB_STATES; state++)
+        held += topic->jobs[state];
+    return held == 0 && topic->pause_until_us == 0;
+}
+
+static bool is_servable(const struct topic *topic)
+{
+    return topic->ready.count > 0 && topic->waiters > 0 && topic->pause_until_us == 0;
+}
+
+void topics_file(struct topics *topics, struct topic *topic)
+{
+    bool idle = is_idle(topic), servable = is_servable(topic);
+    if (idle == topic->idle && servable == topic->servable)
+        return;
+    list_remove(&topic->place);
+    topic->idle = idle;
+    topic->servable = servable;
+    if (idle)
+        list_add_tail(&topics->idle, &topic->place);
+    else if (servable)
+        list_add_tail(&topics->servable, &topic->place);
+}
+
+void topics_valid(const struct topics *topics, const struct pool *jobs)
+{
+    uint32_t count = 0;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        const struct topic *topic = topics_at(topics, i);
+        count++;
+        CHECK(topic->number == i && topics_find(topics, topic->name) == topic);
+        CHECK(topic->idle == is_idle(topic) && topic->servable == is_servable(topic));
+        CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable));
+        CHECK(topic->ready.count == topic->jobs[JOB_READY]);
+        queue_valid(&topic->ready, jobs);
+        uint64_t waiters = 0, buried = 0;
+        for (const struct list *at = topic->waiting.next; at != &topic->waiting; at = at->next)
+            waiters++;
+        CHECK(waiters == topic->waiters);
+        uint32_t prev = POOL_NONE;
+        for (uint32_t job = topic->buried_first; job != POOL_NONE; buried++) {
+            const struct job *at = pool_at(jobs, job);
+            CHECK(at->state == JOB_BURIED && at->topic == i && at->prev == prev);
+            prev = job;
+            job = at->next;
+        }
+        CHECK(topic->buried_last == prev && buried == topic->jobs[JOB_BURIED]);
+    }
+    CHECK(count == topics->pool.count && count == map_count(&topics->by_name));
+}
