@@ -1,0 +1,292 @@
+"""Bad days of the disk: kill -9, a full disk, a disk whose syncs fail, a second process, damage."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from process import LATER, DidNotStart
+from wire import Client, Closed, eventually
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def push_many(client, topic, count, size=200, **fields):
+    """The ids of jobs pushed in one batch."""
+    jobs = [{"body": "x" * size, **fields} for _ in range(count)]
+    answer = client.post(f"/v1/topics/{topic}/jobs", jobs)
+    said = answer.json()
+    results = said["results"] if isinstance(said, dict) else said
+    return [result["id"] for result in results if result["status"] == 201]
+
+
+def ids_of(client, topic, state):
+    found, cursor = set(), ""
+    while True:
+        page = client.get(f"/v1/topics/{topic}/jobs?state={state}&limit=1000{cursor}").json()
+        found |= {job["id"] for job in page["jobs"]}
+        following = page.get("cursor") or page.get("next_cursor")
+        if not following:
+            return found
+        cursor = f"&cursor={following}"
+
+
+# kill -9
+
+def test_p2_kill_9_keeps_every_acknowledged_job(laterd):
+    server = laterd({"store": {"segment_bytes": "256K"}})
+    with Client(server.port) as client:
+        delayed = set(push_many(client, "t", 500, delay="1h"))
+        ready = set(push_many(client, "r", 500))
+        held = client.reserve("r", most=10)
+        for job in held[:5]:
+            assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+    server.kill()
+    server.start()
+    finished = {job["id"] for job in held[:5]}
+    with Client(server.port) as client:
+        assert ids_of(client, "t", "delayed") == delayed
+        alive = ids_of(client, "r", "ready") | ids_of(client, "r", "reserved")
+        assert alive == ready - finished, "P5: what was finished stays finished"
+
+
+def test_p2_bodies_survive_many_generations(laterd):
+    server = laterd({"store": {"segment_bytes": "256K", "recent_bytes": "64K"}})
+    expected = {}
+    for generation in range(5):
+        with Client(server.port) as client:
+            for number in range(60):
+                body = {"n": number, "g": generation, "text": os.urandom(2000).hex()}
+                expected[client.push_id("t", body=body, delay="1h")] = body
+            for job_id in list(expected)[::3]:
+                client.job(job_id, method="DELETE")
+                del expected[job_id]
+        server.kill()
+        server.start()
+    with Client(server.port) as client:
+        for job_id, body in expected.items():
+            assert client.job(job_id, method="GET").json()["body"] == body
+
+
+def test_ids_are_never_given_again(laterd):
+    server = laterd()
+    seen = set()
+    for _ in range(4):
+        with Client(server.port) as client:
+            for _ in range(10):
+                job_id = client.push_id("t", body="x")
+                assert job_id not in seen
+                seen.add(job_id)
+                client.job(job_id, method="DELETE")
+        server.kill()
+        server.start()
+
+
+def test_p4_a_lease_from_before_the_crash_cannot_finish_a_new_reservation(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        job_id = client.push_id("t", body="x", ttr="500ms")
+        old, = client.reserve("t")
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        new = eventually(lambda: client.reserve("t"))[0]
+        assert new["id"] == job_id
+        assert client.job(job_id, "finish", lease=old["lease"]).status == 409
+        assert client.job(job_id, "finish", lease=new["lease"]).status in (200, 204)
+
+
+def test_pauses_and_buried_jobs_survive(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        job_id = client.push_id("t", body="x", retry=["1h"])
+        job, = client.reserve("t")
+        client.job(job_id, "bury", lease=job["lease"])
+        client.push_id("p", body="x")
+        client.post("/v1/topics/p/pause")
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert client.state(job_id) == "buried"
+        assert client.reserve("p") == []
+        client.post("/v1/topics/p/resume")
+        assert len(client.reserve("p")) == 1
+
+
+def test_disk_use_follows_the_live_jobs(laterd):
+    server = laterd({"store": {"segment_bytes": "256K"}})
+
+    def disk():
+        return sum(entry.stat().st_size for entry in os.scandir(server.data))
+    with Client(server.port) as client:
+        keep = client.push_id("keep", body="k" * 1000, delay="1h")
+        for _ in range(40):
+            for job_id in push_many(client, "t", 50, size=2000, delay="1h"):
+                client.job(job_id, method="DELETE")
+        assert eventually(lambda: disk() < 3_000_000, 15), f"{disk()} bytes for one small job"
+        server.kill()
+        server.start()
+    with Client(server.port) as client:
+        assert client.job(keep, method="GET").json()["body"] == "k" * 1000
+
+
+def test_later_verify_reads_every_byte_and_finds_damage(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        push_many(client, "t", 200, delay="1h")
+    assert server.stop() == 0
+    good = subprocess.run([LATER, "verify", server.data], capture_output=True, text=True, check=False)
+    assert good.returncode == 0, good.stdout + good.stderr
+    segment = max((entry for entry in os.scandir(server.data) if entry.is_file()),
+                  key=lambda entry: entry.stat().st_size)
+    with open(segment.path, "r+b") as file:
+        data = file.read()
+        at = data.find(b"x" * 100)
+        assert at > 0
+        file.seek(at + 50)
+        file.write(b"y")
+    bad = subprocess.run([LATER, "verify", server.data], capture_output=True, text=True, check=False)
+    assert bad.returncode != 0 and segment.name in bad.stdout + bad.stderr
+    try:
+        server.start()
+    except DidNotStart as why:
+        assert segment.name in str(why)
+    else:
+        with Client(server.port) as client:
+            for job_id in ids_of(client, "t", "delayed"):
+                answer = client.job(job_id, method="GET")
+                assert answer.status != 200 or answer.json()["body"] == "x" * 200
+
+
+# A full disk
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A directory on a file system of 3 MB, and a way to fill it and give room back."""
+    path = tmp_path / "small"
+    path.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "laterd-test", path],
+                          capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("cannot mount here: " + done.stderr.decode())
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+@ROOT_ONLY
+def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(laterd, small_disk):
+    server = laterd({"store": {"segment_bytes": "256K"}}, data=str(small_disk / "data"))
+    with Client(server.port) as client:
+        ids, answer = [], None
+        for _ in range(2000):
+            answer = client.push("t", body="x" * 5000)
+            if answer.status != 201:
+                break
+            ids.append(answer.json()["id"])
+        assert answer.status in (503, 507) and "disk" in answer.text, answer
+        assert len(ids) > 50
+        assert client.post("/push", id="i", topic="t", delay=1, ttr=1,
+                           body="x" * 5000).json()["code"] == 1
+        held = client.reserve("t", most=20)
+        assert len(held) == 20
+        for job in held[:10]:
+            assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+        for job in held[10:]:
+            assert client.job(job["id"], method="DELETE").status in (200, 204)
+        assert client.get("/healthz").status == 200
+    gone = {job["id"] for job in held}
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        alive = ids_of(client, "t", "ready") | ids_of(client, "t", "reserved")
+        assert alive == set(ids) - gone
+        for job_id in sorted(alive)[: len(alive) * 3 // 4]:
+            assert client.job(job_id, method="DELETE").status in (200, 204)
+        assert eventually(lambda: client.push("t", body="x" * 5000).status == 201, 15), \
+            "room came back, and it should have noticed by itself"
+
+
+@ROOT_ONLY
+def test_p8_a_disk_filled_by_somebody_else_recovers_by_itself(laterd, small_disk):
+    server = laterd({"store": {"segment_bytes": "256K"}}, data=str(small_disk / "data"))
+    with Client(server.port) as client:
+        keep = client.push_id("t", body="keep")
+        with open(small_disk / "other", "wb") as other:
+            try:
+                other.write(b"x" * 4_000_000)
+                other.flush()
+            except OSError:
+                pass
+        answer = None
+        for _ in range(300):
+            answer = client.push("t", body="x" * 5000)
+            if answer.status != 201:
+                break
+        assert answer.status in (503, 507), answer
+        assert client.state(keep) == "ready"
+        os.truncate(small_disk / "other", 0)
+        assert eventually(lambda: client.push("t", body="x" * 5000).status == 201, 15)
+        assert client.get("/readyz").status == 200
+
+
+# A disk that fails
+
+def failing(call, when):
+    return ["strace", "-f", "-q", "-o", "/dev/null", "-e", f"trace={call}",
+            "-e", f"inject={call}:error=EIO:when={when}"]
+
+
+@pytest.mark.parametrize("call", ["pwrite64,fdatasync", "pwrite64", "fdatasync"])
+def test_p7_after_a_failed_write_or_sync_nothing_is_acknowledged_until_restart(laterd, call):
+    server = laterd({"store": {"segment_bytes": "256K"}}, prefix=failing(call, "400+"))
+    acknowledged, answer = [], None
+    with Client(server.port) as client:
+        for number in range(600):
+            try:
+                answer = client.push("t", body=number, delay="1h")
+            except (Closed, OSError):
+                pytest.fail("the connection was cut instead of an answer")
+            if answer.status != 201:
+                break
+            acknowledged.append(answer.json()["id"])
+        if answer.status == 201:
+            pytest.skip(f"this store does not use {call}")
+        assert answer.status == 503, answer
+        for _ in range(5):
+            assert client.push("t", body="x").status == 503
+        assert client.post("/push", id="i", topic="t", delay=1, ttr=1).json()["code"] == 1
+        assert client.get("/readyz").status == 503
+        assert client.get("/healthz").status == 200
+        assert "laterd_store_failed 1" in client.get("/metrics").text
+        assert server.events("store_failed")
+    server.kill()
+    server.prefix = []
+    server.start()
+    with Client(server.port) as client:
+        kept = ids_of(client, "t", "delayed")
+        assert set(acknowledged) <= kept, "an acknowledged job is gone"
+        assert client.push("t", body="x").status == 201
+        assert client.get("/readyz").status == 200
+
+
+def test_p1_no_answer_comes_before_the_disk_has_the_change(laterd):
+    """With every write held up for a while, no push may be answered sooner."""
+    slow = ["strace", "-f", "-q", "-o", "/dev/null", "-e", "trace=pwrite64,fdatasync,pwritev,pwritev2",
+            "-e", "inject=pwrite64,fdatasync,pwritev,pwritev2:delay_enter=300000"]
+    server = laterd({"store": {"segment_bytes": "256K"}}, start=False, prefix=slow)
+    server.start(seconds=60)
+    with Client(server.port, seconds=30) as client:
+        time.sleep(1)
+        for durability in (None, "sync"):
+            begin = time.monotonic()
+            fields = {"durability": durability} if durability else {}
+            assert client.push("t", body="x", **fields).status == 201
+            assert time.monotonic() - begin >= 0.29, "answered before the write"
+        begin = time.monotonic()
+        said = json.loads(client.post("/push", id="i", topic="t", delay=9, ttr=1).body)
+        assert said["code"] == 0 and time.monotonic() - begin >= 0.29
+        begin = time.monotonic()
+        assert client.call("/delete", id="i")[0] == 0
+        assert time.monotonic() - begin >= 0.29

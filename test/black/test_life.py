@@ -1,0 +1,265 @@
+"""The life of the process: its command line, its signals, what a service manager gives it."""
+
+import re
+import resource
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from process import LATERD, DidNotStart
+from wire import Client, Closed, Wire, eventually, request_bytes
+
+RESERVE = b'{"topics":["t"],"wait":"30s"}'
+
+
+def run(*arguments, **options):
+    return subprocess.run([LATERD, *map(str, arguments)], capture_output=True, text=True, timeout=20,
+                          check=False, **options)
+
+
+# The command line and the configuration
+
+def test_help_and_version_answer_and_end():
+    told = run("--help")
+    assert told.returncode == 0 and "--data-dir" in told.stdout and "SIGTERM" in told.stdout
+    assert re.fullmatch(r"laterd \d+\.\d+\.\d+\n", run("--version").stdout)
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["stray"], ["--http", "nowhere"], ["--http"],
+                                       ["--http", "127.0.0.1:0,klingon"], ["-c", "/nowhere.conf"]])
+def test_a_bad_command_line_is_refused_in_words(tmp_path, arguments):
+    ended = run("--data-dir", tmp_path / "data", *arguments)
+    assert ended.returncode in (1, 2) and ended.stderr.strip()
+
+
+def checked(tmp_path, text):
+    path = tmp_path / "laterd.conf"
+    path.write_text(text, encoding="utf-8")
+    ended = run("-c", path, "--check-config")
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_good_configuration_is_called_good(tmp_path):
+    code, said = checked(tmp_path, "[server]\nhttp = 127.0.0.1:0\n[limits]\njobs = 5\n")
+    assert code == 0, said
+
+
+def test_the_sample_configuration_is_good(tmp_path):
+    sample = run("--print-config")
+    assert sample.returncode == 0
+    code, said = checked(tmp_path, sample.stdout)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("text, line, nearest", [
+    ("[limits]\njobs = 1\ntopcs = 5\n", 3, "topics"),
+    ("# a comment\n\n[server]\nhtpp = 127.0.0.1:1\n", 4, "http"),
+    ("[store]\nsegment_byte = 1M\n", 2, "segment_bytes"),
+    ("[defaults]\nblock_time = 1s\n", 2, "block_timeout")])
+def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text, line, nearest):
+    code, said = checked(tmp_path, text)
+    assert code == 2
+    assert f":{line}:" in said and nearest in said
+
+
+@pytest.mark.parametrize("text", [
+    "[limits]\njobs = many\n", "[limits]\njobs = -1\n", "[limits]\njobs = 0\n", "[limits]\njobs =\n",
+    "[store]\nsegment_bytes = 1\n", "[store]\ndurability = sometimes\n",
+    "[server]\nlog_level = loud\n", "[server]\ndrain_seconds = 1h30\n", "[nothing]\nx = 1\n",
+    "jobs = 1\n", "[limits\njobs = 1\n", "no sense at all\n"])
+def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
+    code, said = checked(tmp_path, text)
+    assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
+
+
+def test_two_servers_do_not_share_a_port(laterd, tmp_path):
+    first = laterd()
+    second = laterd(listeners=[f"127.0.0.1:{first.port}"], start=False)
+    with pytest.raises(DidNotStart) as why:
+        second.start()
+    assert "listen" in str(why.value)
+
+
+def test_two_servers_do_not_share_a_directory(laterd):
+    first = laterd()
+    second = laterd(start=False, data=first.data)
+    with pytest.raises(DidNotStart) as why:
+        second.start()
+    assert first.data in str(why.value) and "another process" in str(why.value)
+    with Client(first.port) as client:
+        assert client.push("t", body="x").status == 201
+
+
+def test_a_directory_it_may_not_use_is_named(laterd, tmp_path):
+    path = tmp_path / "file"
+    path.write_text("not a directory")
+    with pytest.raises(DidNotStart) as why:
+        laterd(data=str(path))
+    assert str(path) in str(why.value)
+
+
+# Ending
+
+def test_sigterm_answers_who_waits_and_keeps_everything(laterd):
+    server = laterd()
+    with Client(server.port) as client, Wire(server.port) as poll, Wire(server.port) as old:
+        job_id = client.push_id("kept", body="x", durability="os")
+        poll.send(request_bytes("POST", "/v1/reserve", RESERVE))
+        old.send(request_bytes("POST", "/pop", b'{"topic":"t"}'))
+        assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 2)
+        server.signal(signal.SIGTERM)
+        answer = poll.response()
+        assert answer.status in (204, 503)
+        assert old.response().status == 200
+        assert poll.closed()
+    assert server.wait(10) == 0
+    assert server.events("draining") and server.events("stopped")
+    server.start()
+    with Client(server.port) as client:
+        assert client.state(job_id) == "ready"
+
+
+def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
+    server = laterd()
+    head, body = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n", b'{"body":"c"}'
+    with Wire(server.port) as busy:
+        busy.send(head + body[:3])
+        time.sleep(0.1)
+        server.signal(signal.SIGTERM)
+        assert server.wait_log("draining", 5)
+
+        def not_ready():
+            try:
+                with Client(server.port, 1) as client:
+                    return client.get("/readyz").status == 503
+            except (OSError, Closed):
+                return True
+        assert eventually(not_ready)
+        busy.send(body[3:])
+        answer = busy.response()
+        assert answer.status in (201, 503) and answer.headers["connection"] == "close"
+    assert server.wait(10) == 0
+
+
+def test_draining_gives_up_on_clients_that_never_end(laterd):
+    server = laterd({"server": {"drain_seconds": "500ms"}})
+    with Wire(server.port) as stuck:
+        stuck.send("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{")
+        time.sleep(0.1)
+        begin = time.monotonic()
+        assert server.stop(10) == 0
+        assert time.monotonic() - begin < 5
+
+
+def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
+    server = laterd({"server": {"drain_seconds": "60s"}})
+    with Client(server.port) as client, Wire(server.port) as stuck:
+        job_id = client.push_id("t", body="x")
+        stuck.send("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{")
+        time.sleep(0.1)
+        server.signal(signal.SIGTERM)
+        assert server.wait_log("draining", 5)
+        server.signal(signal.SIGTERM)
+        assert server.wait(5) is not None
+    server.start()
+    with Client(server.port) as client:
+        assert client.state(job_id) == "ready"
+
+
+def test_sigpipe_does_not_kill_it(laterd):
+    server = laterd()
+    server.signal(signal.SIGPIPE)
+    time.sleep(0.1)
+    with Client(server.port) as client:
+        assert client.get("/healthz").status == 200
+
+
+# A service manager
+
+def test_it_tells_the_service_manager_when_it_is_ready_and_when_it_stops(laterd, tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(10)
+        server = laterd(environment={"NOTIFY_SOCKET": path})
+        assert b"READY=1" in manager.recv(4096)
+        server.signal(signal.SIGTERM)
+        assert b"STOPPING=1" in manager.recv(4096)
+    assert server.wait(10) == 0
+
+
+def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(10)
+        port = listening.getsockname()[1]
+        with Client(port) as early:
+            early.wire = Wire(port)  # connected before laterd runs: it must be served all the same
+            # The shell puts the socket where it belongs, says so, and becomes laterd.
+            script = f'exec 3<&{listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"'
+            with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data"],
+                                  pass_fds=[listening.fileno()]) as process:
+                try:
+                    assert early.get("/healthz").status == 200
+                    with Client(port) as client:
+                        assert client.push("t", body="x").status == 201
+                finally:
+                    process.terminate()
+                assert process.wait(10) == 0
+
+
+# Few means
+
+def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    server = laterd(preexec_fn=few)
+    with Client(server.port) as client:
+        assert client.get("/healthz").status == 200
+        crowd = []
+        for _ in range(120):
+            try:
+                crowd.append(Wire(server.port, seconds=2))
+            except OSError:
+                break
+        assert len(crowd) > 60
+        before = cpu_ticks(server.pid)
+        for _ in range(20):
+            assert client.push("t", body="x").status == 201
+            time.sleep(0.02)
+        assert cpu_ticks(server.pid) - before < 30, "it spins"
+        said = server.events("accept_paused")
+        assert 1 <= len(said) <= 3, said
+        for wire in crowd:
+            wire.close()
+
+        def room():
+            with Client(server.port, 3) as late:
+                return late.get("/healthz").status == 200
+        assert eventually(room)
+
+
+def cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_it_rests_when_nothing_is_to_do(laterd):
+    server = laterd()
+    polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", RESERVE)) for _ in range(50)]
+    with Client(server.port) as client:
+        client.post("/v1/topics/t2/jobs", [{"body": n, "delay": "1h"} for n in range(500)])
+        assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 50)
+
+        def turns():
+            return int(re.search(r"^laterd_turns_total (\d+)", client.get("/metrics").text, re.M)[1])
+        before, ticks = turns(), cpu_ticks(server.pid)
+        time.sleep(3)
+        assert turns() - before <= 8, "wake-ups without need"
+        assert cpu_ticks(server.pid) - ticks <= 3
+    for wire in polls:
+        wire.close()

@@ -1,0 +1,191 @@
+"""P8: every limit has a key, and an answer that names it."""
+
+import json
+
+import pytest
+
+from wire import Client, Wire, eventually, request_bytes
+
+
+def names(answer, status, limit):
+    statuses = status if isinstance(status, tuple) else (status,)
+    assert answer.status in statuses, answer
+    assert limit in answer.text, f"the answer should name {limit}: {answer}"
+
+
+def test_p8_jobs(laterd):
+    with Client(laterd({"limits": {"jobs": 3}}).port) as client:
+        ids = [client.push_id("t", body=n, delay="1h") for n in range(3)]
+        names(client.push("t", body="x"), 429, "limits.jobs")
+        assert "limits.jobs" in client.post("/push", id="i", topic="t", delay=1, ttr=1).text
+        assert client.push("t", id="~1", body="x").status == 400
+        client.job(ids[0], method="DELETE")
+        assert client.push("t", body="x").status == 201
+
+
+def test_p8_topics(laterd):
+    with Client(laterd({"limits": {"topics": 3}}).port) as client:
+        for number in range(3):
+            client.push_id(f"t{number}", body="x", delay="1h")
+        names(client.push("one more", body="x"), 429, "limits.topics")
+        answer = client.post("/v1/reserve", topics=["yet another"], wait="1s")
+        assert answer.status in (204, 429)
+        assert client.push("t0", body="x").status == 201
+
+
+def test_p8_idle_topics_make_room(laterd):
+    with Client(laterd({"limits": {"topics": 3}}).port) as client:
+        for number in range(20):
+            job_id = client.push_id(f"t{number}", body="x")
+            assert client.job(job_id, method="DELETE").status in (200, 204)
+
+
+def test_p8_waiters(laterd):
+    server = laterd({"limits": {"waiters": 2}})
+    body = json.dumps({"topics": ["t"], "wait": "20s"}).encode()
+    polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", body)) for _ in range(2)]
+    with Client(server.port) as client:
+        assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 2)
+        names(client.post("/v1/reserve", topics=["t"], wait="20s"), 429, "limits.waiters")
+        assert client.post("/v1/reserve", topics=["t"]).status == 204, "not waiting needs no place"
+        polls[0].close()
+        assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 1)
+    polls[1].close()
+
+
+def test_p8_memory(laterd):
+    with Client(laterd({"limits": {"memory_bytes": "24M", "jobs": 10000000},
+                        "store": {"recent_bytes": "1M"}}).port) as client:
+        batch = json.dumps([{"body": "x" * 50, "delay": "1h"}] * 1000)
+        for _ in range(1000):
+            results = client.post("/v1/topics/t/jobs", batch)
+            if "memory" in results.text:
+                break
+        assert "limits.memory_bytes" in results.text
+        names(client.push("t", body="x"), (429, 503, 507), "limits.memory_bytes")
+        listed = client.get("/v1/topics/t/jobs?state=delayed&limit=1").json()["jobs"]
+        assert client.job(listed[0]["id"], method="DELETE").status in (200, 204)
+
+
+def test_p8_body(laterd):
+    with Client(laterd({"limits": {"body_bytes": "1000"}}).port) as client:
+        assert client.push("t", body="x" * 900).status == 201
+        names(client.push("t", body="x" * 1100), 413, "limits.body_bytes")
+        assert client.push("t", body="x").status == 201, "the connection is still good"
+
+
+def test_p8_request_bytes(laterd):
+    server = laterd({"limits": {"request_bytes": "2000", "body_bytes": "1000"}})
+    with Wire(server.port) as wire:
+        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n")
+        names(wire.response(), 413, "limits.request_bytes")
+        assert wire.closed()
+    with Wire(server.port) as wire:
+        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        wire.send(b"7d1\r\n" + b"x" * 2001 + b"\r\n0\r\n\r\n")
+        names(wire.response(), 413, "limits.request_bytes")
+
+
+def test_p8_json_depth(laterd):
+    with Client(laterd({"limits": {"json_depth": 8}}).port) as client:
+        fine, deep = "[" * 6 + "]" * 6, "[" * 9 + "]" * 9
+        assert client.post("/v1/topics/t/jobs", '{"body":%s}' % fine).status == 201
+        names(client.post("/v1/topics/t/jobs", '{"body":%s}' % deep), 400, "limits.json_depth")
+
+
+@pytest.mark.parametrize("body", ["[" * 200_000, '{"body":' * 100_000, '{"body":' + "[" * 300_000])
+def test_p8_absurdly_deep_json_harms_nobody(shared, client, body):
+    assert client.request("POST", "/v1/topics/t/jobs", body,
+                          {"Content-Type": "application/json"}).status == 400
+    assert client.request("POST", "/push", body).json()["code"] == 1
+    assert client.get("/healthz").status == 200
+
+
+def test_p8_batch_jobs(laterd):
+    with Client(laterd({"limits": {"batch_jobs": 5}}).port) as client:
+        assert client.post("/v1/topics/t/jobs", [{"body": 1}] * 5).status in (200, 201, 207)
+        answer = client.post("/v1/topics/t/jobs", [{"body": 1}] * 6)
+        assert "limits.batch_jobs" in answer.text
+        names(client.post("/v1/reserve", topics=["t"], max=6), 400, "limits.batch_jobs")
+        assert len(client.reserve("t", most=5)) == 5
+
+
+def test_p8_reserve_topics(laterd):
+    with Client(laterd({"limits": {"reserve_topics": 2}}).port) as client:
+        assert client.reserve("a", "b") == []
+        names(client.post("/v1/reserve", topics=["a", "b", "c"]), 400, "limits.reserve_topics")
+        assert "limits.reserve_topics" in client.post("/pop", topic="a,b,c").text
+
+
+def test_p8_connections(laterd):
+    server = laterd({"limits": {"connections": 3}})
+    first = [Wire(server.port) for _ in range(3)]
+    for wire in first:
+        wire.send(request_bytes("GET", "/healthz"))
+        assert wire.response().status == 200
+    with Wire(server.port) as fourth:
+        fourth.send(request_bytes("GET", "/healthz"))
+        names(fourth.response(), 503, "limits.connections")
+        assert fourth.closed()
+    first.pop().close()
+
+    def again():
+        with Client(server.port) as client:
+            return client.get("/healthz").status == 200
+    assert eventually(again)
+    for wire in first:
+        wire.close()
+
+
+def test_p8_line(laterd):
+    with Wire(laterd({"limits": {"line_bytes": 200}}).port) as wire:
+        wire.send(request_bytes("GET", "/v1/jobs/" + "x" * 300))
+        names(wire.response(), 414, "limits.line_bytes")
+        assert wire.closed()
+
+
+def test_p8_headers(laterd):
+    server = laterd({"limits": {"headers": 8}})
+    with Wire(server.port) as wire:
+        wire.send(request_bytes("GET", "/healthz", headers={f"X-{n}": "a" for n in range(20)}))
+        names(wire.response(), 431, "limits.headers")
+        assert wire.closed()
+
+
+def test_p8_header_bytes(laterd):
+    server = laterd({"limits": {"header_bytes": 512}})
+    for headers in ({"X": "a" * 600}, {"X" * 600: "a"}, {f"X-{n}": "a" * 90 for n in range(9)}):
+        with Wire(server.port) as wire:
+            wire.send(request_bytes("GET", "/healthz", headers=headers))
+            names(wire.response(), 431, "limits.header_bytes")
+            assert wire.closed()
+
+
+def test_p8_wait(laterd):
+    with Client(laterd({"limits": {"wait_seconds": "1s"}}).port) as client:
+        answer = client.post("/v1/reserve", topics=["t"], wait="1h")
+        if answer.status == 400:
+            assert "limits.wait_seconds" in answer.text
+        else:
+            assert answer.status == 204
+
+
+def test_p8_disk(laterd):
+    server = laterd({"store": {"segment_bytes": "256K", "max_bytes": "2M"}})
+    with Client(server.port) as client:
+        ids, answer = [], None
+        for _ in range(400):
+            answer = client.push("t", body="x" * 10_000, delay="1h")
+            if answer.status != 201:
+                break
+            ids.append(answer.json()["id"])
+        names(answer, (429, 503, 507), "store.max_bytes")
+        assert len(ids) > 50
+        for job_id in ids:
+            assert client.job(job_id, method="DELETE").status in (200, 204)
+        assert eventually(lambda: client.push("t", body="x").status == 201), "room came back"
+
+
+@pytest.mark.parametrize("topic_bytes, status", [(200, 201), (201, 400)])
+def test_p8_topic_names_are_bounded(client, topic_bytes, status):
+    assert client.push("n" * topic_bytes, body="x").status == status

@@ -1,0 +1,124 @@
+"""Each promise once, by name, over the wire. More of each: P1 P2 P4 P5 P7 P8 in test_disk.py and
+test_limits.py, P6 in test_http.py, the rest in the unit tests and the simulation.
+"""
+
+import json
+import threading
+import time
+
+from wire import Client, Wire, eventually, request_bytes
+
+
+def test_p1_p2_an_acknowledged_push_outlives_the_process(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        job_id = client.push_id("t", body="x")
+        server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert client.reserve("t")[0]["id"] == job_id
+
+
+def test_p3_no_job_comes_before_its_due_time_nor_much_after(laterd):
+    server = laterd()
+    count, early, late = 400, [], []
+    with Client(server.port) as client:
+        start_ms = int(time.time() * 1000) + 500
+        jobs = [{"body": start_ms + number * 3 // 2, "due": start_ms + number * 3 // 2}
+                for number in range(count)]
+        assert client.post("/v1/topics/t/jobs", jobs).status in (200, 201, 207)
+    lock = threading.Lock()
+
+    def consume():
+        with Client(server.port) as client:
+            while True:
+                taken = client.reserve("t", wait="2s", most=10)
+                now_ms = time.time() * 1000
+                if not taken:
+                    return
+                for job in taken:
+                    with lock:
+                        (early if now_ms < job["body"] else late).append(now_ms - job["body"])
+                    client.job(job["id"], "finish", lease=job["lease"])
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not early and len(late) == count
+    assert sorted(late)[count // 2] < 100, "half of them are late by more than is decent"
+
+
+def test_p4_of_many_who_ask_at_once_one_gets_the_job(shared, client, topic):
+    wires = [Wire(shared.port) for _ in range(30)]
+    body = json.dumps({"topics": [topic], "wait": "1s"}).encode()
+    for wire in wires:
+        wire.send(request_bytes("POST", "/v1/reserve", body))
+    client.push_id(topic, body="x", ttr="1m")
+    statuses = [wire.response().status for wire in wires]
+    assert sorted(statuses) == [200] + [204] * 29
+    for wire in wires:
+        wire.close()
+
+
+def test_p5_a_finished_job_never_comes_back(laterd):
+    server = laterd({"store": {"segment_bytes": "256K"}})
+    finished = set()
+    for _ in range(3):
+        with Client(server.port) as client:
+            client.post("/v1/topics/t/jobs", [{"body": "x" * 1000, "ttr": "100ms"}] * 200)
+            for job in client.reserve("t", most=150):
+                assert job["id"] not in finished
+                if client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204):
+                    finished.add(job["id"])
+        server.kill()
+        server.start()
+    with Client(server.port) as client:
+        while True:
+            taken = client.reserve("t", wait="300ms", most=100)
+            if not taken:
+                break
+            assert not finished & {job["id"] for job in taken}
+            for job in taken:
+                client.job(job["id"], "finish", lease=job["lease"])
+
+
+def test_p6_a_poll_that_ends_takes_its_place_with_it(shared, client, topic):
+    with Wire(shared.port) as wire:
+        wire.send(request_bytes("POST", "/v1/reserve",
+                                json.dumps({"topics": [topic], "wait": "20s"}).encode()))
+        assert eventually(lambda: client.counts(topic)["waiting"] == 1)
+    assert eventually(lambda: client.counts(topic)["waiting"] == 0)
+    job_id = client.push_id(topic, body="x")
+    assert client.state(job_id) == "ready"
+
+
+def test_p9_a_restart_gives_the_same_state(laterd):
+    server = laterd()
+
+    def state(client):
+        listed = {}
+        for name in ("a", "b"):
+            for kind in ("delayed", "ready", "buried"):
+                page = client.get(f"/v1/topics/{name}/jobs?state={kind}&limit=1000").json()
+                listed[name, kind] = page["jobs"]
+        return listed
+    with Client(server.port) as client:
+        for number in range(30):
+            client.push_id("ab"[number % 2], body={"n": number}, priority=number % 5, ttr=5000 + number,
+                           retry=["1s", "2s"], delay="1h" if number % 3 else 0)
+        for job in client.reserve("a", "b", most=4):
+            client.job(job["id"], "bury", lease=job["lease"], priority=3)
+        before = state(client)
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert state(client) == before
+
+
+def test_p10_waits_end_when_they_should(client, topic):
+    for wait in (0.05, 0.3, 0.7):
+        begin = time.monotonic()
+        assert client.reserve(topic, wait=int(wait * 1000)) == []
+        took = time.monotonic() - begin
+        assert wait - 0.002 <= took < wait + 0.3
