@@ -1,0 +1,194 @@
+#include "store/format.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/codec.h"
+
+/* First eight bytes of each kind of block, chosen to be readable in a hex dump. */
+#define MANIFEST_MAGIC UINT64_C(0x464e414d44544c01) /* "\1LTDMANF" */
+#define SEGMENT_MAGIC  UINT64_C(0x4d47455344544c01) /* "\1LTDSEGM" */
+#define BATCH_MAGIC    UINT32_C(0x4842544c)         /* "LTBH" */
+
+enum { SUM_AT = BLOCK - 8 }; /* manifest slot and segment header: checksum in the last bytes */
+
+static_assert(BATCH_HEAD % 8 == 0, "records begin aligned");
+
+/* ---- manifest ---- */
+
+void manifest_encode(const struct manifest *manifest, void *slot)
+{
+    char *at = slot;
+    memset(at, 0, BLOCK);
+    put_u64(at + 0, MANIFEST_MAGIC);
+    put_u32(at + 8, manifest->version);
+    put_u32(at + 12, manifest->clean ? 1 : 0);
+    memcpy(at + 16, manifest->id.bytes, sizeof(manifest->id.bytes));
+    put_u64(at + 32, manifest->generation);
+    put_u64(at + 40, manifest->boot);
+    put_u64(at + 48, manifest->batch_first);
+    put_u64(at + 56, manifest->durable);
+    put_u64(at + 64, manifest->seq_mark);
+    put_u32(at + 72, manifest->number_next);
+    put_u64(at + SUM_AT, XXH3_64bits(at, SUM_AT));
+}
+
+enum format_verdict manifest_decode(const void *slot, struct manifest *out_manifest)
+{
+    const char *at = slot;
+    if (bytes_all_zero(at, BLOCK))
+        return FORMAT_BLANK;
+    if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != XXH3_64bits(at, SUM_AT))
+        return FORMAT_BAD;
+    if (get_u32(at + 8) > FORMAT_VERSION)
+        return FORMAT_NEWER;
+    struct manifest manifest = {
+        .version = get_u32(at + 8),
+        .clean = get_u32(at + 12) & 1,
+        .generation = get_u64(at + 32),
+        .boot = get_u64(at + 40),
+        .batch_first = get_u64(at + 48),
+        .durable = get_u64(at + 56),
+        .seq_mark = get_u64(at + 64),
+        .number_next = get_u32(at + 72),
+    };
+    memcpy(manifest.id.bytes, at + 16, sizeof(manifest.id.bytes));
+    *out_manifest = manifest;
+    return FORMAT_GOOD;
+}
+
+/* ---- segment header ---- */
+
+void segment_head_encode(const struct segment_head *head, void *block)
+{
+    char *at = block;
+    memset(at, 0, BLOCK);
+    put_u64(at + 0, SEGMENT_MAGIC);
+    put_u32(at + 8, head->version);
+    put_u32(at + 12, head->number);
+    memcpy(at + 16, head->id.bytes, sizeof(head->id.bytes));
+    put_u64(at + 32, head->batch_first);
+    put_u64(at + 40, head->seq_mark);
+    put_u64(at + 48, head->size_bytes);
+    put_u32(at + 56, head->number_next);
+    put_u64(at + SUM_AT, XXH3_64bits(at, SUM_AT));
+}
+
+enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head)
+{
+    const char *at = block;
+    if (bytes_all_zero(at, BLOCK))
+        return FORMAT_BLANK;
+    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != XXH3_64bits(at, SUM_AT))
+        return FORMAT_BAD;
+    if (get_u32(at + 8) > FORMAT_VERSION)
+        return FORMAT_NEWER;
+    struct segment_head head = {
+        .version = get_u32(at + 8),
+        .number = get_u32(at + 12),
+        .batch_first = get_u64(at + 32),
+        .seq_mark = get_u64(at + 40),
+        .size_bytes = get_u64(at + 48),
+        .number_next = get_u32(at + 56),
+    };
+    memcpy(head.id.bytes, at + 16, sizeof(head.id.bytes));
+    *out_head = head;
+    return FORMAT_GOOD;
+}
+
+/* ---- batch ---- */
+
+size_t batch_seal(const struct batch_head *head, void *batch)
+{
+    char *at = batch;
+    size_t used = BATCH_HEAD + head->payload_bytes;
+    size_t whole = batch_bytes(head->payload_bytes);
+    put_u32(at + 8, BATCH_MAGIC);
+    put_u32(at + 12, FORMAT_VERSION);
+    put_u64(at + 16, head->number);
+    put_u64(at + 24, head->durable);
+    put_u64(at + 32, head->seq_mark);
+    put_u32(at + 40, head->segment);
+    put_u32(at + 44, head->store_tag);
+    put_u32(at + 48, head->payload_bytes);
+    put_u32(at + 52, head->record_count);
+    put_u64(at + 56, 0);
+    memset(at + used, 0, whole - used);
+    put_u64(at, XXH3_64bits(at + 8, whole - 8));
+    return whole;
+}
+
+enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct batch_head *out_head)
+{
+    const char *at = batch;
+    if (room < BLOCK || bytes_all_zero(at, BATCH_HEAD))
+        return FORMAT_BLANK;
+    struct batch_head head = {
+        .number = get_u64(at + 16),
+        .durable = get_u64(at + 24),
+        .seq_mark = get_u64(at + 32),
+        .segment = get_u32(at + 40),
+        .store_tag = get_u32(at + 44),
+        .payload_bytes = get_u32(at + 48),
+        .record_count = get_u32(at + 52),
+    };
+    if (get_u32(at + 8) != BATCH_MAGIC || get_u32(at + 12) != FORMAT_VERSION || head.number == 0 ||
+        head.durable >= head.number || batch_bytes(head.payload_bytes) > room)
+        return FORMAT_BAD;
+    *out_head = head;
+    return FORMAT_GOOD;
+}
+
+bool batch_whole(const struct batch_head *head, const void *batch)
+{
+    const char *at = batch;
+    size_t whole = batch_bytes(head->payload_bytes);
+    return get_u64(at) == XXH3_64bits(at + 8, whole - 8);
+}
+
+/* ---- small things ---- */
+
+uint32_t store_tag(const struct store_id *id)
+{
+    return (uint32_t)XXH3_64bits(id->bytes, sizeof(id->bytes));
+}
+
+bool store_id_eq(const struct store_id *a, const struct store_id *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+bool bytes_all_zero(const void *at, size_t len)
+{
+    const char *bytes = at;
+    /* Each byte equals its neighbour and the first is zero: memcmp does it at memory speed. */
+    return len == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
+}
+
+void segment_name(uint32_t number, char out_name[DISK_NAME_MAX])
+{
+    int len = snprintf(out_name, DISK_NAME_MAX, SEGMENT_NAME, number);
+    CHECK(len == 12);
+}
+
+bool segment_name_parse(const char *name, uint32_t *out_number)
+{
+    if (strlen(name) != 12 || memcmp(name, "wal-", 4) != 0)
+        return false;
+    uint32_t number = 0;
+    for (const char *at = name + 4; *at; at++) {
+        uint32_t digit;
+        if (*at >= '0' && *at <= '9')
+            digit = (uint32_t)(*at - '0');
+        else if (*at >= 'a' && *at <= 'f')
+            digit = (uint32_t)(*at - 'a') + 10;
+        else
+            return false;
+        number = number << 4 | digit;
+    }
+    *out_number = number;
+    return number != 0;
+}

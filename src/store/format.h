@@ -1,0 +1,116 @@
+/*
+ * The bytes on disk that are not records: the manifest's slots, a segment's header and a batch's
+ * header. docs/disk-format.md draws them.
+ *
+ * To change the format: give FORMAT_VERSION the next number, keep reading the old one, say so in
+ * docs/disk-format.md and in the first line of the commit. A store of a higher version is refused.
+ *
+ * Pure: nothing here reads or writes a file. Decoders trust no byte.
+ */
+#ifndef LATERD_STORE_FORMAT_H
+#define LATERD_STORE_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "port/disk.h"
+
+enum {
+    FORMAT_VERSION = 1,
+    BLOCK = DISK_ALIGN,        /* bytes: what is written at once and never touched again */
+    BATCH_HEAD = 64,           /* bytes of a batch's header */
+    MANIFEST_BYTES = 2 * BLOCK /* two slots */
+};
+
+#define MANIFEST_NAME "MANIFEST"
+#define SEGMENT_NAME  "wal-%08x"
+
+/*
+ * Numbers that a consumer may have seen before their batch was durable must not be given again. So
+ * the mark kept on disk is this far ahead of the next number, and recovery goes on at the mark.
+ */
+#define SEQ_AHEAD 1000000u
+
+struct store_id {
+    uint8_t bytes[16];
+};
+
+/* The store's root. Two slots in one file, written in turn: the newer valid one counts. */
+struct manifest {
+    uint32_t version;
+    struct store_id id;
+    uint64_t generation;  /* of this slot: one more with each writing */
+    uint64_t boot;        /* openings so far; the upper bits of lease numbers */
+    uint64_t batch_first; /* the log begins with this batch; segments before it are dead */
+    uint64_t durable;     /* all batches up to this one were durable when it was written */
+    uint64_t seq_mark;    /* server-made numbers at or above this were never given */
+    uint32_t number_next; /* segment numbers at or above this were never given */
+    bool clean;           /* closed in order: durable and seq_mark are exact */
+};
+
+struct segment_head {
+    uint32_t version;
+    struct store_id id;
+    uint32_t number;
+    uint64_t batch_first; /* number of its first batch; all before are durable */
+    uint64_t seq_mark;
+    uint32_t number_next;
+    uint64_t size_bytes; /* of the file */
+};
+
+struct batch_head {
+    uint64_t number;
+    uint64_t durable; /* the last batch known to be durable when this one was written */
+    uint64_t seq_mark;
+    uint32_t segment;
+    uint32_t store_tag;     /* of the store's id */
+    uint32_t payload_bytes; /* of the records, without padding */
+    uint32_t record_count;
+};
+
+enum format_verdict {
+    FORMAT_GOOD,
+    FORMAT_BLANK, /* zeros only */
+    FORMAT_BAD,   /* torn or rotten */
+    FORMAT_NEWER, /* whole, but of a version that is not ours */
+};
+
+/* `slot` and `block` are BLOCK bytes. Outputs are written on FORMAT_GOOD only. */
+void manifest_encode(const struct manifest *manifest, void *slot);
+enum format_verdict manifest_decode(const void *slot, struct manifest *out_manifest);
+
+void segment_head_encode(const struct segment_head *head, void *block);
+enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head);
+
+/*
+ * Writes the header in front of the records at `batch` + BATCH_HEAD, the zeros behind them, and the
+ * checksum over all. There must be room for batch_bytes(). Returns that.
+ */
+size_t batch_seal(const struct batch_head *head, void *batch);
+
+/*
+ * Reads a header and nothing more: are its fields possible for a batch with `room` bytes until
+ * the end of its segment? FORMAT_GOOD is not yet a checked batch.
+ */
+enum format_verdict batch_head_decode(const void *batch, uint64_t room,
+                                      struct batch_head *out_head);
+
+/* Is the whole batch (batch_bytes() of it in memory) as it was written? */
+bool batch_whole(const struct batch_head *head, const void *batch);
+
+/* Bytes on disk of a batch with so many bytes of records. */
+static inline uint64_t batch_bytes(uint64_t payload_bytes)
+{
+    return (BATCH_HEAD + payload_bytes + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+uint32_t store_tag(const struct store_id *id);
+bool store_id_eq(const struct store_id *a, const struct store_id *b);
+bool bytes_all_zero(const void *at, size_t len);
+
+/* "wal-0000002a" ⇄ 0x2a. False: not such a name. */
+void segment_name(uint32_t number, char out_name[DISK_NAME_MAX]);
+bool segment_name_parse(const char *name, uint32_t *out_number);
+
+#endif

@@ -1,0 +1,275 @@
+#include "store/record.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/codec.h"
+
+static size_t round_up(size_t len)
+{
+    return (len + 7) & ~(size_t)7;
+}
+
+size_t record_bytes(const struct event *event)
+{
+    switch (event->kind) {
+    case EVENT_JOB:
+        return round_up(RECORD_JOB_HEAD + event->content_type.len + event->body.len +
+                        event->retry_count * sizeof(int64_t) + event->id.len + event->topic.len);
+    case EVENT_MOVE: return RECORD_MOVE;
+    case EVENT_GONE: return RECORD_GONE;
+    case EVENT_TOPIC: return round_up(RECORD_TOPIC_HEAD + event->topic.len);
+    }
+    CHECK(!"an event of an unknown kind");
+    return 0;
+}
+
+/* ---- encode ---- */
+
+static char *put_bytes(char *at, struct bytes bytes)
+{
+    if (bytes.len)
+        memcpy(at, bytes.at, bytes.len);
+    return at + bytes.len;
+}
+
+static void put_counts(char *at, const struct job_counts *counts)
+{
+    put_u16(at + 0, counts->reserves);
+    put_u16(at + 2, counts->timeouts);
+    put_u16(at + 4, counts->releases);
+    put_u16(at + 6, counts->buries);
+    put_u16(at + 8, counts->kicks);
+}
+
+static void encode_job(const struct event *event, char *at)
+{
+    const struct job_now *job = &event->job;
+    CHECK(event->id.len <= JOB_ID_MAX && event->topic.len <= TOPIC_NAME_MAX);
+    CHECK(event->content_type.len <= CONTENT_TYPE_MAX && event->body.len <= UINT32_MAX);
+    CHECK(event->retry_count <= RETRY_STEPS_MAX);
+    put_u8(at + 5, (uint8_t)job->state);
+    put_u8(at + 6, (uint8_t)event->body_kind);
+    put_u8(at + 7, event->retry_count);
+    put_u64(at + 8, job->seq);
+    put_u64(at + 16, (uint64_t)job->due_us);
+    put_u64(at + 24, (uint64_t)job->until_us);
+    put_u64(at + 32, (uint64_t)event->ttr_us);
+    put_u64(at + 40, (uint64_t)event->created_us);
+    put_u64(at + 48, job->lease);
+    put_u64(at + 56, event->record.where);
+    put_u32(at + 64, event->record.bytes);
+    put_u32(at + 68, job->priority);
+    put_u16(at + 72, job->failures);
+    put_counts(at + 74, &job->counts);
+    put_u8(at + 84, (uint8_t)event->id.len);
+    put_u8(at + 85, (uint8_t)event->topic.len);
+    put_u8(at + 86, (uint8_t)event->content_type.len);
+    put_u8(at + 87, 0);
+    put_u32(at + 88, (uint32_t)event->body.len);
+    put_u32(at + 92, 0);
+    char *body = at + RECORD_JOB_HEAD;
+    char *end = put_bytes(body, event->content_type);
+    end = put_bytes(end, event->body);
+    put_u64(at + 96, XXH3_64bits_withSeed(body, (size_t)(end - body), job->seq));
+    for (unsigned i = 0; i < event->retry_count; i++, end += sizeof(int64_t))
+        put_u64(end, (uint64_t)event->retry_us[i]);
+    end = put_bytes(end, event->id);
+    (void)put_bytes(end, event->topic); /* the padding is there already */
+}
+
+static void encode_move(const struct event *event, char *at)
+{
+    const struct job_now *job = &event->job;
+    put_u8(at + 5, (uint8_t)job->state);
+    put_u16(at + 6, job->failures);
+    put_u64(at + 8, job->seq);
+    put_u64(at + 16, (uint64_t)job->due_us);
+    put_u64(at + 24, (uint64_t)job->until_us);
+    put_u64(at + 32, job->lease);
+    put_u32(at + 40, job->priority);
+    put_counts(at + 44, &job->counts);
+    put_u16(at + 54, 0);
+}
+
+static void encode_gone(const struct event *event, char *at)
+{
+    put_u8(at + 5, 0);
+    put_u16(at + 6, 0);
+    put_u64(at + 8, event->job.seq);
+    put_u64(at + 16, event->record.where);
+    put_u32(at + 24, event->record.bytes);
+    put_u32(at + 28, 0);
+}
+
+static void encode_topic(const struct event *event, char *at)
+{
+    CHECK(event->topic.len <= TOPIC_NAME_MAX);
+    put_u8(at + 5, (uint8_t)event->topic.len);
+    put_u16(at + 6, 0);
+    put_u64(at + 8, (uint64_t)event->pause_until_us);
+    (void)put_bytes(at + RECORD_TOPIC_HEAD, event->topic); /* the padding is there already */
+}
+
+void record_encode(const struct event *event, size_t len, void *record)
+{
+    char *at = record;
+    put_u64(at + len - 8, 0); /* the padding: zeros */
+    put_u32(at + 0, (uint32_t)len);
+    put_u8(at + 4, (uint8_t)event->kind);
+    switch (event->kind) {
+    case EVENT_JOB: encode_job(event, at); return;
+    case EVENT_MOVE: encode_move(event, at); return;
+    case EVENT_GONE: encode_gone(event, at); return;
+    case EVENT_TOPIC: encode_topic(event, at); return;
+    }
+}
+
+/* ---- decode ---- */
+
+static struct job_counts get_counts(const char *at)
+{
+    return (struct job_counts){
+        .reserves = get_u16(at + 0),
+        .timeouts = get_u16(at + 2),
+        .releases = get_u16(at + 4),
+        .buries = get_u16(at + 6),
+        .kicks = get_u16(at + 8),
+    };
+}
+
+static bool state_possible(uint8_t state)
+{
+    return state > JOB_GONE && state < JOB_STATES;
+}
+
+static bool decode_job(const char *at, size_t len, struct record *record)
+{
+    struct event *event = &record->event;
+    if (len < RECORD_JOB_HEAD || !state_possible(get_u8(at + 5)) || get_u8(at + 6) > BODY_JSON ||
+        get_u8(at + 7) > RETRY_STEPS_MAX)
+        return false;
+    event->job = (struct job_now){
+        .seq = get_u64(at + 8),
+        .state = get_u8(at + 5),
+        .priority = get_u32(at + 68),
+        .due_us = (int64_t)get_u64(at + 16),
+        .until_us = (int64_t)get_u64(at + 24),
+        .lease = get_u64(at + 48),
+        .failures = get_u16(at + 72),
+        .counts = get_counts(at + 74),
+    };
+    event->body_kind = get_u8(at + 6);
+    event->retry_count = get_u8(at + 7);
+    event->ttr_us = (int64_t)get_u64(at + 32);
+    event->created_us = (int64_t)get_u64(at + 40);
+    event->record = (struct stored){.where = get_u64(at + 56), .bytes = get_u32(at + 64)};
+    event->id.len = get_u8(at + 84);
+    event->topic.len = get_u8(at + 85);
+    event->content_type.len = get_u8(at + 86);
+    event->body.len = get_u32(at + 88);
+    if (record_bytes(event) != len || event->topic.len > TOPIC_NAME_MAX || !event->topic.len ||
+        event->content_type.len > CONTENT_TYPE_MAX || !event->job.seq)
+        return false;
+    record->body_sum = get_u64(at + 96);
+    event->content_type.at = at + RECORD_JOB_HEAD;
+    event->body.at = event->content_type.at + event->content_type.len;
+    const char *retry = event->body.at + event->body.len;
+    for (unsigned i = 0; i < event->retry_count; i++)
+        record->retry_us[i] = (int64_t)get_u64(retry + i * sizeof(int64_t));
+    event->retry_us = record->retry_us;
+    event->id.at = retry + event->retry_count * sizeof(int64_t);
+    event->topic.at = event->id.at + event->id.len;
+    return true;
+}
+
+static bool decode_move(const char *at, size_t len, struct record *record)
+{
+    if (len != RECORD_MOVE || !state_possible(get_u8(at + 5)) || !get_u64(at + 8))
+        return false;
+    record->event.job = (struct job_now){
+        .seq = get_u64(at + 8),
+        .state = get_u8(at + 5),
+        .priority = get_u32(at + 40),
+        .due_us = (int64_t)get_u64(at + 16),
+        .until_us = (int64_t)get_u64(at + 24),
+        .lease = get_u64(at + 32),
+        .failures = get_u16(at + 6),
+        .counts = get_counts(at + 44),
+    };
+    return true;
+}
+
+static bool decode_gone(const char *at, size_t len, struct record *record)
+{
+    if (len != RECORD_GONE || !get_u64(at + 8))
+        return false;
+    record->event.job = (struct job_now){.seq = get_u64(at + 8)};
+    record->event.record = (struct stored){.where = get_u64(at + 16), .bytes = get_u32(at + 24)};
+    return true;
+}
+
+static bool decode_topic(const char *at, size_t len, struct record *record)
+{
+    struct event *event = &record->event;
+    if (len < RECORD_TOPIC_HEAD)
+        return false;
+    event->topic = bytes_of(at + RECORD_TOPIC_HEAD, get_u8(at + 5));
+    event->pause_until_us = (int64_t)get_u64(at + 8);
+    return event->topic.len > 0 && event->topic.len <= TOPIC_NAME_MAX &&
+           record_bytes(event) == len && event->pause_until_us >= 0;
+}
+
+enum err record_decode(const void *bytes, size_t room, struct record *out_record)
+{
+    const char *at = bytes;
+    if (room < 16)
+        return ERR_CORRUPT;
+    size_t len = get_u32(at);
+    if (len < 16 || len % 8 != 0 || len > room)
+        return ERR_CORRUPT;
+    out_record->len = len;
+    out_record->event = (struct event){0};
+    bool good = false;
+    switch (get_u8(at + 4)) {
+    case EVENT_JOB:
+        out_record->event.kind = EVENT_JOB;
+        good = decode_job(at, len, out_record);
+        break;
+    case EVENT_MOVE:
+        out_record->event.kind = EVENT_MOVE;
+        good = decode_move(at, len, out_record);
+        break;
+    case EVENT_GONE:
+        out_record->event.kind = EVENT_GONE;
+        good = decode_gone(at, len, out_record);
+        break;
+    case EVENT_TOPIC:
+        out_record->event.kind = EVENT_TOPIC;
+        good = decode_topic(at, len, out_record);
+        break;
+    default: break;
+    }
+    return good ? OK : ERR_CORRUPT;
+}
+
+/* ---- bodies ---- */
+
+bool record_body_good(const struct record *record)
+{
+    const struct event *event = &record->event;
+    size_t len = event->content_type.len + event->body.len; /* they lie side by side */
+    return XXH3_64bits_withSeed(event->content_type.at, len, event->job.seq) == record->body_sum;
+}
+
+enum err record_body(const void *record, size_t len, uint64_t seq, size_t content_type_len,
+                     size_t body_len)
+{
+    const char *at = record;
+    size_t need = content_type_len + body_len;
+    if (len < RECORD_JOB_HEAD + need || get_u8(at + 4) != EVENT_JOB || get_u64(at + 8) != seq ||
+        get_u8(at + 86) != content_type_len || get_u32(at + 88) != body_len)
+        return ERR_DAMAGED;
+    bool good = XXH3_64bits_withSeed(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
+    return good ? OK : ERR_DAMAGED;
+}
