@@ -200,8 +200,7 @@ static enum err open_engine(struct program *program)
     if (getrandom(&options.hash_key, sizeof(options.hash_key), 0) < 0)
         options.hash_key = (uint64_t)options.now_us; /* never blocks this long after boot */
     if (program->persist) {
-        program->disk = os_disk_new(config->data_dir);
-        if (!program->disk) {
+        if (os_disk_new(config->data_dir, &program->disk)) {
             (void)fprintf(stderr, "laterd: cannot use %s as the data directory: %s\n",
                           config->data_dir, strerror(errno));
             return ERR_IO;
@@ -292,7 +291,7 @@ static enum err start(struct program *program)
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     os_net_watch(program->net, signal_fd);
     if (program->disk)
-        os_net_watch(program->net, os_disk_fd(program->disk));
+        os_net_watch(program->net, os_disk_eventfd(program->disk));
     make_server(program);
     notify_manager("READY=1\nSTATUS=serving");
     return OK;
