@@ -1,0 +1,184 @@
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "cli/text.h"
+
+static void help(const struct command *command)
+{
+    (void)printf("usage: later %s %s\n\n%s.\n\n%s\n"
+                 "Also: -s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n"
+                 "      -j, --json         output for programs\n"
+                 "      -t, --timeout D    give up on an answer after so long (10s)\n"
+                 "      -h, --help         this text\n",
+                 command->name, command->synopsis, command->summary, command->help);
+}
+
+int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
+{
+    char shorts[80] = {0};
+    size_t len = 0;
+    for (const struct option *at = options; at->name; at++) {
+        if (at->val > 127) /* has no short form */
+            continue;
+        CHECK(len + 3 < sizeof(shorts));
+        shorts[len++] = (char)at->val;
+        if (at->has_arg == required_argument)
+            shorts[len++] = ':';
+    }
+    for (;;) {
+        int option = getopt_long(argc, argv, shorts, options, NULL);
+        switch (option) {
+        case 's': cli->server = optarg; break;
+        case 'j': cli->json = true; break;
+        case 't': cli->timeout_us = cli_duration_us(cli, "--timeout", optarg); break;
+        case 'h': help(cli->command); exit(EXIT_DONE);
+        case '?': cli_usage(cli, "see above"); /* getopt has said what is wrong */
+        default: return option;
+        }
+    }
+}
+
+static void say(const struct cli *cli, const char *format, va_list args)
+{
+    (void)fflush(stdout); /* so that the two streams come in order on a terminal */
+    (void)fprintf(stderr, "later %s: ", cli->command->name);
+    (void)vfprintf(stderr, format, args);
+    (void)fputc('\n', stderr);
+}
+
+void cli_say(const struct cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+}
+
+void cli_usage(const struct cli *cli, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+    (void)fprintf(stderr, "usage: later %s %s\n       later %s --help has examples\n",
+                  cli->command->name, cli->command->synopsis, cli->command->name);
+    exit(EXIT_USAGE);
+}
+
+void cli_words(const struct cli *cli, int argc, int min, int max)
+{
+    if (argc - optind < min)
+        cli_usage(cli, "something is missing");
+    if (argc - optind > max)
+        cli_usage(cli, "too many words");
+}
+
+int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text)
+{
+    int64_t us;
+    if (duration_parse(text, &us))
+        cli_usage(cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d", option, text);
+    return us;
+}
+
+uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)
+{
+    uint64_t number;
+    if (number_parse(text, 0, max, &number))
+        cli_usage(cli, "%s '%s' is not a number up to %llu", option, text, (unsigned long long)max);
+    return number;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* Tells a refusal; `answer` is problem+json, or NULL when it is something else. */
+static int refusal(const struct cli *cli, int status, const json_t *answer)
+{
+    struct buf line = {0};
+    const char *detail = text_of(answer, "detail");
+    text_add_safe(&line, bytes_str(*detail ? detail : text_of(answer, "title")), false);
+    if (line.len == 0)
+        buf_addf(&line, "the server answered %d", status);
+    if (*text_of(answer, "code"))
+        buf_addf(&line, " (%s)", text_of(answer, "code"));
+    cli_say(cli, "%.*s", (int)line.len, line.at);
+    buf_fini(&line);
+    if (status == 404)
+        return EXIT_NOTHING;
+    return status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
+}
+
+int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer)
+{
+    struct client_answer answer;
+    if (!cli->has_client) {
+        if (client_init(&cli->client, cli->server))
+            cli_usage(cli, "%s", cli->client.trouble);
+        cli->has_client = true;
+    }
+    if (client_call(&cli->client, request, &answer)) {
+        cli_say(cli, "%s", cli->client.trouble);
+        return EXIT_UNREACHABLE;
+    }
+    json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
+    if (answer.status < 200 || answer.status > 299) {
+        int code = refusal(cli, answer.status, value);
+        json_decref(value);
+        return code;
+    }
+    if (!value && answer.status != 204) {
+        cli_say(cli, "%s does not speak /v1: is it a laterd?", cli->client.authority);
+        return EXIT_REFUSED;
+    }
+    *out_answer = value;
+    return EXIT_DONE;
+}
+
+int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
+             json_t **out_answer)
+{
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    CHECK(!body || text);
+    struct client_request request = {
+        .method = method,
+        .target = bytes_str(target),
+        .content_type = text ? "application/json" : NULL,
+        .body = bytes_str(text ? text : ""),
+        .timeout_us = cli->timeout_us,
+    };
+    int code = cli_call_bytes(cli, &request, out_answer);
+    free(text); /* jansson's */
+    json_decref(body);
+    return code;
+}
+
+char *cli_target(const char *before, const char *part, const char *after)
+{
+    struct buf target = {0};
+    buf_add_str(&target, before);
+    url_add_part(&target, bytes_str(part));
+    buf_add_str(&target, after);
+    buf_add_char(&target, '\0');
+    return target.at;
+}
+
+void cli_print_json(const json_t *value)
+{
+    (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    (void)putchar('\n');
+}
+
+void cli_flush(struct buf *out)
+{
+    (void)fwrite(out->at, 1, out->len, stdout); /* main looks at ferror at the end */
+    (void)fflush(stdout);
+    out->len = 0;
+}

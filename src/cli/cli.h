@@ -1,0 +1,90 @@
+/*
+ * What every command of `later` shares: the table of commands, the common options, the call to the
+ * server and the exit codes. A command's `run` gets its own argc and argv (argv[0] is its name)
+ * and answers with an exit code. Bad usage ends the program at once, from wherever it is seen.
+ */
+#ifndef LATERD_CLI_CLI_H
+#define LATERD_CLI_CLI_H
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/client.h"
+
+enum cli_exit {
+    EXIT_DONE = 0,
+    EXIT_NOTHING = 1,     /* no such job or topic; no job came */
+    EXIT_USAGE = 2,       /* the command line is wrong */
+    EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
+    EXIT_REFUSED = 4,     /* the server said no: bad input, a limit, a full disk */
+    EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
+    EXIT_WRONG = 6,       /* verify found damage; bench saw a job early, lost or twice */
+};
+
+struct cli;
+
+struct command {
+    const char *name;
+    const char *synopsis; /* what follows the name */
+    const char *summary;  /* one line */
+    const char *help;     /* options and examples */
+    int (*run)(struct cli *cli, int argc, char **argv);
+};
+
+extern const struct command command_push, command_pop, command_get, command_rm, command_finish,
+    command_release, command_touch, command_bury, command_kick, command_run, command_reschedule,
+    command_topics, command_list, command_pause, command_resume, command_stats, command_top,
+    command_verify, command_bench;
+
+struct cli {
+    const struct command *command;
+    const char *server;
+    bool json;     /* output for programs */
+    bool terminal; /* standard output is one */
+    int64_t timeout_us;
+    bool has_client;
+    struct client client;
+};
+
+/* Every command's table of long options ends with these. */
+#define CLI_OPTIONS                                                                                \
+    {"server", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},                    \
+        {"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},               \
+    {                                                                                              \
+        NULL, 0, NULL, 0                                                                           \
+    }
+
+/* getopt_long with the common options dealt with; -1 at the end. Options and words may be mixed. */
+int cli_option(struct cli *cli, int argc, char **argv, const struct option *options);
+
+/* Says what is wrong on standard error, with a hint at --help, and ends the program. */
+_Noreturn void cli_usage(const struct cli *cli, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Between `min` and `max` words are left after the options, or it is bad usage. */
+void cli_words(const struct cli *cli, int argc, int min, int max);
+
+/* An option's value, or bad usage. */
+int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);
+uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
+
+/* "later CMD: …" on standard error. */
+void cli_say(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error and
+ * is the exit code; EXIT_DONE: *out_answer is the answer, to be json_decref-ed, or NULL (204).
+ */
+int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
+             json_t **out_answer);
+/* The same with bytes as they are; used by the bulk push. `wait_us` more than the usual time. */
+int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer);
+/* `before`, the part with everything odd escaped, `after`: to be freed by the caller. */
+char *cli_target(const char *before, const char *part, const char *after);
+
+/* One line of JSON on standard output. */
+void cli_print_json(const json_t *value);
+/* All of `out` to standard output, and `out` is empty again. */
+void cli_flush(struct buf *out);
+
+#endif

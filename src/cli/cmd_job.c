@@ -1,0 +1,308 @@
+/*
+ * The commands about jobs by id: get rm finish release touch bury kick run reschedule. Each
+ * takes one or more ids and does them one after another; the first failure is the exit code, the
+ * other ids are still tried.
+ */
+#include "base/mem.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+struct job_call {
+    const char *method;
+    const char *after; /* of the path, behind the id */
+    json_t *body;      /* NULL: none */
+    const char *done;  /* what has happened, for people; NULL: show the job */
+};
+
+static int one(struct cli *cli, const struct job_call *call, const char *id)
+{
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/jobs/", id, call->after);
+    int code = cli_call(cli, call->method, target, json_incref(call->body), &answer);
+    mem_free(target);
+    if (code == EXIT_DONE && cli->json && answer) {
+        cli_print_json(answer);
+    } else if (code == EXIT_DONE && !cli->json) {
+        struct buf out = {0};
+        if (call->done) {
+            buf_addf(&out, "%s ", call->done);
+            text_add_safe(&out, bytes_str(id), false);
+            buf_add_char(&out, '\n');
+        } else {
+            show_job(answer, &out);
+        }
+        cli_flush(&out);
+        buf_fini(&out);
+    }
+    json_decref(answer);
+    return code;
+}
+
+static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
+{
+    int first = EXIT_DONE;
+    cli_words(cli, argc, 1, INT32_MAX);
+    for (int i = optind; i < argc; i++) {
+        int code = one(cli, call, argv[i]);
+        if (first == EXIT_DONE)
+            first = code;
+    }
+    json_decref(call->body);
+    return first;
+}
+
+/* The options that these commands have, and how each becomes a member of the body. */
+static json_t *body_of(struct cli *cli, int argc, char **argv, const struct option *options)
+{
+    json_t *body = json_object();
+    uint64_t number;
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        json_t *value = NULL;
+        const char *key = NULL;
+        switch (c) {
+        case 'L':
+            key = "lease";
+            value = json_string(optarg);
+            break;
+        case 'd':
+            key = "delay";
+            value = json_integer(cli_duration_us(cli, "--delay", optarg) / 1000);
+            break;
+        case 'T':
+            key = "ttr";
+            value = json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000);
+            break;
+        case 'u':
+            key = "due";
+            value = number_parse(optarg, 0, INT64_MAX, &number) ? json_string(optarg)
+                                                                : json_integer((json_int_t)number);
+            break;
+        case 'p':
+            key = "priority";
+            value = json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX));
+            break;
+        case 'b':
+            key = "body";
+            value = json_string(optarg);
+            break;
+        default: continue;
+        }
+        if (!value)
+            cli_usage(cli, "%s is not UTF-8", key);
+        json_object_set_new(body, key, value);
+    }
+    if (json_object_size(body) > 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+#define OPTION_LEASE                                                                               \
+    {                                                                                              \
+        "lease", required_argument, NULL, 'L'                                                      \
+    }
+#define HELP_LEASE "  -L, --lease LEASE    as pop gave it: a stale lease is refused (exit 3)\n"
+
+static const struct option no_options[] = {CLI_OPTIONS};
+
+static int run_get(struct cli *cli, int argc, char **argv)
+{
+    struct job_call call = {.method = "GET", .after = ""};
+    call.body = body_of(cli, argc, argv, no_options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_get = {
+    .name = "get",
+    .synopsis = "ID…",
+    .summary = "Show a job, in whatever state it is",
+    .help = "Exit 1 if there is no such job: it is finished, deleted, or never was.\n"
+            "\nExample:\n"
+            "  later get xmas --json | jq -r .state\n",
+    .run = run_get,
+};
+
+static int run_rm(struct cli *cli, int argc, char **argv)
+{
+    struct job_call call = {.method = "DELETE", .after = "", .done = "deleted"};
+    call.body = body_of(cli, argc, argv, no_options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_rm = {
+    .name = "rm",
+    .synopsis = "ID…",
+    .summary = "Delete a job from any state: cancel it",
+    .help = "A job that somebody holds is deleted too; its lease is stale then.\n"
+            "\nExample:\n"
+            "  later rm xmas order-17\n",
+    .run = run_rm,
+};
+
+static int run_finish(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {OPTION_LEASE, CLI_OPTIONS};
+    struct job_call call = {.method = "POST", .after = "/finish", .done = "finished"};
+    call.body = body_of(cli, argc, argv, options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_finish = {
+    .name = "finish",
+    .synopsis = "[--lease LEASE] ID…",
+    .summary = "A job is done: it never comes again",
+    .help = HELP_LEASE "\nExample:\n"
+                       "  later finish ~12 --lease 77\n",
+    .run = run_finish,
+};
+
+static int run_release(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {OPTION_LEASE,
+                                            {"delay", required_argument, NULL, 'd'},
+                                            {"priority", required_argument, NULL, 'p'},
+                                            CLI_OPTIONS};
+    struct job_call call = {.method = "POST", .after = "/release", .done = "released"};
+    call.body = body_of(cli, argc, argv, options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_release = {
+    .name = "release",
+    .synopsis = "[options] ID…",
+    .summary = "Give a job back: it comes again",
+    .help = HELP_LEASE "  -d, --delay D        after so long (else as its retry schedule says)\n"
+                       "  -p, --priority N     with this priority from now on\n"
+                       "\nExample:\n"
+                       "  later release ~12 --lease 77 --delay 5m\n",
+    .run = run_release,
+};
+
+static int run_touch(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {
+        OPTION_LEASE, {"ttr", required_argument, NULL, 'T'}, CLI_OPTIONS};
+    struct job_call call = {.method = "POST", .after = "/touch", .done = "touched"};
+    call.body = body_of(cli, argc, argv, options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_touch = {
+    .name = "touch",
+    .synopsis = "[options] ID…",
+    .summary = "Ask for more time for a job that you hold",
+    .help = HELP_LEASE "  -T, --ttr D          so long from now (its ttr anew)\n"
+                       "\nExample:\n"
+                       "  later touch ~12 --lease 77 --ttr 10m\n",
+    .run = run_touch,
+};
+
+static int run_bury(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {
+        OPTION_LEASE, {"priority", required_argument, NULL, 'p'}, CLI_OPTIONS};
+    struct job_call call = {.method = "POST", .after = "/bury", .done = "buried"};
+    call.body = body_of(cli, argc, argv, options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_bury = {
+    .name = "bury",
+    .synopsis = "[options] ID…",
+    .summary = "Set a job that you hold aside until somebody kicks it",
+    .help = HELP_LEASE "  -p, --priority N     with this priority from now on\n"
+                       "\nExample:\n"
+                       "  later bury ~12 --lease 77 && later list mail --state buried\n",
+    .run = run_bury,
+};
+
+/* A whole topic's buried jobs, up to --max of them. */
+static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
+{
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/topics/", topic, "/kick");
+    int code = cli_call(cli, "POST", target, json_pack("{sI}", "max", (json_int_t)max), &answer);
+    mem_free(target);
+    if (code == EXIT_DONE && cli->json)
+        cli_print_json(answer);
+    else if (code == EXIT_DONE)
+        (void)printf("kicked %llu jobs\n", (unsigned long long)show_count(answer, "count"));
+    json_decref(answer);
+    return code;
+}
+
+static int run_kick(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {{"topic", required_argument, NULL, 'o'},
+                                            {"max", required_argument, NULL, 'n'},
+                                            CLI_OPTIONS};
+    struct job_call call = {.method = "POST", .after = "/kick", .done = "kicked"};
+    const char *topic = NULL;
+    uint64_t max = 1000;
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        switch (c) {
+        case 'o': topic = optarg; break;
+        case 'n': max = cli_number(cli, "--max", optarg, UINT32_MAX); break;
+        default: break;
+        }
+    }
+    if (!topic)
+        return all(cli, argc, argv, &call);
+    cli_words(cli, argc, 0, 0);
+    return kick_topic(cli, topic, max);
+}
+
+const struct command command_kick = {
+    .name = "kick",
+    .synopsis = "ID… | --topic TOPIC [--max N]",
+    .summary = "Make buried jobs ready again",
+    .help = "  -o, --topic TOPIC    the topic's buried jobs, oldest first\n"
+            "  -n, --max N          at most so many of them (1000)\n"
+            "\nExamples:\n"
+            "  later kick ~12\n"
+            "  later kick --topic mail --max 100\n",
+    .run = run_kick,
+};
+
+static int run_run(struct cli *cli, int argc, char **argv)
+{
+    struct job_call call = {.method = "POST", .after = "/run", .done = "ready:"};
+    call.body = body_of(cli, argc, argv, no_options);
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_run = {
+    .name = "run",
+    .synopsis = "ID…",
+    .summary = "Make a delayed job ready now",
+    .help = "Example:\n"
+            "  later run xmas\n",
+    .run = run_run,
+};
+
+static int run_reschedule(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {{"delay", required_argument, NULL, 'd'},
+                                            {"due", required_argument, NULL, 'u'},
+                                            {"priority", required_argument, NULL, 'p'},
+                                            {"body", required_argument, NULL, 'b'},
+                                            CLI_OPTIONS};
+    struct job_call call = {.method = "PATCH", .after = "", .done = "rescheduled"};
+    call.body = body_of(cli, argc, argv, options);
+    if (!call.body)
+        cli_usage(cli, "what shall change? --delay, --due, --priority or --body");
+    return all(cli, argc, argv, &call);
+}
+
+const struct command command_reschedule = {
+    .name = "reschedule",
+    .synopsis = "[options] ID…",
+    .summary = "Move a delayed job's due time, or change its priority or body",
+    .help = "  -d, --delay D       due so long from now\n"
+            "  -u, --due TIME      due then: RFC 3339, or epoch milliseconds\n"
+            "  -p, --priority N    lower goes first\n"
+            "  -b, --body TEXT     a new body\n"
+            "\nExample:\n"
+            "  later reschedule xmas --due 2026-12-25T08:00:00Z\n",
+    .run = run_reschedule,
+};

@@ -1,0 +1,325 @@
+/*
+ * later push: one job from the command line, or many from a file, one a line. Many go in batches of
+ * up to BATCH_LINES; each line's own result counts, and a refused line does not stop the rest.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+enum {
+    BATCH_LINES = 500,        /* below the server's usual limits.batch_jobs of 1,000 */
+    BATCH_BYTES = 512 * 1024, /* a batch is sent when it has grown so large */
+    READ_MAX = 64 << 20,      /* bytes of a body from a file: far above any server's limit */
+};
+
+struct push {
+    struct cli *cli;
+    const char *topic;
+    char *target;
+    const char *body;
+    json_t *fields; /* what the options say of the job, or of every job */
+    bool raw_json;
+    bool ndjson;
+    bool lines;
+};
+
+static const struct option options[] = {
+    {"id", required_argument, NULL, 'i'},        {"delay", required_argument, NULL, 'd'},
+    {"due", required_argument, NULL, 'u'},       {"ttr", required_argument, NULL, 'T'},
+    {"priority", required_argument, NULL, 'p'},  {"retry", required_argument, NULL, 'r'},
+    {"if-exists", required_argument, NULL, 'e'}, {"content-type", required_argument, NULL, 'c'},
+    {"json-body", no_argument, NULL, 'J'},       {"lines", no_argument, NULL, 'l'},
+    {"ndjson", no_argument, NULL, 'n'},          CLI_OPTIONS,
+};
+
+/* "0s,2m,10m" as an array of milliseconds. */
+static json_t *retry_of(const struct cli *cli, const char *text)
+{
+    json_t *waits = json_array();
+    char part[TEXT_ROOM];
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof(part))
+            cli_usage(cli, "--retry is a list of durations such as 0,2m,10m");
+        memcpy(part, text, len);
+        part[len] = '\0';
+        json_array_append_new(waits, json_integer(cli_duration_us(cli, "--retry", part) / 1000));
+        if (text[len] == '\0')
+            return waits;
+        text += len + 1;
+    }
+}
+
+/* A due time: epoch milliseconds if it is all digits, else the server reads it as RFC 3339. */
+static json_t *due_of(const char *text)
+{
+    uint64_t number;
+    if (number_parse(text, 0, INT64_MAX, &number) == OK)
+        return json_integer((json_int_t)number);
+    return json_string(text);
+}
+
+static void set(struct push *push, const char *key, json_t *value)
+{
+    if (!value)
+        cli_usage(push->cli, "%s is not UTF-8", key);
+    json_object_set_new(push->fields, key, value);
+}
+
+static void options_of(struct push *push, int argc, char **argv)
+{
+    const struct cli *cli = push->cli;
+    for (int c; (c = cli_option(push->cli, argc, argv, options)) != -1;) {
+        switch (c) {
+        case 'i': set(push, "id", json_string(optarg)); break;
+        case 'd':
+            set(push, "delay", json_integer(cli_duration_us(cli, "--delay", optarg) / 1000));
+            break;
+        case 'u': set(push, "due", due_of(optarg)); break;
+        case 'T':
+            set(push, "ttr", json_integer(cli_duration_us(cli, "--ttr", optarg) / 1000));
+            break;
+        case 'p':
+            set(push, "priority",
+                json_integer((json_int_t)cli_number(cli, "--priority", optarg, UINT32_MAX)));
+            break;
+        case 'r': set(push, "retry", retry_of(cli, optarg)); break;
+        case 'e': set(push, "if_exists", json_string(optarg)); break;
+        case 'c': set(push, "content_type", json_string(optarg)); break;
+        case 'J': push->raw_json = true; break;
+        case 'l': push->lines = true; break;
+        case 'n': push->ndjson = true; break;
+        default: break;
+        }
+    }
+}
+
+/* Opens what a body argument names: "-" is standard input, "@x" the file x. */
+static FILE *open_body(const struct push *push)
+{
+    if (strcmp(push->body, "-") == 0)
+        return stdin;
+    FILE *file = fopen(push->body + (push->body[0] == '@'), "re");
+    if (!file)
+        cli_usage(push->cli, "cannot read %s", push->body + (push->body[0] == '@'));
+    return file;
+}
+
+static void read_body(const struct push *push, struct buf *out)
+{
+    if (strcmp(push->body, "-") != 0 && push->body[0] != '@') {
+        buf_add_str(out, push->body);
+        return;
+    }
+    FILE *file = open_body(push);
+    size_t count;
+    do {
+        buf_reserve(out, 65536);
+        count = fread(out->at + out->len, 1, 65536, file);
+        out->len += count;
+    } while (count > 0 && out->len < READ_MAX);
+    if (ferror(file) || out->len >= READ_MAX)
+        cli_usage(push->cli, "cannot read all of %s", push->body);
+    if (file != stdin)
+        (void)fclose(file); /* only read from */
+}
+
+/* Puts the body where its kind belongs: JSON as itself, text as a string, bytes as base64. */
+static void set_body(const struct push *push, json_t *job, struct bytes body)
+{
+    if (push->raw_json) {
+        json_error_t error;
+        json_t *value = json_loadb(body.at, body.len, JSON_DECODE_ANY, &error);
+        if (!value)
+            cli_usage(push->cli, "the body is not JSON: %s", error.text);
+        json_object_set_new(job, "body", value);
+        return;
+    }
+    json_t *text = bytes_is_utf8(body) ? json_stringn(body.at, body.len) : NULL;
+    if (text) {
+        json_object_set_new(job, "body", text);
+        return;
+    }
+    struct buf packed = {0};
+    base64_add(&packed, body);
+    json_object_set_new(job, "body_base64", json_stringn(packed.at ? packed.at : "", packed.len));
+    buf_fini(&packed);
+}
+
+static int push_one(struct push *push)
+{
+    struct buf body = {0};
+    json_t *answer = NULL;
+    read_body(push, &body);
+    set_body(push, push->fields, buf_bytes(&body));
+    buf_fini(&body);
+    int code = cli_call(push->cli, "POST", push->target, json_incref(push->fields), &answer);
+    if (code == EXIT_DONE && push->cli->json) {
+        cli_print_json(answer);
+    } else if (code == EXIT_DONE) {
+        struct buf line = {0};
+        show_value(answer, "id", &line);
+        buf_add_char(&line, '\n');
+        cli_flush(&line);
+        buf_fini(&line);
+    }
+    json_decref(answer);
+    return code;
+}
+
+struct bulk {
+    struct push *push;
+    struct buf batch; /* NDJSON */
+    unsigned lines;   /* in the batch */
+    uint64_t taken, refused;
+    bool progress;
+};
+
+/* Counts the results of a batch, and shows the refused ones. */
+static void bulk_results(struct bulk *bulk, const json_t *answer)
+{
+    const json_t *results = json_object_get(answer, "results"), *result;
+    size_t i;
+    json_array_foreach(results, i, result)
+    {
+        const json_t *problem = json_object_get(result, "error");
+        if (!problem && json_integer_value(json_object_get(result, "status")) >= 400)
+            problem = result;
+        if (problem) {
+            struct buf why = {0};
+            show_value(problem, json_object_get(problem, "detail") ? "detail" : "code", &why);
+            cli_say(bulk->push->cli, "line %llu: %.*s",
+                    (unsigned long long)(bulk->taken + bulk->refused + 1), (int)why.len,
+                    why.at ? why.at : "");
+            buf_fini(&why);
+        }
+        bulk->refused += problem != NULL;
+        bulk->taken += problem == NULL;
+        if (bulk->push->cli->json)
+            cli_print_json(result);
+    }
+}
+
+static int bulk_send(struct bulk *bulk)
+{
+    json_t *answer = NULL;
+    struct client_request request = {
+        .method = "POST",
+        .target = bytes_str(bulk->push->target),
+        .content_type = "application/x-ndjson",
+        .body = buf_bytes(&bulk->batch),
+        .timeout_us = bulk->push->cli->timeout_us,
+    };
+    if (bulk->lines == 0)
+        return EXIT_DONE;
+    int code = cli_call_bytes(bulk->push->cli, &request, &answer);
+    if (code == EXIT_DONE)
+        bulk_results(bulk, answer);
+    json_decref(answer);
+    bulk->batch.len = 0;
+    bulk->lines = 0;
+    if (bulk->progress)
+        (void)fprintf(stderr, "\r%llu pushed, %llu refused ", (unsigned long long)bulk->taken,
+                      (unsigned long long)bulk->refused);
+    return code;
+}
+
+/* A line of input as a line of the batch. Options count where the line itself says nothing. */
+static void bulk_line(struct bulk *bulk, struct bytes line)
+{
+    const struct push *push = bulk->push;
+    json_t *job = push->ndjson ? json_loadb(line.at, line.len, 0, NULL) : json_object();
+    if (push->lines)
+        set_body(push, job, line);
+    bulk->lines++;
+    if (!job) { /* the server says what is wrong with it, for this line alone */
+        buf_add_bytes(&bulk->batch, line);
+        buf_add_char(&bulk->batch, '\n');
+        return;
+    }
+    json_object_update_missing(job, push->fields);
+    char *text = json_dumps(job, JSON_COMPACT);
+    if (text)
+        buf_add_str(&bulk->batch, text);
+    buf_add_char(&bulk->batch, '\n');
+    free(text); /* jansson's */
+    json_decref(job);
+}
+
+static int push_many(struct push *push)
+{
+    struct bulk bulk = {.push = push, .progress = isatty(STDERR_FILENO) != 0 && !push->cli->json};
+    FILE *file = open_body(push);
+    char *line = NULL;
+    size_t room = 0;
+    int code = EXIT_DONE;
+    for (ssize_t len; code == EXIT_DONE && (len = getline(&line, &room, file)) >= 0;) {
+        while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
+            len--;
+        if (len == 0)
+            continue;
+        bulk_line(&bulk, bytes_of(line, (size_t)len));
+        if (bulk.lines >= BATCH_LINES || bulk.batch.len >= BATCH_BYTES)
+            code = bulk_send(&bulk);
+    }
+    if (code == EXIT_DONE)
+        code = bulk_send(&bulk);
+    if (bulk.progress)
+        (void)fputc('\n', stderr);
+    else if (!push->cli->json)
+        (void)printf("%llu pushed, %llu refused\n", (unsigned long long)bulk.taken,
+                     (unsigned long long)bulk.refused);
+    free(line); /* getline's */
+    buf_fini(&bulk.batch);
+    if (file != stdin)
+        (void)fclose(file); /* only read from */
+    return code == EXIT_DONE && bulk.refused > 0 ? EXIT_REFUSED : code;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    struct push push = {.cli = cli, .fields = json_object()};
+    options_of(&push, argc, argv);
+    bool many = push.lines || push.ndjson;
+    if (push.lines && push.ndjson)
+        cli_usage(cli, "--lines or --ndjson, not both");
+    if (json_object_get(push.fields, "delay") && json_object_get(push.fields, "due"))
+        cli_usage(cli, "--delay or --due, not both");
+    cli_words(cli, argc, many ? 1 : 2, 2);
+    push.topic = argv[optind];
+    push.body = argc - optind > 1 ? argv[optind + 1] : "-";
+    push.target = cli_target("/v1/topics/", push.topic, "/jobs");
+    int code = many ? push_many(&push) : push_one(&push);
+    mem_free(push.target);
+    json_decref(push.fields);
+    return code;
+}
+
+const struct command command_push = {
+    .name = "push",
+    .synopsis = "[options] TOPIC BODY | @FILE | -",
+    .summary = "Put a job, or many, into a topic",
+    .help = "  -d, --delay D           due so long from now: 250ms, 30s, 1h30m, 7d (at once)\n"
+            "  -u, --due TIME          due then: 2026-12-24T18:00:00Z, or epoch milliseconds\n"
+            "  -i, --id ID             your own id (the server makes one)\n"
+            "  -e, --if-exists WHAT    a live job has the id: reject, replace or keep (reject)\n"
+            "  -T, --ttr D             time to run: who takes it has so long to finish it (60s)\n"
+            "  -p, --priority N        lower goes first among due jobs, 0 to 4294967295\n"
+            "  -r, --retry D,D,…       waits after failed attempts; then it is buried\n"
+            "  -c, --content-type T    kept with the body\n"
+            "  -J, --json-body         BODY is JSON, and is handed out as such\n"
+            "  -l, --lines             each line of FILE or standard input is a job's body\n"
+            "  -n, --ndjson            each line is a whole job as JSON: "
+            "{\"body\":…,\"delay\":\"5s\"}\n"
+            "\nPrints the job's id. It is on disk when the command returns.\n"
+            "\nExamples:\n"
+            "  later push mail 'hello' --delay 30s\n"
+            "  later push mail @letter.txt --due 2026-12-24T18:00:00Z --id xmas\n"
+            "  later push hooks '{\"url\":\"…\"}' --json-body --retry 0,2m,10m,1h\n"
+            "  later push mail --lines --delay 1h < addresses.txt\n"
+            "  later push mail --ndjson jobs.ndjson\n",
+    .run = run,
+};

@@ -1,0 +1,106 @@
+#include "cli/show.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "cli/text.h"
+
+const char *show_string(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+uint64_t show_count(const json_t *object, const char *key)
+{
+    json_int_t number = json_integer_value(json_object_get(object, key));
+    return number < 0 ? 0 : (uint64_t)number;
+}
+
+void show_value(const json_t *object, const char *key, struct buf *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (json_is_string(value)) {
+        text_add_safe(out, bytes_of(json_string_value(value), json_string_length(value)), false);
+    } else if (value && !json_is_null(value)) {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+        text_add_safe(out, bytes_str(text ? text : "?"), false);
+        free(text); /* jansson's */
+    }
+}
+
+void show_time(const json_t *object, const char *key, struct buf *out)
+{
+    const json_t *value = json_object_get(object, key);
+    char room[TEXT_ROOM], text[TEXT_ROOM] = "";
+    if (!json_is_integer(value)) {
+        show_value(object, key, out);
+        return;
+    }
+    int64_t at_ms = json_integer_value(value);
+    time_t at_s = (time_t)(at_ms / 1000);
+    struct tm local;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    int64_t left_us = at_ms * 1000 - ((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    if (at_ms < 0 || !localtime_r(&at_s, &local) ||
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0) {
+        show_value(object, key, out); /* a year that has no name */
+        return;
+    }
+    buf_addf(out, "%s.%03d", text, (int)(at_ms % 1000));
+    if (left_us >= 0)
+        buf_addf(out, " (in %s)", duration_text(left_us, room));
+    else
+        buf_addf(out, " (%s ago)", duration_text(-left_us, room));
+}
+
+void show_body(const json_t *job, struct buf *out)
+{
+    const json_t *body = json_object_get(job, "body");
+    const json_t *packed = json_object_get(job, "body_base64");
+    if (packed) {
+        if (base64_decode(bytes_str(show_string(job, "body_base64")), out))
+            buf_add_str(out, show_string(job, "body_base64"));
+    } else if (json_is_string(body)) {
+        buf_add(out, json_string_value(body), json_string_length(body));
+    } else if (body) {
+        char *text = json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY);
+        buf_add_str(out, text ? text : "");
+        free(text); /* jansson's */
+    }
+}
+
+void show_job(const json_t *job, struct buf *out)
+{
+    static const struct {
+        const char *key;
+        bool time;
+    } fields[] = {
+        {"id", false},       {"topic", false},        {"state", false},    {"lease", false},
+        {"due", true},       {"due_ms", true},        {"deadline", true},  {"deadline_ms", true},
+        {"created", true},   {"created_ms", true},    {"ttr", false},      {"ttr_ms", false},
+        {"priority", false}, {"attempt", false},      {"attempts", false}, {"failures", false},
+        {"retry", false},    {"content_type", false},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const json_t *value = json_object_get(job, fields[i].key);
+        if (!value || json_is_null(value))
+            continue;
+        buf_addf(out, "%-12s ", fields[i].key);
+        if (fields[i].time)
+            show_time(job, fields[i].key, out);
+        else
+            show_value(job, fields[i].key, out);
+        buf_add_char(out, '\n');
+    }
+    struct buf body = {0};
+    show_body(job, &body);
+    if (body.len > 0) {
+        buf_add_char(out, '\n');
+        text_add_safe(out, buf_bytes(&body), true);
+        if (body.at[body.len - 1] != '\n')
+            buf_add_char(out, '\n');
+    }
+    buf_fini(&body);
+}

@@ -1,0 +1,25 @@
+/*
+ * How jobs look to people. Takes the server's JSON as it is: a field that is missing is left
+ * out, so an older or newer server still shows.
+ */
+#ifndef LATERD_CLI_SHOW_H
+#define LATERD_CLI_SHOW_H
+
+#include "cli/cli.h"
+
+/* A string member, or "". */
+const char *show_string(const json_t *object, const char *key);
+/* A member as short text: strings as they are, numbers in decimal; "" if not there. */
+void show_value(const json_t *object, const char *key, struct buf *out);
+/* A count, 0 if not there. `path` is one or two keys. */
+uint64_t show_count(const json_t *object, const char *key);
+
+/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time, from a time member; nothing if not there. */
+void show_time(const json_t *object, const char *key, struct buf *out);
+
+/* A job in full: its fields a line each, an empty line, its body. */
+void show_job(const json_t *job, struct buf *out);
+/* The body's own bytes: text or bytes as pushed, other JSON as compact JSON. */
+void show_body(const json_t *job, struct buf *out);
+
+#endif

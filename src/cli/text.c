@@ -1,0 +1,264 @@
+#include "cli/text.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+
+static const struct {
+    const char *name;
+    int64_t us;
+} units[] = {
+    {"us", 1},
+    {"ms", 1000},
+    {"s", 1000000},
+    {"m", INT64_C(60) * 1000000},
+    {"h", INT64_C(3600) * 1000000},
+    {"d", INT64_C(86400) * 1000000},
+    {"w", INT64_C(604800) * 1000000},
+};
+
+/* The unit at the start of `text`, 0 if there is none; its length into *out_len. */
+static int64_t unit_of(const char *text, size_t *out_len)
+{
+    size_t len = 0;
+    while (text[len] >= 'a' && text[len] <= 'z')
+        len++;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (len == strlen(units[i].name) && memcmp(units[i].name, text, len) == 0) {
+            *out_len = len;
+            return units[i].us;
+        }
+    }
+    return 0;
+}
+
+enum err duration_parse(const char *text, int64_t *out_us)
+{
+    int64_t sum_us = 0;
+    if (strcmp(text, "0") == 0) {
+        *out_us = 0;
+        return OK;
+    }
+    if (text[0] == '\0')
+        return ERR_INVALID;
+    while (text[0] != '\0') {
+        size_t digits = strspn(text, "0123456789"), letters;
+        uint64_t number;
+        if (!bytes_to_u64(bytes_of(text, digits), &number) || number > INT64_MAX)
+            return ERR_INVALID;
+        int64_t unit_us = unit_of(text + digits, &letters), part_us;
+        if (unit_us == 0 || __builtin_mul_overflow((int64_t)number, unit_us, &part_us) ||
+            __builtin_add_overflow(sum_us, part_us, &sum_us))
+            return ERR_INVALID;
+        text += digits + letters;
+    }
+    *out_us = sum_us;
+    return OK;
+}
+
+const char *duration_text(int64_t us, char *room)
+{
+    const char *sign = us < 0 ? "-" : "";
+    uint64_t rest = us < 0 ? 0 - (uint64_t)us : (uint64_t)us;
+    uint64_t s = rest / 1000000;
+    int wanted;
+    if (rest < 10000)
+        wanted =
+            snprintf(room, TEXT_ROOM, "%s%llu.%02llu ms", sign, (unsigned long long)(rest / 1000),
+                     (unsigned long long)(rest % 1000 / 10));
+    else if (rest < 1000000)
+        wanted = snprintf(room, TEXT_ROOM, "%s%llu ms", sign, (unsigned long long)(rest / 1000));
+    else if (s < 60)
+        wanted = snprintf(room, TEXT_ROOM, "%s%llu.%llu s", sign, (unsigned long long)s,
+                          (unsigned long long)(rest % 1000000 / 100000));
+    else if (s < 3600)
+        wanted = snprintf(room, TEXT_ROOM, "%s%llum %llus", sign, (unsigned long long)(s / 60),
+                          (unsigned long long)(s % 60));
+    else if (s < 86400)
+        wanted = snprintf(room, TEXT_ROOM, "%s%lluh %llum", sign, (unsigned long long)(s / 3600),
+                          (unsigned long long)(s % 3600 / 60));
+    else
+        wanted = snprintf(room, TEXT_ROOM, "%s%llud %lluh", sign, (unsigned long long)(s / 86400),
+                          (unsigned long long)(s % 86400 / 3600));
+    CHECK(wanted > 0 && wanted < TEXT_ROOM);
+    return room;
+}
+
+const char *count_text(uint64_t count, char *room)
+{
+    char *at = room + TEXT_ROOM - 1;
+    unsigned digits = 0;
+    *at = '\0';
+    do {
+        if (digits > 0 && digits % 3 == 0)
+            *--at = ',';
+        *--at = (char)('0' + count % 10);
+        count /= 10;
+        digits++;
+    } while (count);
+    return at;
+}
+
+const char *size_text(uint64_t bytes, char *room)
+{
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned power = 0;
+    while (power + 1 < sizeof(names) / sizeof(names[0]) && bytes >> (10 * (power + 1)) != 0)
+        power++;
+    uint64_t whole = bytes >> (10 * power);
+    uint64_t tenth = power ? ((bytes >> (10 * (power - 1))) & 1023) * 10 / 1024 : 0;
+    int wanted = power ? snprintf(room, TEXT_ROOM, "%llu.%llu %s", (unsigned long long)whole,
+                                  (unsigned long long)tenth, names[power])
+                       : snprintf(room, TEXT_ROOM, "%llu B", (unsigned long long)whole);
+    CHECK(wanted > 0 && wanted < TEXT_ROOM);
+    return room;
+}
+
+enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *out_number)
+{
+    uint64_t number;
+    if (!bytes_to_u64(bytes_str(text), &number) || number < min || number > max)
+        return ERR_INVALID;
+    *out_number = number;
+    return OK;
+}
+
+void text_add_safe(struct buf *out, struct bytes text, bool lines)
+{
+    bool utf8 = bytes_is_utf8(text);
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        bool passes = c >= 0x20 && c != 0x7f && (c < 0x80 || utf8);
+        /* U+0080 … U+009F are control characters too, and some terminals obey them. */
+        if (utf8 && c == 0xc2 && (unsigned char)text.at[i + 1] < 0xa0) {
+            buf_add_char(out, '?');
+            i++;
+            continue;
+        }
+        if (lines && (c == '\n' || c == '\t'))
+            passes = true;
+        buf_add_char(out, passes ? (char)c : '?');
+    }
+}
+
+static const char base64_letters[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void base64_add(struct buf *out, struct bytes data)
+{
+    for (size_t i = 0; i < data.len; i += 3) {
+        size_t left = data.len - i;
+        uint32_t word = (uint32_t)(unsigned char)data.at[i] << 16;
+        word |= left > 1 ? (uint32_t)(unsigned char)data.at[i + 1] << 8 : 0;
+        word |= left > 2 ? (uint32_t)(unsigned char)data.at[i + 2] : 0;
+        buf_add_char(out, base64_letters[word >> 18]);
+        buf_add_char(out, base64_letters[word >> 12 & 63]);
+        buf_add_char(out, left > 1 ? base64_letters[word >> 6 & 63] : '=');
+        buf_add_char(out, left > 2 ? base64_letters[word & 63] : '=');
+    }
+}
+
+enum err base64_decode(struct bytes text, struct buf *out)
+{
+    size_t before = out->len, padding = 0;
+    if (text.len % 4 != 0)
+        return ERR_INVALID;
+    while (padding < 2 && padding < text.len && text.at[text.len - 1 - padding] == '=')
+        padding++;
+    uint32_t word = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        bool pad = i >= text.len - padding;
+        const char *letter = pad ? base64_letters : memchr(base64_letters, text.at[i], 64);
+        if (!letter) {
+            out->len = before;
+            return ERR_INVALID;
+        }
+        word = word << 6 | (uint32_t)(letter - base64_letters);
+        if (i % 4 == 3) {
+            char three[3] = {(char)(word >> 16), (char)(word >> 8), (char)word};
+            buf_add(out, three, i + 1 == text.len ? 3 - padding : 3);
+            word = 0;
+        }
+    }
+    return OK;
+}
+
+void url_add_part(struct buf *out, struct bytes text)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+            c == '-' || c == '.' || c == '_' || c == '~') {
+            buf_add_char(out, (char)c);
+        } else {
+            char escape[3] = {'%', hex[c >> 4], hex[c & 15]};
+            buf_add(out, escape, sizeof(escape));
+        }
+    }
+}
+
+void table_cell(struct table *table, struct bytes text)
+{
+    text_add_safe(&table->text, text, false);
+    buf_add(&table->ends, &table->text.len, sizeof(table->text.len));
+}
+
+void table_cell_str(struct table *table, const char *text)
+{
+    table_cell(table, bytes_str(text));
+}
+
+static struct bytes table_at(const struct table *table, size_t index)
+{
+    size_t start = 0, end;
+    if (index > 0)
+        memcpy(&start, table->ends.at + (index - 1) * sizeof(start), sizeof(start));
+    memcpy(&end, table->ends.at + index * sizeof(end), sizeof(end));
+    return bytes_of(table->text.at + start, end - start);
+}
+
+/* Columns on a terminal, one for each character: good enough for names, wrong for wide scripts. */
+static size_t width_of(struct bytes text)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < text.len; i++)
+        width += ((unsigned char)text.at[i] & 0xc0) != 0x80;
+    return width;
+}
+
+static void add_spaces(struct buf *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        buf_add_char(out, ' ');
+}
+
+void table_write(const struct table *table, struct buf *out)
+{
+    size_t widths[TABLE_COLUMNS] = {0};
+    size_t cells = table->ends.len / sizeof(size_t);
+    CHECK(table->columns > 0 && table->columns <= TABLE_COLUMNS && cells % table->columns == 0);
+    for (size_t i = 0; i < cells; i++) {
+        size_t width = width_of(table_at(table, i)), *widest = &widths[i % table->columns];
+        *widest = width > *widest ? width : *widest;
+    }
+    for (size_t i = 0; i < cells; i++) {
+        unsigned column = (unsigned)(i % table->columns);
+        bool last = column + 1 == table->columns;
+        struct bytes cell = table_at(table, i);
+        size_t padding = widths[column] - width_of(cell);
+        if (table->right[column])
+            add_spaces(out, padding);
+        buf_add_bytes(out, cell);
+        if (last)
+            buf_add_char(out, '\n');
+        else
+            add_spaces(out, (table->right[column] ? 0 : padding) + 2);
+    }
+}
+
+void table_fini(struct table *table)
+{
+    buf_fini(&table->text);
+    buf_fini(&table->ends);
+}

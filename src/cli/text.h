@@ -1,0 +1,57 @@
+/*
+ * Words for people: durations, counts and sizes as text, tables with aligned columns, base64.
+ * Pure: no clock, no terminal; what is written goes to a buf.
+ */
+#ifndef LATERD_CLI_TEXT_H
+#define LATERD_CLI_TEXT_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+enum {
+    TEXT_ROOM = 32,    /* bytes of room for any of the short texts below, NUL included */
+    TABLE_COLUMNS = 12 /* at most */
+};
+
+/*
+ * "250ms" "90s" "1h30m" "2d12h" "0"; units us ms s m h d w, whole numbers, largest unit first or
+ * not. A bare number other than 0 is ERR_INVALID: nobody should have to guess its unit.
+ */
+enum err duration_parse(const char *text, int64_t *out_us) MUST_USE;
+
+/* "0.35 ms" "12 ms" "1.5 s" "2m 5s" "3h 4m" "5d 2h", for reading, not for parsing. */
+const char *duration_text(int64_t us, char *room);
+
+const char *count_text(uint64_t count, char *room); /* "1,234,567" */
+const char *size_text(uint64_t bytes, char *room);  /* "12.3 MiB" */
+
+/* Decimal digits, 1 … max. */
+enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *out_number) MUST_USE;
+
+/*
+ * Adds `text` so that a terminal shows it and obeys nothing in it: control characters become '?',
+ * and so do bytes that are not UTF-8. `lines`: line ends and tabs pass.
+ */
+void text_add_safe(struct buf *out, struct bytes text, bool lines);
+
+void base64_add(struct buf *out, struct bytes data);
+/* Standard alphabet, padded; ERR_INVALID otherwise, and `out` is as before. */
+enum err base64_decode(struct bytes text, struct buf *out) MUST_USE;
+
+/* Escapes everything but A-Z a-z 0-9 - . _ ~ as %XX, so that it is one part of a path. */
+void url_add_part(struct buf *out, struct bytes text);
+
+/* A zeroed table is empty. Columns are as wide as their widest cell, two spaces apart. */
+struct table {
+    unsigned columns;
+    bool right[TABLE_COLUMNS]; /* numbers stand to the right */
+    struct buf text;           /* all cells, one after another */
+    struct buf ends;           /* size_t: where each cell ends in `text` */
+};
+
+void table_cell(struct table *table, struct bytes text); /* made safe for terminals */
+void table_cell_str(struct table *table, const char *text);
+void table_write(const struct table *table, struct buf *out);
+void table_fini(struct table *table);
+
+#endif
