@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+"""kill -9 at random moments under mixed load, in one directory, then count what is missing.
+
+Each round starts laterd, lets many connections push, take, finish, release, bury, delete and move
+jobs for a random while, and kills it; now and then already while it recovers. Segments are tiny, so
+rotation, checkpoint and clean-up happen in each round. At the end everything is drained.
+
+usage: crash.py [--rounds N] [--seed N] [--threads N] [--keep]
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
+sys.path.insert(0, HERE)
+
+from oracle import FAULTS, Oracle, control  # noqa: E402
+from process import ROOT, DidNotStart, Laterd  # noqa: E402
+from wire import Client, Closed  # noqa: E402
+
+TOPICS = ("a", "b", "c")
+CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K"}, "server": {"log_level": "warn"}}
+GONE = (Closed, OSError, ConnectionError)
+
+
+class Worker(threading.Thread):
+    """One connection and what it does until the server is no more."""
+
+    def __init__(self, port, oracle, seed):
+        super().__init__(daemon=True)
+        self.client = Client(port, seconds=20)
+        self.oracle = oracle
+        self.random = random.Random(seed)
+        self.trouble = None
+
+    def run(self):
+        acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
+                (self.delete, 8), (self.move, 6), (self.kick, 2)]
+        verbs = [act for act, weight in acts for _ in range(weight)]
+        try:
+            while True:
+                self.random.choice(verbs)()
+        except GONE:
+            pass
+        except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
+            self.trouble = repr(error)
+        finally:
+            self.client.close()
+
+    def new_job(self):
+        """(nonce, the push's fields)"""
+        delay = self.random.choice([0, 0, 0, 0.05, 0.3, 3600, 90000])
+        due_ms = int(time.time() * 1000 + delay * 1000)
+        size = int(self.random.paretovariate(0.7) * 20) % 30_000
+        nonce, body = self.oracle.attempt(due_ms / 1000, size)
+        fields = {"body": json.loads(body), "due": due_ms, "ttr": self.random.choice([300, 60_000]),
+                  "priority": self.random.randrange(4)}
+        if self.random.random() < 0.5:
+            fields["id"] = f"job-{nonce}"
+        if self.random.random() < 0.3:
+            fields["retry"] = ["0s", "100ms", "1s"]
+        if self.random.random() < 0.2:
+            fields["durability"] = "os"
+        return nonce, fields
+
+    def push(self):
+        nonce, fields = self.new_job()
+        answer = self.client.push(self.random.choice(TOPICS), **fields)
+        assert answer.status == 201, answer
+        self.oracle.pushed(nonce, answer.json()["id"])
+
+    def push_batch(self):
+        batch = [self.new_job() for _ in range(self.random.randrange(1, 20))]
+        answer = self.client.post(f"/v1/topics/{self.random.choice(TOPICS)}/jobs",
+                                  [fields for _, fields in batch])
+        said = answer.json()
+        results = said["results"] if isinstance(said, dict) else said
+        for (nonce, _), result in zip(batch, results):
+            assert result["status"] == 201, result
+            self.oracle.pushed(nonce, result["id"])
+
+    def push_old_dialect(self):
+        delay = self.random.choice([1, 1, 2, 5000])
+        # Seconds from when the server read it: not before now + delay, by any clock of this machine.
+        nonce, body = self.oracle.attempt(time.time() + delay, self.random.randrange(500))
+        job_id = f"old-{nonce}"
+        code, message, _ = self.client.call("/push", topic=self.random.choice(TOPICS), id=job_id,
+                                            delay=delay, ttr=60, body=body)
+        assert code == 0, message
+        self.oracle.pushed(nonce, job_id)
+
+    def take(self):
+        asked_at = time.monotonic()
+        for job in self.client.reserve(*TOPICS, wait=self.random.choice([0, 20]),
+                                       most=self.random.choice([1, 1, 5])):
+            nonce = self.oracle.delivered(job["body"], asked_at, job["ttr_ms"] / 1000)
+            if nonce:
+                self.deal_with(nonce, job)
+
+    def deal_with(self, nonce, job):
+        dice = self.random.random()
+        if dice < 0.6:
+            self.oracle.trying_to_end(nonce)
+            answer = self.client.job(job["id"], "finish", lease=job["lease"])
+            if answer.status in (200, 204):
+                self.oracle.ended(nonce)
+        elif dice < 0.8:
+            verb = self.random.choice(["release", "release", "bury", "touch"])
+            if verb != "touch":
+                self.oracle.let_go(nonce)
+            fields = {"delay": "50ms"} if verb == "release" and dice < 0.7 else {}
+            self.client.job(job["id"], verb, lease=job["lease"], **fields)
+        # Otherwise the holder forgets it: its ttr, or the next crash, gives it back.
+
+    def delete(self):
+        found = self.oracle.some_live()
+        if found:
+            nonce, job_id = found
+            self.oracle.trying_to_end(nonce)
+            answer = self.client.job(job_id, method="DELETE")
+            if answer.status in (200, 204, 404):
+                self.oracle.ended(nonce)
+
+    def move(self):
+        found = self.oracle.some_live()
+        if found:
+            nonce, job_id = found
+            due_ms = int(time.time() * 1000) + self.random.choice([0, 100, 7_200_000])
+            self.oracle.moved(nonce, due_ms / 1000)
+            self.client.job(job_id, method="PATCH", due=due_ms)
+
+    def kick(self):
+        self.client.post(f"/v1/topics/{self.random.choice(TOPICS)}/kick", {"max": 20})
+
+
+def one_round(server, oracle, rng, threads):
+    """Start, load, kill. Returns what workers found strange."""
+    if rng.random() < 0.1:  # killed while it recovers
+        server.start(wait=False)
+        time.sleep(rng.random() * 0.05)
+        server.kill()
+    server.start(seconds=60)
+    workers = [Worker(server.port, oracle, rng.random()) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    time.sleep(rng.uniform(0.02, 0.4))
+    server.kill()
+    for worker in workers:
+        worker.join(30)
+    oracle.server_died()
+    return [worker.trouble for worker in workers if worker.trouble]
+
+
+def drain(server, oracle):
+    """Makes every job ready and takes it."""
+    server.start(seconds=60)
+    with Client(server.port, seconds=30) as client:
+        for topic in TOPICS:
+            while True:
+                jobs = client.get(f"/v1/topics/{topic}/jobs?state=delayed&limit=1000")
+                jobs = jobs.json()["jobs"] if jobs.status == 200 else []
+                for job in jobs:
+                    oracle.may_come_now(job["id"])
+                    client.job(job["id"], "run")
+                if not jobs:
+                    break
+            client.post(f"/v1/topics/{topic}/kick", {"max": 1000})
+        take_all(client, oracle)
+
+
+def take_all(client, oracle):
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < 2:
+        for topic in TOPICS:
+            client.post(f"/v1/topics/{topic}/kick", {"max": 1000})
+        asked_at = time.monotonic()
+        jobs = client.reserve(*TOPICS, wait=500, most=500)
+        for job in jobs:
+            quiet_since = time.monotonic()
+            nonce = oracle.delivered(job["body"], asked_at, 0, draining=True)
+            if nonce:
+                client.job(job["id"], "finish", lease=job["lease"])
+        stats = client.get("/v1/stats").json()["jobs"]
+        if stats["reserved"]:  # somebody's from before the last crash, until its ttr runs out
+            quiet_since = time.monotonic()
+            for topic in TOPICS:
+                held = client.get(f"/v1/topics/{topic}/jobs?state=reserved&limit=1000")
+                for job in held.json()["jobs"] if held.status == 200 else []:
+                    client.job(job["id"], "release")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--keep", action="store_true", help="keep the directory, whatever came out")
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
+    control()
+    folder = os.path.join(ROOT, "build", f"crash-{seed}")
+    shutil.rmtree(folder, ignore_errors=True)
+    rng, oracle, troubles = random.Random(seed), Oracle(seed), []
+    server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",))
+    begin = time.monotonic()
+    print(f"crash: seed {seed}, {options.rounds} rounds, {options.threads} connections", flush=True)
+    rounds = 0
+    try:
+        for rounds in range(1, options.rounds + 1):
+            troubles += one_round(server, oracle, rng, options.threads)
+            if rounds % 50 == 0:
+                print(f"crash: {rounds} rounds, {oracle.counts()}", flush=True)
+            if troubles or any(oracle.faults.values()):
+                break
+        drain(server, oracle)
+        oracle.count_lost()
+    except DidNotStart as why:
+        troubles.append(f"laterd did not start again: {why}")
+    finally:
+        server.kill()
+    counts = oracle.counts()
+    bad = bool(troubles) or any(counts[name] for name in FAULTS)
+    for name in FAULTS:
+        if oracle.faults[name]:
+            print(f"crash: {name}: {oracle.faults[name][:10]}")
+    for trouble in troubles[:10]:
+        print(f"crash: {trouble}")
+    print(f"crash: seed {seed}, {rounds} kills in {time.monotonic() - begin:.0f} s: "
+          + ", ".join(f"{counts[name]} {name}" for name in counts))
+    if bad or options.keep:
+        print(f"crash: the directory is kept: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
