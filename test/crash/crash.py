@@ -125,7 +125,7 @@ class Worker(threading.Thread):
             nonce, job_id = found
             self.oracle.trying_to_end(nonce)
             answer = self.client.job(job_id, method="DELETE")
-            if answer.status in (200, 204, 404):
+            if answer.status in (200, 204):
                 self.oracle.ended(nonce)
 
     def move(self):

@@ -1,0 +1,31 @@
+# Installing: programs, manual pages, a sample configuration, systemd units. DESTDIR for packagers.
+
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+MANDIR  := $(DESTDIR)$(PREFIX)/share/man
+UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
+CONFDIR ?= $(DESTDIR)$(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)/laterd
+
+MANUALS := $(patsubst man/%.scd,$(BUILD)/man/%,$(wildcard man/*.scd))
+
+.PHONY: man install uninstall
+
+man: $(MANUALS) ## manual pages, from man/*.scd
+
+$(BUILD)/man/%: man/%.scd
+	@mkdir -p $(@D)
+	scdoc < $< > $@
+
+# An installed configuration is the operator's: it is not written over.
+install: all man ## programs, man pages, sample config and systemd units below PREFIX
+	install -D -m 755 -t $(BINDIR) $(BUILD)/laterd $(BUILD)/later
+	for page in $(MANUALS); do \
+	    install -D -m 644 -t $(MANDIR)/man$${page##*.} $$page || exit 1; done
+	[ -e $(CONFDIR)/laterd.conf ] || install -D -m 644 conf/laterd.conf $(CONFDIR)/laterd.conf
+	install -d $(UNITDIR)
+	for unit in laterd.service laterd.socket; do \
+	    sed -e 's|@bindir@|$(PREFIX)/bin|g' -e 's|@confdir@|$(CONFDIR:$(DESTDIR)%=%)|g' \
+	        conf/$$unit > $(UNITDIR)/$$unit || exit 1; done
+
+uninstall: ## take away what install put there, but not the configuration
+	rm -f $(BINDIR)/laterd $(BINDIR)/later $(UNITDIR)/laterd.service $(UNITDIR)/laterd.socket
+	for page in $(notdir $(MANUALS)); do rm -f $(MANDIR)/man$${page##*.}/$$page; done
