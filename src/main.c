@@ -171,19 +171,23 @@ static int64_t three_quarters_of_memory(void)
     return pages > 0 && page_bytes > 0 ? pages / 4 * 3 * page_bytes : INT64_MAX;
 }
 
+static struct core_limits core_limits(const struct config *config)
+{
+    return (struct core_limits){
+        .jobs = (uint64_t)config->jobs,
+        .topics = (uint32_t)config->topics,
+        .waiters = (uint32_t)config->waiters,
+        .memory_bytes =
+            (uint64_t)(config->memory_bytes ? config->memory_bytes : three_quarters_of_memory()),
+    };
+}
+
 static enum err open_engine(struct program *program)
 {
     const struct config *config = &program->config;
     struct store_trouble trouble = {.text = ""};
     struct embedded_options options = {
-        .limits =
-            {
-                .jobs = (uint64_t)config->jobs,
-                .topics = (uint32_t)config->topics,
-                .waiters = (uint32_t)config->waiters,
-                .memory_bytes = (uint64_t)(config->memory_bytes ? config->memory_bytes
-                                                                : three_quarters_of_memory()),
-            },
+        .limits = core_limits(config),
         .store =
             {
                 .segment_bytes = (uint64_t)config->segment_bytes,
@@ -257,6 +261,7 @@ static void make_server(struct program *program)
                 .headers_bytes = (uint32_t)config->header_bytes,
                 .body_bytes = (uint64_t)config->request_bytes,
             },
+        .limits = core_limits(config),
         .connections_max = (uint32_t)config->connections,
         .idle_us = config->idle_us,
         .request_us = config->request_us,

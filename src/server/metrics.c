@@ -135,6 +135,29 @@ static void add_totals(struct server *server, const struct core_totals *totals, 
     }
 }
 
+static void add_limits(struct server *server, struct buf *out)
+{
+    const struct server_options *options = &server->options;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } limits[] = {
+        {"jobs", options->limits.jobs},
+        {"topics", options->limits.topics},
+        {"waiters", options->limits.waiters},
+        {"memory_bytes", options->limits.memory_bytes},
+        {"body_bytes", options->api.body_bytes},
+        {"batch_jobs", options->api.batch_jobs},
+        {"reserve_topics", options->api.reserve_topics},
+        {"connections", options->connections_max},
+        {"request_bytes", options->http.body_bytes},
+    };
+    family(out, "limit", "gauge", "The configured limits.");
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        buf_addf(out, "laterd_limit{name=\"%s\"} %llu\n", limits[i].name,
+                 (unsigned long long)limits[i].value);
+}
+
 struct topic_metrics {
     struct ticket ticket;
     struct server *server;
@@ -213,6 +236,7 @@ void metrics_write(struct server *server, struct buf *out)
     add_seconds(out, (uint64_t)(server->now_us - server->started_us));
     buf_add_char(out, '\n');
     add_totals(server, &totals, out);
+    add_limits(server, out);
     add_lateness(out, &totals.lateness);
     add_store(embedded_store(server->options.embedded), out);
     add_topics(server, out);

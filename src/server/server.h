@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "base/pool.h"
+#include "core/core.h"
 #include "core/wheel.h"
 #include "port/clock.h"
 #include "port/engine.h"
@@ -26,6 +27,7 @@ struct server_options {
     enum api_dialect dialects[SERVER_LISTENERS_MAX]; /* root dialect of each listener */
     struct api_limits api;
     struct http_limits http;
+    struct core_limits limits; /* shown in /metrics */
     uint32_t connections_max;
     int64_t idle_us;         /* a connection that asks nothing is closed after this */
     int64_t request_us;      /* a request must be whole, and a reply taken, within this */
