@@ -16,15 +16,15 @@ struct core;
 struct core_limits {
     uint64_t jobs; /* live jobs */
     uint32_t topics;
-    uint32_t waiters;      /* parked reserves */
-    uint64_t memory_bytes; /* pushes are refused while mem_used() is above */
+    uint32_t waiters;      /* parked commands */
+    uint64_t memory_bytes; /* pushes are refused while mem_used() is above; 0 = no limit */
 };
 
 /*
  * Every command is answered exactly once, through `reply`: before core_apply returns, or, for a
- * parked reserve, from core_match (a job came), core_tick (the wait ended: ERR_EMPTY) or
- * core_drain. `asker` is what core_apply was given. The core must not be called from inside the
- * call.
+ * parked command, from core_match (a job came), core_tick (the wait ended: ERR_EMPTY; or the scan
+ * is through) or core_drain. `asker` is what core_apply was given. The core must not be called from
+ * inside the call.
  */
 struct core_ear {
     void (*reply)(struct core_ear *ear, void *asker, const struct reply *reply);
@@ -44,14 +44,24 @@ struct core *core_new(const struct core_options *options);
 void core_free(struct core *core);
 
 /*
- * Does the command. For a reserve that must wait, `*out_parked` (may be NULL) is set to a handle
- * for core_cancel, otherwise to 0. Complexity: O(log ready jobs of the topic); LIST: see
- * core_list_step.
+ * Does the command. If it cannot be answered now, `*out_parked` (may be NULL) is set to a handle
+ * for core_cancel, otherwise to 0: a reserve that must wait, or LIST and CLEAR_TOPIC (of delayed or
+ * reserved jobs) when there are many jobs. Complexity: O(log ready jobs of the topic); TOPICS:
+ * O(topics).
+ *
+ * LIST and CLEAR_TOPIC read the whole pool of jobs, at once if it is small, else a slice in each
+ * core_tick. A job that keeps its state and due time from beginning to end of a listing, over all
+ * its pages, is shown exactly once; one that changes meanwhile may be shown or not; none is shown
+ * twice on one page, nor in a state that it is not in. A page may hold fewer jobs than asked for
+ * though there are more: `more` and the cursor say so.
  */
 void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
                 uint64_t *out_parked);
 
-/* The client of a parked reserve has gone: it gets no job and no reply (P6). */
+/*
+ * The client of a parked command has gone: it gets no job and no reply (P6). Does nothing if the
+ * command was answered meanwhile: handles are not used again.
+ */
 void core_cancel(struct core *core, uint64_t parked);
 
 /*
@@ -60,10 +70,13 @@ void core_cancel(struct core *core, uint64_t parked);
  */
 bool core_tick(struct core *core, int64_t now_us, uint32_t budget);
 
-/* Gives ready jobs to waiting consumers, at most `budget` jobs; true = there is more to give. */
+/*
+ * Gives ready jobs to waiting consumers, first come first served within a topic, at most `budget`
+ * jobs; true = there is more to give.
+ */
 bool core_match(struct core *core, int64_t now_us, uint32_t budget);
 
-/* When core_tick has something to do next; INT64_MAX = never. */
+/* When core_tick or core_match has something to do next; INT64_MAX = never. O(1). */
 int64_t core_next_us(const struct core *core);
 
 /* Answers every parked reserve with ERR_DRAINING. */
@@ -75,9 +88,16 @@ void core_drain(struct core *core);
  */
 void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_first);
 
-/* Replay: puts the state in order as an event said. EVENT_JOB's place is event->record. */
+/*
+ * Replay, into a new core: puts the state in order as an event said. EVENT_JOB's place is
+ * event->record. ERR_CORRUPT: no core said such an event.
+ */
 enum err core_replay(struct core *core, const struct event *event) MUST_USE;
-/* After the last one: makes all reserved jobs whose lease nobody can hold ready, and the like. */
+/*
+ * After the last one: hangs every job where it belongs at this time, in one pass (about 0.2 µs a
+ * job). Reserved jobs keep their lease and what is left of their ttr: their consumers may have
+ * outlived us. Buried jobs of a topic lose their order.
+ */
 void core_replayed(struct core *core, int64_t now_us);
 
 /*
@@ -104,8 +124,10 @@ struct core_totals {
 };
 void core_totals(const struct core *core, struct core_totals *out_totals);
 
-/* Jobs due within each of the spans (ascending) after now. Counts by wheel slots: O(slots + jobs at
- * edges), bounded. */
+/*
+ * Delayed jobs due within each of the spans after now. O(wheel slots), see wheel_count_until: near
+ * enough for people, exact for small numbers.
+ */
 void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
                      uint64_t *out_counts, uint32_t span_count);
 

@@ -1,0 +1,292 @@
+/*
+ * Push, and the commands that name one job. Each checks everything first, then changes, then says
+ * so to the sink, then replies.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/state.h"
+
+static void reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)
+{
+    core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
+}
+
+static void reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job)
+{
+    struct job_view view;
+    core_view(core, job, &view);
+    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+}
+
+/* ---- push ---- */
+
+static enum err check_push(const struct cmd_push *push)
+{
+    struct job_ref ref;
+    if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
+        return ERR_INVALID; /* too long, or a name that the server may give to another job */
+    if (push->content_type.len > CONTENT_TYPE_MAX || push->retry_count > RETRY_STEPS_MAX ||
+        push->body.len > UINT32_MAX || push->ttr_us < 1)
+        return ERR_INVALID;
+    return OK;
+}
+
+static enum err check_room(const struct core *core, bool replaces)
+{
+    if (!replaces && core->jobs.count >= core->limits.jobs)
+        return ERR_JOBS_LIMIT;
+    if (core->limits.memory_bytes && mem_used() > core->limits.memory_bytes)
+        return ERR_MEMORY_LIMIT;
+    return OK;
+}
+
+static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_t topic)
+{
+    uint32_t number = pool_take(&core->jobs);
+    struct job *job = core_job(core, number);
+    *job = (struct job){
+        .seq = core->seq_next++,
+        .due_us = push->due_us,
+        .topic = topic,
+        .priority = push->priority,
+        .retry = retries_take(&core->retries, push->retry_us, push->retry_count),
+        .state = JOB_GONE,
+        .body_kind = (uint8_t)push->body_kind,
+        .content_type_len = (uint8_t)push->content_type.len,
+        .ttr_us = push->ttr_us,
+        .created_us = core->now_us,
+        .body_len = (uint32_t)push->body.len,
+    };
+    job_id_set(job, push->id);
+    return number;
+}
+
+static void push(struct core *core, const struct cmd_push *push, void *asker)
+{
+    struct topic *topic = NULL;
+    uint32_t old = POOL_NONE;
+    enum err err = check_push(push);
+    if (!err && push->id.len)
+        old = index_find(&core->index, &(struct job_ref){.id = push->id});
+    bool exists = old != POOL_NONE;
+    if (exists && push->if_exists == IF_EXISTS_KEEP) {
+        struct job_view view;
+        core_view(core, core_job(core, old), &view);
+        core_reply(core, asker,
+                   &(struct reply){.kind = CMD_PUSH, .kept = true, .count = 1, .jobs = &view});
+        return;
+    }
+    if (exists && push->if_exists == IF_EXISTS_REJECT)
+        err = ERR_EXISTS;
+    if (!err)
+        err = check_room(core, exists);
+    if (!err)
+        err = topics_need(&core->topics, push->topic, &topic);
+    if (err) {
+        reply_err(core, CMD_PUSH, asker, err);
+        return;
+    }
+    if (exists) {
+        core_retire(core, old);
+        core_forget(core, old);
+    }
+    uint32_t number = make_job(core, push, topic->number);
+    struct job *job = core_job(core, number);
+    index_add(&core->index, number);
+    topic->pushed++;
+    core->totals.pushed++;
+    core_place(core, number, core_waiting_state(core, job));
+    core_say_job(core, job, push->content_type, push->body, true);
+    struct job_view view;
+    core_view(core, job, &view);
+    core_reply(core, asker,
+               &(struct reply){.kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = &view});
+}
+
+/* ---- one job ---- */
+
+/* May somebody with this lease (0: none given) end or change the reservation? */
+static enum err check_lease(const struct job *job, uint64_t lease)
+{
+    if (job->state != JOB_RESERVED)
+        return lease ? ERR_STALE_LEASE : ERR_WRONG_STATE;
+    return lease && lease != job->lease ? ERR_STALE_LEASE : OK;
+}
+
+static enum err check(const struct job *job, const struct cmd *cmd)
+{
+    bool delayed = job->state == JOB_DELAYED;
+    switch (cmd->kind) {
+    case CMD_FINISH:
+    case CMD_RELEASE:
+    case CMD_TOUCH:
+    case CMD_BURY: return check_lease(job, cmd->job.lease);
+    case CMD_DELETE: return cmd->job.lease ? check_lease(job, cmd->job.lease) : OK;
+    case CMD_KICK: return delayed || job->state == JOB_BURIED ? OK : ERR_WRONG_STATE;
+    case CMD_RUN: return delayed ? OK : ERR_WRONG_STATE;
+    case CMD_RESCHEDULE:
+        if (cmd->job.has_body &&
+            (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
+            return ERR_INVALID;
+        return delayed ? OK : ERR_WRONG_STATE;
+    case CMD_GET: return OK;
+    case CMD_PUSH:
+    case CMD_RESERVE:
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: break;
+    }
+    CHECK(!"a command on one job");
+    return ERR_INVALID;
+}
+
+/* Finish and delete: the reply shows the job as it last was. */
+static void end_job(struct core *core, uint32_t number, enum cmd_kind kind, void *asker)
+{
+    struct job *job = core_job(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    struct job_view view;
+    core_view(core, job, &view);
+    if (kind == CMD_FINISH) {
+        topic->finished++;
+        core->totals.finished++;
+    } else {
+        topic->deleted++;
+        core->totals.deleted++;
+    }
+    core_retire(core, number);
+    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+    core_forget(core, number);
+}
+
+/*
+ * What the client never got goes back where it was: same due time, so the same place in the order,
+ * and as if it had not been tried.
+ */
+static void put_back(struct core *core, uint32_t number)
+{
+    struct job *job = core_lift(core, number);
+    job->lease = 0;
+    job->until_us = 0;
+    if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
+        job->counts.reserves--;
+    core_place(core, number, core_waiting_state(core, job));
+    core_say_move(core, job, true);
+}
+
+static void release(struct core *core, uint32_t number, const struct cmd_job *cmd)
+{
+    struct job *job = core_job(core, number);
+    if (cmd->has_priority)
+        job->priority = cmd->priority; /* a reserved job's place does not depend on it */
+    if (cmd->undelivered && !cmd->has_delay) {
+        put_back(core, number);
+        return;
+    }
+    count_up(&job->counts.releases);
+    topics_at(&core->topics, job->topic)->released++;
+    core->totals.released++;
+    if (!cmd->has_delay) {
+        core_fail(core, number, true);
+        return;
+    }
+    if (!cmd->undelivered)
+        count_up(&job->failures);
+    (void)core_lift(core, number); /* it is `job` */
+    job->lease = 0;
+    job->until_us = 0;
+    job->due_us = cmd->due_us > core->now_us ? cmd->due_us : core->now_us;
+    core_place(core, number, core_waiting_state(core, job));
+    core_say_move(core, job, true);
+}
+
+static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
+{
+    struct job *job = core_lift(core, number);
+    job->until_us = time_add(core->now_us, cmd->has_ttr ? cmd->ttr_us : job->ttr_us);
+    core_place(core, number, JOB_RESERVED);
+    core_say_move(core, job, true);
+}
+
+static void reschedule(struct core *core, uint32_t number, const struct cmd_job *cmd)
+{
+    struct job *job = core_lift(core, number);
+    if (cmd->has_due)
+        job->due_us = cmd->due_us;
+    if (cmd->has_priority)
+        job->priority = cmd->priority;
+    core_place(core, number, core_waiting_state(core, job));
+    if (!cmd->has_body) {
+        core_say_move(core, job, true);
+        return;
+    }
+    job->body_kind = (uint8_t)cmd->body_kind;
+    job->content_type_len = (uint8_t)cmd->content_type.len;
+    job->body_len = (uint32_t)cmd->body.len;
+    core_say_job(core, job, cmd->content_type, cmd->body, true);
+}
+
+static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
+{
+    uint32_t number = index_find(&core->index, &cmd->job.ref);
+    enum err err = number == POOL_NONE ? ERR_NOT_FOUND : check(core_job(core, number), cmd);
+    if (err) {
+        reply_err(core, cmd->kind, asker, err);
+        return;
+    }
+    if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE) {
+        end_job(core, number, cmd->kind, asker);
+        return;
+    }
+    if (cmd->kind == CMD_RELEASE)
+        release(core, number, &cmd->job);
+    else if (cmd->kind == CMD_TOUCH)
+        touch(core, number, &cmd->job);
+    else if (cmd->kind == CMD_KICK)
+        core_kick(core, number);
+    else if (cmd->kind == CMD_RUN)
+        core_make_ready(core, number);
+    else if (cmd->kind == CMD_RESCHEDULE)
+        reschedule(core, number, &cmd->job);
+    else if (cmd->kind == CMD_BURY) {
+        if (cmd->job.has_priority)
+            core_job(core, number)->priority = cmd->job.priority;
+        core_bury(core, number, true);
+    }
+    reply_job(core, cmd->kind, asker, core_job(core, number));
+}
+
+void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
+                uint64_t *out_parked)
+{
+    uint64_t parked = 0;
+    CHECK(!core->replaying);
+    if (now_us > core->now_us)
+        core->now_us = now_us;
+    switch (cmd->kind) {
+    case CMD_PUSH: push(core, &cmd->push, asker); break;
+    case CMD_RESERVE: core_reserve(core, &cmd->reserve, asker, &parked); break;
+    case CMD_FINISH:
+    case CMD_RELEASE:
+    case CMD_TOUCH:
+    case CMD_BURY:
+    case CMD_KICK:
+    case CMD_RUN:
+    case CMD_RESCHEDULE:
+    case CMD_GET:
+    case CMD_DELETE: job_cmd(core, cmd, asker); break;
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: core_topic_cmd(core, cmd, asker, &parked); break;
+    }
+    if (out_parked)
+        *out_parked = parked;
+}

@@ -1,0 +1,179 @@
+/*
+ * The core's own life, its ticks, and when it wants the next one.
+ */
+#include "core/core.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/state.h"
+
+static int64_t due_of(const void *item)
+{
+    return ((const struct job *)item)->due_us;
+}
+
+static int64_t lease_end_of(const void *item)
+{
+    return ((const struct job *)item)->until_us;
+}
+
+static int64_t wait_end_of(const void *item)
+{
+    return ((const struct waiter *)item)->until_us;
+}
+
+static int64_t pause_end_of(const void *item)
+{
+    return ((const struct topic *)item)->pause_until_us;
+}
+
+struct core *core_new(const struct core_options *options)
+{
+    struct core *core = mem_zalloc(sizeof(*core));
+    core->limits = options->limits;
+    core->sink = options->sink;
+    core->ear = options->ear;
+    core->now_us = options->now_us;
+    core->seq_next = core->lease_next = 1;
+    core_number_from(core, options->seq_first, options->lease_first);
+    pool_init(&core->jobs, sizeof(struct job));
+    pool_init(&core->waiters, sizeof(struct waiter));
+    index_init(&core->index, &core->jobs, options->hash_key);
+    topics_init(&core->topics, options->limits.topics, options->hash_key);
+    retries_init(&core->retries, options->hash_key);
+    wheel_init(&core->delays, &core->jobs, offsetof(struct job, prev), due_of, core->now_us);
+    wheel_init(&core->leases, &core->jobs, offsetof(struct job, prev), lease_end_of, core->now_us);
+    wheel_init(&core->waits, &core->waiters, offsetof(struct waiter, prev), wait_end_of,
+               core->now_us);
+    wheel_init(&core->pauses, &core->topics.pool, offsetof(struct topic, timer_prev), pause_end_of,
+               core->now_us);
+    list_init(&core->scans);
+    return core;
+}
+
+void core_free(struct core *core)
+{
+    if (!core)
+        return;
+    while (!list_empty(&core->scans))
+        core_scan_free(core, LIST_ENTRY(core->scans.next, struct scan, of_core));
+    for (uint32_t i = 0; i < core->waiters.used; i++) {
+        struct waiter *waiter = pool_at(&core->waiters, i);
+        if (waiter->generation && waiter->links != &waiter->one)
+            mem_free(waiter->links);
+    }
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        if (core_job(core, i)->state != JOB_GONE)
+            job_id_free(core_job(core, i));
+    }
+    topics_fini(&core->topics);
+    retries_fini(&core->retries);
+    index_fini(&core->index);
+    pool_fini(&core->waiters);
+    pool_fini(&core->jobs);
+    mem_free(core->candidates);
+    mem_free(core->views);
+    mem_free(core);
+}
+
+void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_first)
+{
+    if (seq_first > core->seq_next)
+        core->seq_next = seq_first;
+    if (lease_first > core->lease_next)
+        core->lease_next = lease_first;
+}
+
+uint32_t core_next_generation(struct core *core)
+{
+    if (++core->generation == 0)
+        core->generation = 1;
+    return core->generation;
+}
+
+/* Ends the pauses that are over. Nothing is said: the time of the end was said at the start. */
+static bool end_pauses(struct core *core, uint32_t budget)
+{
+    for (;;) {
+        uint32_t number = wheel_pop(&core->pauses, core->now_us, &budget);
+        if (number == POOL_NONE)
+            return budget == 0;
+        struct topic *topic = topics_at(&core->topics, number);
+        topic->pause_until_us = 0;
+        topics_file(&core->topics, topic);
+    }
+}
+
+/* Delayed jobs become ready. Nothing is said: a due time that has passed says it. */
+static bool ripen(struct core *core, uint32_t *budget)
+{
+    for (;;) {
+        uint32_t number = wheel_pop(&core->delays, core->now_us, budget);
+        if (number == POOL_NONE)
+            return *budget == 0;
+        struct job *job = core_job(core, number);
+        CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
+        core_popped(core, job);
+        core_place(core, number, JOB_READY);
+    }
+}
+
+/* Reservations whose ttr ran out: a failed attempt. Nobody was promised the event. */
+static bool end_leases(struct core *core, uint32_t *budget)
+{
+    for (;;) {
+        uint32_t number = wheel_pop(&core->leases, core->now_us, budget);
+        if (number == POOL_NONE)
+            return *budget == 0;
+        wheel_add(&core->leases, number); /* core_fail() lifts it off */
+        struct job *job = core_job(core, number);
+        count_up(&job->counts.timeouts);
+        topics_at(&core->topics, job->topic)->timeouts++;
+        core->totals.timeouts++;
+        core_fail(core, number, false);
+    }
+}
+
+bool core_tick(struct core *core, int64_t now_us, uint32_t budget)
+{
+    CHECK(!core->replaying);
+    if (now_us > core->now_us)
+        core->now_us = now_us;
+    /*
+     * Each kind has its own part of the budget, so that a flood of one cannot hold up the others.
+     * Waits come last: a job that falls due at the moment a wait ends is still given to it.
+     */
+    uint32_t for_leases = budget / 2 + 1, for_delays = budget;
+    bool more = end_pauses(core, budget);
+    more |= end_leases(core, &for_leases);
+    more |= ripen(core, &for_delays);
+    more |= core_end_waits(core, budget);
+    more |= core_scan_step(core);
+    return more;
+}
+
+void core_cancel(struct core *core, uint64_t parked)
+{
+    uint32_t number = (uint32_t)parked, generation = (uint32_t)(parked >> 32);
+    if (generation == 0)
+        return;
+    if (number == SCAN_HANDLE)
+        core_scan_cancel(core, generation);
+    else
+        core_cancel_wait(core, number, generation);
+}
+
+int64_t core_next_us(const struct core *core)
+{
+    if (!list_empty(&core->scans) || !list_empty(&core->topics.servable))
+        return core->now_us;
+    const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
+                                          &core->pauses};
+    int64_t next_us = INT64_MAX;
+    for (size_t i = 0; i < sizeof(wheels) / sizeof(wheels[0]); i++) {
+        int64_t wheel_us = wheel_next_us(wheels[i]);
+        if (wheel_us < next_us)
+            next_us = wheel_us;
+    }
+    return next_us;
+}

@@ -1,0 +1,169 @@
+/*
+ * Looking at the whole: totals, what falls due, validity, and the digest of what must survive.
+ */
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "core/state.h"
+
+void core_totals(const struct core *core, struct core_totals *out_totals)
+{
+    *out_totals = core->totals;
+    out_totals->topics = core->topics.pool.count;
+    out_totals->waiters = core->waiters.count;
+    out_totals->seq_next = core->seq_next;
+    out_totals->lease_next = core->lease_next;
+}
+
+void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
+                     uint64_t *out_counts, uint32_t span_count)
+{
+    for (uint32_t i = 0; i < span_count; i++)
+        out_counts[i] = wheel_count_until(&core->delays, time_add(now_us, spans_us[i]));
+}
+
+/* ---- validity ---- */
+
+static void valid_waiters(const struct core *core)
+{
+    uint32_t count = 0;
+    uint64_t links = 0, topic_links = 0;
+    for (uint32_t i = 0; i < core->waiters.used; i++) {
+        const struct waiter *waiter = pool_at(&core->waiters, i);
+        if (!waiter->generation)
+            continue;
+        count++;
+        CHECK(waiter->link_count > 0);
+        links += waiter->link_count;
+        for (uint32_t link = 0; link < waiter->link_count; link++)
+            CHECK(waiter->links[link].waiter == i);
+    }
+    const struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        const struct topic *topic = topics_at(topics, i);
+        topic_links += topic->waiters;
+        for (struct list *at = topic->waiting.next; at != &topic->waiting; at = at->next) {
+            const struct wait_link *link = LIST_ENTRY(at, struct wait_link, of_topic);
+            const struct waiter *waiter = pool_at(&core->waiters, link->waiter);
+            CHECK(link->topic == i && waiter->generation);
+        }
+    }
+    CHECK(count == core->waiters.count && count == core->waits.count && links == topic_links);
+}
+
+static void valid_job(const struct core *core, const struct job *job)
+{
+    bool reserved = job->state == JOB_RESERVED;
+    CHECK(job->state > JOB_GONE && job->state < JOB_STATES);
+    CHECK((job->lease != 0) == reserved && job->lease < core->lease_next);
+    CHECK(reserved || job->until_us == 0);
+    CHECK(job->seq > 0 && job->seq < core->seq_next);
+    CHECK(job->state != JOB_READY || job->due_us <= core->now_us);
+    CHECK(job->topic < core->topics.pool.used && topics_at(&core->topics, job->topic)->name.len);
+}
+
+static void valid_counts(const struct core *core)
+{
+    uint64_t jobs[JOB_STATES] = {0};
+    const struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        const struct topic *topic = topics_at(topics, i);
+        CHECK(topic->jobs[JOB_GONE] == 0);
+        for (int state = 0; state < JOB_STATES; state++)
+            jobs[state] += topic->jobs[state];
+    }
+    uint64_t all = 0;
+    for (int state = 0; state < JOB_STATES; state++) {
+        CHECK(jobs[state] == core->totals.jobs[state]);
+        all += jobs[state];
+    }
+    CHECK(all == core->jobs.count);
+    CHECK(jobs[JOB_DELAYED] == core->delays.count && jobs[JOB_RESERVED] == core->leases.count);
+}
+
+void core_valid(const struct core *core)
+{
+    uint64_t jobs[JOB_STATES] = {0};
+    if (core->replaying)
+        return; /* jobs hang nowhere yet */
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        const struct job *job = core_job(core, i);
+        if (job->state == JOB_GONE)
+            continue;
+        valid_job(core, job);
+        jobs[job->state]++;
+    }
+    for (int state = 0; state < JOB_STATES; state++)
+        CHECK(jobs[state] == core->totals.jobs[state]);
+    valid_counts(core);
+    valid_waiters(core);
+    index_valid(&core->index);
+    topics_valid(&core->topics, &core->jobs);
+    wheel_valid(&core->delays);
+    wheel_valid(&core->leases);
+    wheel_valid(&core->waits);
+    wheel_valid(&core->pauses);
+}
+
+/* ---- digest ---- */
+
+static uint64_t mix(uint64_t hash, const void *at, size_t len)
+{
+    return XXH3_64bits_withSeed(at, len, hash);
+}
+
+static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
+{
+    return mix(mix(hash, &bytes.len, sizeof(bytes.len)), bytes.at, bytes.len);
+}
+
+/* DELAYED and READY differ by the clock alone, so they are one here. */
+static uint64_t digest_job(const struct core *core, const struct job *job)
+{
+    const struct retry *retry = retries_at(&core->retries, job->retry);
+    enum job_state state = job->state == JOB_READY ? JOB_DELAYED : (enum job_state)job->state;
+    const struct job_counts *counts = &job->counts;
+    uint64_t numbers[] = {
+        job->seq,
+        state,
+        job->priority,
+        (uint64_t)job->due_us,
+        (uint64_t)job->until_us,
+        (uint64_t)job->ttr_us,
+        (uint64_t)job->created_us,
+        job->lease,
+        job->failures,
+        counts->reserves,
+        counts->timeouts,
+        counts->releases,
+        counts->buries,
+        counts->kicks,
+        job->body_kind,
+        job->content_type_len,
+        job->body_len,
+        retry ? retry->count : 0,
+    };
+    uint64_t hash = mix(1, numbers, sizeof(numbers));
+    if (retry)
+        hash = mix(hash, retry->waits_us, retry->count * sizeof(*retry->waits_us));
+    hash = mix_bytes(hash, job_id(job));
+    return mix_bytes(hash, topics_at(&core->topics, job->topic)->name);
+}
+
+uint64_t core_digest(const struct core *core)
+{
+    uint64_t sum = 0; /* a sum does not depend on the order */
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        const struct job *job = core_job(core, i);
+        if (job->state != JOB_GONE)
+            sum += digest_job(core, job);
+    }
+    const struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        const struct topic *topic = topics_at(topics, i);
+        if (topic->pause_until_us)
+            sum += mix_bytes(mix(2, &topic->pause_until_us, sizeof(topic->pause_until_us)),
+                             topic->name);
+    }
+    return sum;
+}

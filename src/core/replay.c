@@ -1,0 +1,185 @@
+/*
+ * Events back into state, and the checkpoint that says state anew.
+ *
+ * During replay jobs are only in the pool and the index, with their fields as the newest event
+ * said: no event depends on one before it, so order between jobs does not matter and replaying
+ * twice changes nothing. core_replayed() then hangs each job where it belongs, in one pass.
+ */
+#include "base/check.h"
+#include "core/state.h"
+
+static void drop(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    index_remove(&core->index, number);
+    job_move(job, JOB_GONE);
+    core_forget(core, number);
+}
+
+static void set_now(struct core *core, struct job *job, const struct job_now *now)
+{
+    bool reserved = now->state == JOB_RESERVED;
+    job_restore(job, now->state);
+    job->priority = now->priority;
+    job->due_us = now->due_us;
+    job->until_us = reserved ? now->until_us : 0;
+    job->lease = reserved ? now->lease : 0;
+    job->failures = now->failures;
+    job->counts = now->counts;
+    core_number_from(core, now->seq + 1, now->lease + 1);
+}
+
+/* Is it an event that we could have said? What the store read may be anything. */
+static enum err check_now(const struct job_now *now)
+{
+    if (now->seq == 0 || now->seq == UINT64_MAX || now->lease == UINT64_MAX ||
+        now->state <= JOB_GONE || now->state >= JOB_STATES)
+        return ERR_CORRUPT;
+    return OK;
+}
+
+static enum err check_job(const struct event *event)
+{
+    if (event->id.len > JOB_ID_MAX || event->content_type.len > CONTENT_TYPE_MAX ||
+        event->body.len > UINT32_MAX || event->retry_count > RETRY_STEPS_MAX || event->ttr_us < 1 ||
+        event->topic.len == 0 || event->topic.len > TOPIC_NAME_MAX)
+        return ERR_CORRUPT;
+    return check_now(&event->job);
+}
+
+static enum err replay_job(struct core *core, const struct event *event)
+{
+    struct topic *topic;
+    enum err err = check_job(event);
+    if (!err)
+        err = topics_need(&core->topics, event->topic, &topic);
+    if (err)
+        return err;
+    core_number_from(core, event->job.seq + 1, event->job.lease + 1);
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number != POOL_NONE)
+        drop(core, number); /* an older image of the same job */
+    if (event->id.len) {
+        /*
+         * Another live job has the id: the end of one of them is missing here, so it was never
+         * durable. Numbers go up, so the higher one was pushed later and replaced the other.
+         */
+        number = index_find(&core->index, &(struct job_ref){.id = event->id});
+        if (number != POOL_NONE && core_job(core, number)->seq > event->job.seq)
+            return OK;
+        if (number != POOL_NONE)
+            drop(core, number);
+    }
+    number = pool_take(&core->jobs);
+    struct job *job = core_job(core, number);
+    *job = (struct job){
+        .seq = event->job.seq,
+        .topic = topic->number,
+        .retry = retries_take(&core->retries, event->retry_us, event->retry_count),
+        .body_kind = (uint8_t)event->body_kind,
+        .content_type_len = (uint8_t)event->content_type.len,
+        .ttr_us = event->ttr_us,
+        .created_us = event->created_us,
+        .where = event->record.where,
+        .record_bytes = event->record.bytes,
+        .body_len = (uint32_t)event->body.len,
+    };
+    job_id_set(job, event->id);
+    set_now(core, job, &event->job);
+    index_add(&core->index, number);
+    return OK;
+}
+
+static enum err replay_pause(struct core *core, const struct event *event)
+{
+    struct topic *topic;
+    enum err err = topics_need(&core->topics, event->topic, &topic);
+    if (err)
+        return err == ERR_INVALID ? ERR_CORRUPT : err;
+    topic->pause_until_us = event->pause_until_us; /* goes on its wheel in core_replayed() */
+    return OK;
+}
+
+enum err core_replay(struct core *core, const struct event *event)
+{
+    if (!core->replaying) {
+        CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
+        core->replaying = true;
+        core->topics.max = UINT32_MAX; /* what was accepted once is not lost to a lower limit */
+    }
+    if (event->kind == EVENT_JOB)
+        return replay_job(core, event);
+    if (event->kind == EVENT_TOPIC)
+        return replay_pause(core, event);
+    enum err err = event->kind == EVENT_MOVE ? check_now(&event->job) : OK;
+    if (err || event->job.seq == UINT64_MAX)
+        return ERR_CORRUPT;
+    core_number_from(core, event->job.seq + 1, event->job.lease + 1);
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
+    if (number == POOL_NONE)
+        return OK; /* its job is gone already, further on in a log that was carried */
+    if (event->kind == EVENT_MOVE)
+        set_now(core, core_job(core, number), &event->job);
+    else
+        drop(core, number);
+    return OK;
+}
+
+/* A waiting job is ready or not by the clock; whatever else it is, the log said. */
+static enum job_state resting_state(const struct core *core, const struct job *job)
+{
+    bool waits = job->state == JOB_DELAYED || job->state == JOB_READY;
+    return waits ? core_waiting_state(core, job) : (enum job_state)job->state;
+}
+
+void core_replayed(struct core *core, int64_t now_us)
+{
+    if (now_us > core->now_us)
+        core->now_us = now_us;
+    if (!core->replaying)
+        return;
+    core->replaying = false;
+    core->topics.max = core->limits.topics;
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        struct job *job = core_job(core, i);
+        if (job->state == JOB_GONE)
+            continue;
+        job_restore(job, resting_state(core, job));
+        core_place(core, i, (enum job_state)job->state);
+    }
+    struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        struct topic *topic = topics_at(topics, i);
+        int64_t until_us = topic->pause_until_us;
+        topic->pause_until_us = 0;
+        core_set_pause(core, topic, until_us > core->now_us ? until_us : 0);
+    }
+}
+
+bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
+                struct bytes body)
+{
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    if (number == POOL_NONE || core_job(core, number)->where != where)
+        return false;
+    core_say_job(core, core_job(core, number), content_type, body, false);
+    return true;
+}
+
+void core_carry_topics(struct core *core)
+{
+    const struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        if (topics_at(topics, i)->pause_until_us)
+            core_say_pause(core, topics_at(topics, i));
+    }
+}
+
+void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq)
+{
+    if (now_us > core->now_us)
+        core->now_us = now_us;
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    if (number != POOL_NONE && core_job(core, number)->state == JOB_RESERVED)
+        core_bury(core, number, false);
+}

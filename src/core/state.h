@@ -1,0 +1,164 @@
+/*
+ * The inside of the core, shared by its own files and by nobody else: the one struct, and who
+ * does what with it.
+ *
+ *     apply.c    push and the commands on one job        core.c    life, ticks, the next wake
+ *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
+ *     sweep.c    commands on a topic, long scans         inspect.c totals, digest, validity
+ *     life.c     the moves of a job and their events
+ *
+ * Invariants
+ * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
+ *    on `leases`, BURIED in its topic's list. core_place() puts it there, core_lift() takes it off,
+ *    and both keep the counts. (During replay jobs hang nowhere until core_replayed().)
+ * C2 A job is READY only from its due time on.
+ * C3 A lease number is given once; a job has one exactly while RESERVED.
+ * C4 Every change that must survive is said to the sink before its command is answered.
+ */
+#ifndef LATERD_CORE_STATE_H
+#define LATERD_CORE_STATE_H
+
+#include "base/list.h"
+#include "core/core.h"
+#include "core/index.h"
+#include "core/page.h"
+#include "core/retry.h"
+#include "core/topic.h"
+#include "core/wheel.h"
+
+/* A parked reserve hangs on each of its topics by one of these. */
+struct wait_link {
+    struct list of_topic; // topic::waiting
+    uint32_t topic;
+    uint32_t waiter;
+};
+
+struct waiter {
+    uint32_t prev, next; /* on the wheel of waits */
+    uint32_t generation; /* half of the handle; 0 = free */
+    uint32_t max;
+    int64_t until_us;
+    void *asker;
+    bool listed_order;
+    uint32_t link_count;
+    struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
+    struct wait_link one;
+};
+
+/* A command that goes through all jobs, a slice at a time. */
+struct scan {
+    struct list of_core; // core::scans
+    uint32_t generation;
+    enum cmd_kind kind; /* LIST or CLEAR_TOPIC */
+    void *asker;
+    uint32_t topic; /* pinned */
+    enum job_state state;
+    uint32_t next; /* number in the jobs' pool */
+    uint32_t max;
+    uint32_t cleared;
+    int64_t after_due_us;
+    uint64_t after_seq;
+    struct page page;
+};
+
+struct core {
+    struct core_limits limits;
+    struct event_sink *sink;
+    struct core_ear *ear;
+    int64_t now_us; /* never goes back */
+    uint64_t seq_next;
+    uint64_t lease_next;
+    bool replaying;
+    struct pool jobs;
+    struct index index;
+    struct topics topics;
+    struct retries retries;
+    struct wheel delays; /* jobs by due_us */
+    struct wheel leases; /* jobs by until_us */
+    struct wheel waits;  /* waiters by until_us */
+    struct wheel pauses; /* topics by pause_until_us */
+    struct pool waiters;
+    struct list scans; // scan::of_core
+    uint32_t scan_count;
+    uint32_t generation;       /* of the last parked command */
+    uint64_t mark;             /* see topic::mark */
+    struct topic **candidates; /* scratch of reserve */
+    uint32_t candidates_cap;
+    struct job_view *views; /* scratch of replies */
+    uint32_t views_cap;
+    struct core_totals totals; /* all but topics, waiters and the next numbers */
+};
+
+static inline struct job *core_job(const struct core *core, uint32_t number)
+{
+    return pool_at(&core->jobs, number);
+}
+
+static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT64_MAX */
+{
+    int64_t sum;
+    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
+}
+
+static inline void count_up(uint16_t *count) /* stops at its largest value */
+{
+    if (*count < UINT16_MAX)
+        ++*count;
+}
+
+/* ---- life.c ---- */
+
+/* Takes the job off what it hangs on, so that its fields may change. core_place() must follow. */
+struct job *core_lift(struct core *core, uint32_t number);
+/* The job was popped off its wheel: does what is left to do of core_lift(). */
+void core_popped(struct core *core, const struct job *job);
+/* Moves the lifted (or new) job to the state and hangs it there. */
+void core_place(struct core *core, uint32_t number, enum job_state state);
+/* DELAYED, or READY if the job is due already. */
+enum job_state core_waiting_state(const struct core *core, const struct job *job);
+
+/* Says a whole job; the sink's answer becomes its place, the old record dies. */
+void core_say_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+                  bool promised);
+void core_say_move(struct core *core, const struct job *job, bool promised);
+void core_say_pause(struct core *core, const struct topic *topic);
+
+/* Reserves a ready job. */
+void core_lease(struct core *core, uint32_t number);
+/* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
+void core_fail(struct core *core, uint32_t number, bool promised);
+void core_bury(struct core *core, uint32_t number, bool promised);
+void core_make_ready(struct core *core, uint32_t number); /* runs it now */
+void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED */
+
+/*
+ * A job ends in two steps, so that a reply can still show it: retire() takes it out of the queue
+ * and says so; forget() gives its memory back.
+ */
+void core_retire(struct core *core, uint32_t number);
+void core_forget(struct core *core, uint32_t number);
+
+void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
+struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
+void core_reply(struct core *core, void *asker, const struct reply *reply);
+
+/* ---- reserve.c ---- */
+
+void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
+                  uint64_t *out_parked);
+bool core_end_waits(struct core *core, uint32_t budget); /* true = more to do */
+void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
+
+/* ---- sweep.c ---- */
+
+enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
+
+void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked);
+void core_set_pause(struct core *core, struct topic *topic, int64_t until_us);
+bool core_scan_step(struct core *core); /* one slice of one scan; true = more to do */
+void core_scan_cancel(struct core *core, uint32_t generation);
+void core_scan_free(struct core *core, struct scan *scan);
+
+uint32_t core_next_generation(struct core *core); /* never 0 */
+
+#endif
