@@ -1,0 +1,288 @@
+/*
+ * The commands about topics: topics list pause resume.
+ */
+#include "base/mem.h"
+#include "cli/show.h"
+#include "cli/text.h"
+
+enum { PAGES_MAX = 100000 }; /* bounds a listing that would go on for ever */
+
+/* The text of a member as a table's cell. */
+static void cell(struct table *table, const json_t *object, const char *key)
+{
+    struct buf text = {0};
+    show_value(object, key, &text);
+    table_cell(table, text.at ? buf_bytes(&text) : BYTES(""));
+    buf_fini(&text);
+}
+
+/* A count with separators as a cell. */
+static void count_cell(struct table *table, const json_t *object, const char *key)
+{
+    char room[TEXT_ROOM];
+    table_cell_str(table, count_text(show_count(object, key), room));
+}
+
+static void topic_row(struct table *table, const json_t *topic)
+{
+    const json_t *jobs = json_object_get(topic, "jobs");
+    static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
+    const json_t *counts = jobs ? jobs : topic;
+    cell(table, topic, json_object_get(topic, "name") ? "name" : "topic");
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+        count_cell(table, counts, states[i]);
+    count_cell(table, topic, json_object_get(topic, "waiting") ? "waiting" : "waiters");
+    table_cell_str(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");
+}
+
+static void table_head(struct table *table, const char *const *names, unsigned count)
+{
+    table->columns = count;
+    for (unsigned i = 0; i < count; i++)
+        table_cell_str(table, names[i]);
+}
+
+/*
+ * Walks through a listing page by page: calls `row` for each member of the array `key`. The next
+ * page is asked for with the cursor that the last one named.
+ */
+struct listing {
+    struct cli *cli;
+    const char *path;  /* with its query, ready for "&cursor=" */
+    const char *array; /* the member that holds the rows */
+    uint64_t left;     /* rows still wanted */
+    struct table *table;
+    void (*row)(struct table *table, const json_t *item);
+};
+
+static void listing_page(struct listing *listing, const json_t *answer, uint64_t *out_rows)
+{
+    const json_t *items = json_is_array(answer) ? answer : json_object_get(answer, listing->array);
+    const json_t *item;
+    size_t i;
+    json_array_foreach(items, i, item)
+    {
+        if (listing->left == 0)
+            break;
+        listing->left--;
+        (*out_rows)++;
+        if (listing->cli->json)
+            cli_print_json(item);
+        else
+            listing->row(listing->table, item);
+    }
+}
+
+static int listing_run(struct listing *listing)
+{
+    char *cursor = NULL;
+    int code = EXIT_DONE;
+    uint64_t rows = 0;
+    for (unsigned page = 0; page < PAGES_MAX && listing->left > 0; page++) {
+        json_t *answer = NULL;
+        char *target = cursor ? cli_target(listing->path, cursor, "") : NULL;
+        if (!target) { /* the first page has no cursor */
+            struct buf first = {0};
+            const char *end = strstr(listing->path, "&cursor=");
+            buf_add(&first, listing->path,
+                    end ? (size_t)(end - listing->path) : strlen(listing->path));
+            buf_add_char(&first, '\0');
+            target = first.at;
+        }
+        code = cli_call(listing->cli, "GET", target, NULL, &answer);
+        mem_free(target);
+        mem_free(cursor);
+        cursor = NULL;
+        if (code != EXIT_DONE)
+            break;
+        listing_page(listing, answer, &rows);
+        struct buf next = {0};
+        if (!json_is_array(answer))
+            show_value(answer, json_object_get(answer, "cursor") ? "cursor" : "next_cursor", &next);
+        json_decref(answer);
+        if (next.len == 0)
+            break;
+        buf_add_char(&next, '\0');
+        cursor = next.at;
+    }
+    mem_free(cursor);
+    if (code == EXIT_DONE && !listing->cli->json && rows > 0) {
+        struct buf out = {0};
+        table_write(listing->table, &out);
+        cli_flush(&out);
+        buf_fini(&out);
+    }
+    table_fini(listing->table);
+    return code == EXIT_DONE && rows == 0 ? EXIT_NOTHING : code;
+}
+
+static int topics_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    static const char *const names[] = {"TOPIC",  "DELAYED", "READY", "RESERVED",
+                                        "BURIED", "WAITING", ""};
+    struct table table = {.right = {false, true, true, true, true, true}};
+    table_head(&table, names, 7);
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* only the common ones */
+    cli_words(cli, argc, 0, 1);
+    if (optind == argc) {
+        struct listing listing = {.cli = cli,
+                                  .path = "/v1/topics?limit=1000&cursor=",
+                                  .array = "topics",
+                                  .left = UINT64_MAX,
+                                  .table = &table,
+                                  .row = topic_row};
+        return listing_run(&listing);
+    }
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/topics/", argv[optind], "");
+    int code = cli_call(cli, "GET", target, NULL, &answer);
+    mem_free(target);
+    struct buf out = {0};
+    if (code == EXIT_DONE && cli->json) {
+        cli_print_json(answer);
+    } else if (code == EXIT_DONE) {
+        topic_row(&table, answer);
+        table_write(&table, &out);
+    }
+    cli_flush(&out);
+    buf_fini(&out);
+    table_fini(&table);
+    json_decref(answer);
+    return code;
+}
+
+const struct command command_topics = {
+    .name = "topics",
+    .synopsis = "[TOPIC]",
+    .summary = "Show the topics with their counts by state",
+    .help = "Exit 1 if there is none. With --json, one topic a line, with all its figures.\n"
+            "\nExamples:\n"
+            "  later topics\n"
+            "  later topics mail --json | jq\n",
+    .run = topics_run,
+};
+
+static void list_row(struct table *table, const json_t *job)
+{
+    struct buf due = {0};
+    cell(table, job, "id");
+    cell(table, job, "state");
+    show_time(job, json_object_get(job, "due") ? "due" : "due_ms", &due);
+    table_cell(table, due.at ? buf_bytes(&due) : BYTES(""));
+    cell(table, job, "priority");
+    cell(table, job, json_object_get(job, "attempts") ? "attempts" : "attempt");
+    buf_fini(&due);
+}
+
+static int list_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {{"state", required_argument, NULL, 'S'},
+                                            {"limit", required_argument, NULL, 'n'},
+                                            CLI_OPTIONS};
+    static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
+    struct table table = {.right = {false, false, false, true, true}};
+    struct listing listing = {
+        .cli = cli, .array = "jobs", .left = 100, .table = &table, .row = list_row};
+    const char *state = "delayed";
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        switch (c) {
+        case 'S': state = optarg; break;
+        case 'n': listing.left = cli_number(cli, "--limit", optarg, INT64_MAX); break;
+        default: break;
+        }
+    }
+    cli_words(cli, argc, 1, 1);
+    if (strcmp(state, "delayed") && strcmp(state, "ready") && strcmp(state, "reserved") &&
+        strcmp(state, "buried"))
+        cli_usage(cli, "--state is delayed, ready, reserved or buried");
+    struct buf query = {0};
+    buf_addf(&query, "/jobs?state=%s&limit=%u&cursor=", state,
+             listing.left < 1000 ? (unsigned)listing.left : 1000);
+    buf_add_char(&query, '\0');
+    char *path = cli_target("/v1/topics/", argv[optind], query.at);
+    table_head(&table, names, 5);
+    listing.path = path;
+    int code = listing_run(&listing);
+    mem_free(path);
+    buf_fini(&query);
+    return code;
+}
+
+const struct command command_list = {
+    .name = "list",
+    .synopsis = "[options] TOPIC",
+    .summary = "List a topic's jobs of one state, by due time",
+    .help = "  -S, --state STATE    delayed, ready, reserved or buried (delayed)\n"
+            "  -n, --limit N        at most so many (100)\n"
+            "\nExit 1 if there is none. With --json, one job a line.\n"
+            "\nExamples:\n"
+            "  later list mail\n"
+            "  later list mail --state buried --limit 100000 --json | jq -r .id\n",
+    .run = list_run,
+};
+
+/* Pause and resume differ in a word. */
+static int topic_verb(struct cli *cli, const char *topic, const char *after, json_t *body,
+                      const char *done)
+{
+    json_t *answer = NULL;
+    char *target = cli_target("/v1/topics/", topic, after);
+    int code = cli_call(cli, "POST", target, body, &answer);
+    mem_free(target);
+    if (code == EXIT_DONE && cli->json && answer)
+        cli_print_json(answer);
+    else if (code == EXIT_DONE && !cli->json) {
+        struct buf out = {0};
+        buf_addf(&out, "%s ", done);
+        text_add_safe(&out, bytes_str(topic), false);
+        buf_add_char(&out, '\n');
+        cli_flush(&out);
+        buf_fini(&out);
+    }
+    json_decref(answer);
+    return code;
+}
+
+static int pause_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {{"for", required_argument, NULL, 'f'}, CLI_OPTIONS};
+    json_t *body = NULL;
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        if (c != 'f')
+            continue;
+        json_decref(body);
+        body = json_pack("{sI}", "for", (json_int_t)(cli_duration_us(cli, "--for", optarg) / 1000));
+    }
+    cli_words(cli, argc, 1, 1);
+    return topic_verb(cli, argv[optind], "/pause", body, "paused");
+}
+
+const struct command command_pause = {
+    .name = "pause",
+    .synopsis = "[--for D] TOPIC",
+    .summary = "Hand out no jobs of a topic for a while",
+    .help = "  -f, --for D    so long (until `later resume`)\n"
+            "\nExample:\n"
+            "  later pause mail --for 10m\n",
+    .run = pause_run,
+};
+
+static int resume_run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* only the common ones */
+    cli_words(cli, argc, 1, 1);
+    return topic_verb(cli, argv[optind], "/resume", NULL, "resumed");
+}
+
+const struct command command_resume = {
+    .name = "resume",
+    .synopsis = "TOPIC",
+    .summary = "Hand out a paused topic's jobs again",
+    .help = "Example:\n"
+            "  later resume mail\n",
+    .run = resume_run,
+};
