@@ -67,14 +67,14 @@ class Worker(threading.Thread):
         if self.random.random() < 0.3:
             fields["retry"] = ["0s", "100ms", "1s"]
         if self.random.random() < 0.2:
-            fields["durability"] = "os"
+            fields["durability"] = "os"  # answered before the disk has it: that is not promised
         return nonce, fields
 
     def push(self):
         nonce, fields = self.new_job()
         answer = self.client.push(self.random.choice(TOPICS), **fields)
         assert answer.status == 201, answer
-        self.oracle.pushed(nonce, answer.json()["id"])
+        self.oracle.pushed(nonce, answer.json()["id"], kept="durability" not in fields)
 
     def push_batch(self):
         batch = [self.new_job() for _ in range(self.random.randrange(1, 20))]
@@ -82,9 +82,9 @@ class Worker(threading.Thread):
                                   [fields for _, fields in batch])
         said = answer.json()
         results = said["results"] if isinstance(said, dict) else said
-        for (nonce, _), result in zip(batch, results):
+        for (nonce, fields), result in zip(batch, results):
             assert result["status"] == 201, result
-            self.oracle.pushed(nonce, result["id"])
+            self.oracle.pushed(nonce, result["id"], kept="durability" not in fields)
 
     def push_old_dialect(self):
         delay = self.random.choice([1, 1, 2, 5000])

@@ -24,12 +24,14 @@ FAULTS = ("lost", "resurrected", "invented", "torn", "early", "doubled")
 class Job:
     """One job as its pusher and its consumers know it."""
 
-    __slots__ = ("nonce", "digest", "due", "job_id", "pushed", "end_tried", "ended_at", "drained")
+    __slots__ = ("nonce", "digest", "due", "job_id", "pushed", "kept", "end_tried", "ended_at",
+                 "drained")
 
     def __init__(self, nonce, digest, due):
         self.nonce, self.digest, self.due = nonce, digest, due
         self.job_id = None
         self.pushed = False
+        self.kept = False
         self.end_tried = False
         self.ended_at = None
         self.drained = False
@@ -62,10 +64,11 @@ class Oracle:
             self.jobs[nonce] = Job(nonce, digest, due)
         return nonce, json.dumps({"nonce": nonce, "pad": pad, "digest": digest})
 
-    def pushed(self, nonce, job_id):
+    def pushed(self, nonce, job_id, kept=True):
+        """The answer came. `kept`: it promised that the job survives a crash."""
         with self.lock:
             job = self.jobs[nonce]
-            job.pushed, job.job_id = True, job_id
+            job.pushed, job.kept, job.job_id = True, kept, job_id
             self.by_id[job_id] = nonce
 
     def moved(self, nonce, due):
@@ -149,7 +152,7 @@ class Oracle:
     def count_lost(self):
         with self.lock:
             self.faults["lost"] = [job.nonce for job in self.jobs.values()
-                                   if job.pushed and not job.end_tried and not job.drained]
+                                   if job.kept and not job.end_tried and not job.drained]
 
     def counts(self):
         with self.lock:
