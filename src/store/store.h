@@ -32,7 +32,7 @@ struct store_options {
     int64_t interval_us;    /* buffered: sync this often; 0 = leave it to the system */
     uint32_t body_max;      /* bytes of the largest body that can come */
     int64_t now_us;
-    const char *read_only_reason; /* NULL; not for callers */
+    uint64_t id_seed; /* for the simulator: makes the id of a new store; 0 = random */
 };
 
 struct store_ear {
@@ -54,7 +54,7 @@ struct store_ear {
     void (*carry_rest)(struct store_ear *ear);
 };
 
-/* Why a store could not be opened, for people. */
+/* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
 struct store_trouble {
     char file[DISK_NAME_MAX];
     uint64_t offset;
@@ -63,8 +63,8 @@ struct store_trouble {
 
 /*
  * Opens or makes the store in the disk's directory: takes the lock, replays every event, makes the
- * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_CORRUPT (acknowledged data is damaged: never
- * cut silently).
+ * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_UNSUPPORTED (a newer version wrote it),
+ * ERR_CORRUPT (acknowledged data is damaged: never cut silently).
  */
 enum err store_open(const struct store_options *options, struct store_ear *ear,
                     struct store **out_store, struct store_trouble *out_trouble) MUST_USE;
@@ -76,7 +76,10 @@ void store_close(struct store *store);
 uint64_t store_seq_first(const struct store *store);
 uint64_t store_lease_first(const struct store *store);
 
-/* Could a job with so many bytes (id, content type, body) be kept now, and later be ended? */
+/*
+ * Could a job with so many bytes (id, content type, body) be kept now, and later be ended?
+ * ERR_STORE_FAILED, ERR_DISK_FULL, ERR_DISK_LIMIT, ERR_AGAIN (the disk is far behind).
+ */
 enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
 
 /*
@@ -118,6 +121,7 @@ struct store_stats {
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];
     uint64_t checkpoints, carried_jobs;
+    uint64_t damaged_segments; /* found while cleaning: they stay, and no later one is cleaned */
     uint64_t recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
 };

@@ -1,0 +1,196 @@
+/*
+ * What is in a store's directory, before any of it is believed: the manifest and every segment's
+ * header. Used to open a store and to verify one. Writes nothing.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "store/internal.h"
+
+void trouble_say(struct store_trouble *trouble, const char *file, uint64_t offset,
+                 const char *format, ...)
+{
+    va_list args;
+    (void)snprintf(trouble->file, sizeof(trouble->file), "%s", file); /* cut if too long */
+    trouble->offset = offset;
+    va_start(args, format);
+    (void)vsnprintf(trouble->text, sizeof(trouble->text), format, args); /* cut if too long */
+    va_end(args);
+}
+
+/* ---- the manifest ---- */
+
+static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
+                           struct store_trouble *out_trouble)
+{
+    struct disk_file *file;
+    uint64_t size_bytes = 0;
+    enum err err = disk->verbs->open(disk, MANIFEST_NAME, true, &file);
+    if (err)
+        return err;
+    err = disk->verbs->size(disk, file, &size_bytes);
+    if (!err)
+        err = disk->verbs->read(disk, file, 0, slots, MANIFEST_BYTES, out_len);
+    disk->verbs->close(disk, file);
+    if (err) {
+        trouble_say(out_trouble, MANIFEST_NAME, 0, "the manifest cannot be read");
+    } else if (size_bytes != MANIFEST_BYTES || *out_len != MANIFEST_BYTES) {
+        trouble_say(out_trouble, MANIFEST_NAME, 0,
+                    "the manifest must have %d bytes; it was cut or grown: restore the directory "
+                    "from a backup",
+                    MANIFEST_BYTES);
+        err = ERR_CORRUPT;
+    }
+    return err;
+}
+
+static enum err choose_slot(const char *slots, struct loaded *loaded,
+                            struct store_trouble *out_trouble)
+{
+    struct manifest slot[2];
+    enum format_verdict verdict[2];
+    for (int i = 0; i < 2; i++)
+        verdict[i] = manifest_decode(slots + (size_t)i * BLOCK, &slot[i]);
+    if (verdict[0] == FORMAT_NEWER || verdict[1] == FORMAT_NEWER) {
+        trouble_say(out_trouble, MANIFEST_NAME, 0,
+                    "this store was written by a newer laterd: run that version");
+        return ERR_UNSUPPORTED;
+    }
+    if (verdict[0] != FORMAT_GOOD && verdict[1] != FORMAT_GOOD) {
+        trouble_say(out_trouble, MANIFEST_NAME, 0,
+                    "both copies of the manifest are damaged: restore the directory from a backup");
+        return ERR_CORRUPT;
+    }
+    int newest = verdict[0] == FORMAT_GOOD ? 0 : 1;
+    if (verdict[0] == FORMAT_GOOD && verdict[1] == FORMAT_GOOD)
+        newest = slot[1].generation > slot[0].generation ? 1 : 0;
+    loaded->manifest = slot[newest];
+    loaded->manifest_there = true;
+    /* The other slot is blank only until the second writing. */
+    enum format_verdict other = verdict[1 - newest];
+    loaded->slot_damaged =
+        other == FORMAT_BAD || (other == FORMAT_BLANK && slot[newest].generation > 1);
+    return OK;
+}
+
+static enum err load_manifest(struct disk *disk, struct loaded *loaded,
+                              struct store_trouble *out_trouble)
+{
+    char *slots = mem_aligned(BLOCK, MANIFEST_BYTES);
+    size_t len = 0;
+    enum err err = read_slots(disk, slots, &len, out_trouble);
+    if (err == ERR_NOT_FOUND)
+        err = OK; /* a new store, perhaps */
+    else if (!err)
+        err = choose_slot(slots, loaded, out_trouble);
+    mem_free(slots);
+    return err;
+}
+
+/* ---- the segments ---- */
+
+static void found_name(void *ctx, const char *name)
+{
+    struct loaded *loaded = ctx;
+    uint32_t number;
+    if (!segment_name_parse(name, &number))
+        return; /* not ours */
+    loaded->found = mem_realloc(loaded->found, (loaded->count + 1) * sizeof(*loaded->found));
+    loaded->found[loaded->count++] = (struct found){.number = number};
+}
+
+static enum err load_head(struct disk *disk, struct found *found, const struct manifest *manifest,
+                          struct store_trouble *out_trouble)
+{
+    char name[DISK_NAME_MAX];
+    struct disk_file *file;
+    size_t len = 0;
+    segment_name(found->number, name);
+    enum err err = disk->verbs->open(disk, name, true, &file);
+    if (err)
+        return err;
+    char *block = mem_aligned(BLOCK, BLOCK);
+    err = disk->verbs->size(disk, file, &found->size_bytes);
+    if (!err)
+        err = disk->verbs->read(disk, file, 0, block, BLOCK, &len);
+    disk->verbs->close(disk, file);
+    if (!err)
+        found->verdict = len == BLOCK ? segment_head_decode(block, &found->head)
+                                      : FORMAT_BLANK; /* its making was cut short */
+    mem_free(block);
+    if (err) {
+        trouble_say(out_trouble, name, 0, "the segment's header cannot be read");
+        return err;
+    }
+    if (found->verdict == FORMAT_NEWER) {
+        trouble_say(out_trouble, name, 0,
+                    "this segment was written by a newer laterd: run that version");
+        return ERR_UNSUPPORTED;
+    }
+    if (found->verdict != FORMAT_GOOD)
+        return OK;
+    if (!store_id_eq(&found->head.id, &manifest->id)) {
+        trouble_say(out_trouble, name, 0,
+                    "this segment belongs to another store: two stores' files are mixed in the "
+                    "directory; move it out, or restore from a backup");
+        return ERR_CORRUPT;
+    }
+    if (found->head.number != found->number || found->head.size_bytes != found->size_bytes) {
+        trouble_say(out_trouble, name, 0,
+                    "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
+                    "cut; restore it from a backup",
+                    found->head.number, (unsigned long long)found->head.size_bytes,
+                    (unsigned long long)found->size_bytes);
+        return ERR_CORRUPT;
+    }
+    return OK;
+}
+
+static int by_order(const void *left, const void *right)
+{
+    const struct found *a = left;
+    const struct found *b = right;
+    bool a_used = a->verdict == FORMAT_GOOD;
+    bool b_used = b->verdict == FORMAT_GOOD;
+    if (a_used != b_used)
+        return a_used ? -1 : 1;
+    if (a_used && a->head.batch_first != b->head.batch_first)
+        return a->head.batch_first < b->head.batch_first ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+enum err load(struct disk *disk, struct loaded *out_loaded, struct store_trouble *out_trouble)
+{
+    struct loaded loaded = {0};
+    enum err err = load_manifest(disk, &loaded, out_trouble);
+    if (!err)
+        err = disk->verbs->list(disk, found_name, &loaded);
+    if (!err && !loaded.manifest_there && loaded.count > 0) {
+        trouble_say(
+            out_trouble, MANIFEST_NAME, 0,
+            "there are %zu segments and no manifest: restore the manifest from a backup, or "
+            "move the segments out to begin a new store",
+            loaded.count);
+        err = ERR_CORRUPT;
+    }
+    for (size_t i = 0; i < loaded.count && !err; i++)
+        err = load_head(disk, &loaded.found[i], &loaded.manifest, out_trouble);
+    if (err) {
+        loaded_fini(&loaded);
+        return err;
+    }
+    if (loaded.count > 0)
+        qsort(loaded.found, loaded.count, sizeof(*loaded.found), by_order);
+    while (loaded.used < loaded.count && loaded.found[loaded.used].verdict == FORMAT_GOOD)
+        loaded.used++;
+    *out_loaded = loaded;
+    return OK;
+}
+
+void loaded_fini(struct loaded *loaded)
+{
+    mem_free(loaded->found);
+    *loaded = (struct loaded){0};
+}

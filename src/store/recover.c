@@ -1,0 +1,591 @@
+/*
+ * Opening a store: finds where the log ends, replays it, and makes the end durable.
+ *
+ * All batches before the last segment's first are durable (wal.c sees to it), so a bad one among
+ * them is rot. In the last segment the first bad batch, number n, is a torn tail unless something
+ * proves that n was durable: a later batch or the manifest says so. Proven: ERR_CORRUPT, and
+ * nothing on disk is changed. Not proven: nobody was told of n; the tail is zeroed and reported.
+ *
+ * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
+ * does not have. Batches that nothing proves durable are written again, the same bytes in the
+ * same place, before they are served; a crash while doing so finds the same bytes again.
+ */
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+
+enum {
+    WINDOW_BYTES = 1024 * 1024,
+    PROGRESS_BYTES = 64 * 1024 * 1024,
+};
+
+#define NUMBER_SPAN_MAX (UINT32_C(1) << 24) /* from the oldest segment's number to the next new */
+
+struct recovery {
+    struct store *store;
+    struct store_trouble *trouble;
+    struct loaded loaded;
+    bool clean;       /* closed in order, and both slots of the manifest are whole */
+    size_t leftovers; /* loaded.found below this are behind the log's beginning: remove */
+    uint64_t done_bytes, all_bytes, said_bytes;
+    uint64_t seq_mark;
+    uint64_t batch_next; /* the number expected next */
+    uint64_t proven;     /* the highest batch that something says was durable */
+    /* Of the last segment: */
+    uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
+    uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
+    struct record record;
+};
+
+/* ---- a new store ---- */
+
+static enum err create(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    struct manifest manifest = {
+        .version = FORMAT_VERSION,
+        .generation = 1,
+        .batch_first = 1,
+        .seq_mark = 1,
+        .number_next = 1,
+    };
+    uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
+    if (!seed[0] && getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
+        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "the system gives no random numbers");
+        return ERR_IO;
+    }
+    XXH128_hash_t id = XXH3_128bits(seed, sizeof(seed));
+    memcpy(manifest.id.bytes, &id, sizeof(manifest.id.bytes));
+    enum err err = manifest_create(store->disk, &manifest);
+    if (err) {
+        trouble_say(recovery->trouble, MANIFEST_NAME, 0,
+                    err == ERR_DISK_FULL ? "no room for a new store: free some on the file system"
+                                         : "the manifest of a new store cannot be written");
+        return err;
+    }
+    recovery->loaded.manifest = manifest;
+    recovery->loaded.manifest_there = true;
+    return OK;
+}
+
+/* ---- the table of segments ---- */
+
+static enum err number_segments(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    const struct loaded *loaded = &recovery->loaded;
+    uint32_t next = loaded->manifest.number_next;
+    for (size_t i = 0; i < loaded->count; i++) {
+        const struct found *found = &loaded->found[i];
+        if (found->number >= next)
+            next = found->number + 1;
+        if (i < loaded->used && found->head.number_next > next)
+            next = found->head.number_next;
+    }
+    uint32_t base = next;
+    for (size_t i = 0; i < loaded->count; i++)
+        if (loaded->found[i].number < base)
+            base = loaded->found[i].number;
+    if (next - base > NUMBER_SPAN_MAX || next == 0) {
+        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be", base,
+                    next);
+        return ERR_CORRUPT;
+    }
+    store->number_base = base;
+    store->number_next = next;
+    store->by_number = mem_zalloc((size_t)(next - base + 1) * sizeof(*store->by_number));
+    return OK;
+}
+
+static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
+{
+    trouble_say(
+        recovery->trouble, "wal-*", 0,
+        "batches %llu to %llu are missing with their segment: acknowledged changes are lost "
+        "without it; put the file back, or restore the directory from a backup",
+        (unsigned long long)first, (unsigned long long)last);
+    return ERR_CORRUPT;
+}
+
+static enum err take_segments(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    const struct loaded *loaded = &recovery->loaded;
+    const struct manifest *manifest = &loaded->manifest;
+    size_t at = 0;
+    while (at < loaded->used && loaded->found[at].head.batch_first < manifest->batch_first)
+        at++;
+    recovery->leftovers = at;
+    recovery->clean = manifest->clean && !loaded->slot_damaged;
+    recovery->batch_next = manifest->batch_first;
+    recovery->proven = manifest->durable;
+    recovery->seq_mark = manifest->seq_mark;
+    for (; at < loaded->used; at++) {
+        const struct found *found = &loaded->found[at];
+        struct segment *segment = segment_add(store, found->number, found->size_bytes);
+        segment->state = SEGMENT_HEADED;
+        segment->batch_first = found->head.batch_first;
+        list_add_tail(&store->log, &segment->link);
+        store->log_count++;
+        store->disk_bytes += found->size_bytes;
+        recovery->all_bytes += found->size_bytes;
+        if (found->head.batch_first - 1 > recovery->proven)
+            recovery->proven = found->head.batch_first - 1;
+        if (!recovery->clean && found->head.seq_mark > recovery->seq_mark)
+            recovery->seq_mark = found->head.seq_mark;
+    }
+    const struct segment *first = segment_first(store);
+    if (first && first->batch_first != manifest->batch_first)
+        return missing(recovery, manifest->batch_first, first->batch_first - 1);
+    return OK;
+}
+
+/* ---- replay ---- */
+
+static enum err replay_record(struct recovery *recovery, struct segment *segment, uint64_t offset)
+{
+    struct store *store = recovery->store;
+    struct event *event = &recovery->record.event;
+    struct stored died = event->record;
+    event->record = (struct stored){0};
+    if (event->kind == EVENT_JOB) {
+        event->record.where = where_of(segment->number, offset);
+        event->record.bytes = (uint32_t)recovery->record.len;
+        segment_live(store, segment, event->record);
+        if (event->job.seq >= recovery->seq_mark)
+            recovery->seq_mark = event->job.seq + 1;
+    }
+    if (died.where && !segment_dies(store, died))
+        return ERR_CORRUPT;
+    store->stats.recovered_events++;
+    return store->ear->replay(store->ear, event);
+}
+
+static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
+                             const struct batch_head *head, const char *batch)
+{
+    size_t at = BATCH_HEAD;
+    size_t end = BATCH_HEAD + head->payload_bytes;
+    uint32_t count = 0;
+    enum err err = OK;
+    for (; at < end && !err; at += recovery->record.len, count++) {
+        err = record_decode(batch + at, end - at, &recovery->record);
+        if (!err)
+            err = replay_record(recovery, segment, offset + at);
+        if (err)
+            break;
+    }
+    if (!err && count != head->record_count)
+        err = ERR_CORRUPT;
+    if (err) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        trouble_say(recovery->trouble, name, offset + at,
+                    "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
+                    "program's work; please report it and restore from a backup",
+                    (unsigned long long)head->number, err_text(err));
+        return err == ERR_INVALID ? ERR_CORRUPT : err;
+    }
+    if (head->durable > recovery->proven)
+        recovery->proven = head->durable;
+    if (!recovery->clean && head->seq_mark > recovery->seq_mark)
+        recovery->seq_mark = head->seq_mark;
+    return OK;
+}
+
+static void say_progress(struct recovery *recovery)
+{
+    if (recovery->done_bytes - recovery->said_bytes < PROGRESS_BYTES)
+        return;
+    recovery->said_bytes = recovery->done_bytes;
+    recovery->store->ear->progress(recovery->store->ear, recovery->done_bytes, recovery->all_bytes);
+}
+
+/* Replays batches up to (not with) `batch_end`, or to the first that is not whole. */
+static enum err replay_segment(struct recovery *recovery, struct segment *segment,
+                               struct scan *scan, uint64_t batch_end)
+{
+    uint64_t offset = BLOCK;
+    while (recovery->batch_next < batch_end) {
+        enum format_verdict verdict;
+        struct batch_head head;
+        const char *batch;
+        enum err err = scan_batch(scan, offset, &verdict, &head, &batch);
+        if (err) {
+            char name[DISK_NAME_MAX];
+            segment_name(segment->number, name);
+            trouble_say(recovery->trouble, name, offset, "the disk cannot read this place");
+            return err;
+        }
+        if (verdict != FORMAT_GOOD || head.number != recovery->batch_next)
+            break;
+        err = replay_batch(recovery, segment, offset, &head, batch);
+        if (err)
+            return err;
+        offset += batch_bytes(head.payload_bytes);
+        recovery->done_bytes += batch_bytes(head.payload_bytes);
+        recovery->batch_next++;
+        say_progress(recovery);
+    }
+    segment->end = offset;
+    return OK;
+}
+
+static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t last)
+{
+    char name[DISK_NAME_MAX];
+    segment_name(segment->number, name);
+    trouble_say(recovery->trouble, name, segment->end,
+                "batch %llu was durable and is damaged; it and what follows, up to batch %llu at "
+                "least, were acknowledged and would be lost: restore the file from a backup; "
+                "nothing was changed",
+                (unsigned long long)recovery->batch_next, (unsigned long long)last);
+    return ERR_CORRUPT;
+}
+
+/* ---- the end of the last segment ---- */
+
+/* Looks behind the end for what is not zero, and for proof that the bad batch was durable. */
+static enum err survey_tail(struct recovery *recovery, struct segment *segment, struct scan *scan)
+{
+    uint64_t offset = segment->end;
+    recovery->dirty_first = recovery->dirty_end = segment->end;
+    while (offset < segment->size_bytes) {
+        const char *at;
+        size_t len;
+        enum format_verdict verdict;
+        struct batch_head head;
+        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
+        if (err)
+            return err;
+        if (bytes_all_zero(at, len)) {
+            offset += BLOCK;
+            continue;
+        }
+        if (recovery->dirty_end == segment->end)
+            recovery->dirty_first = offset;
+        err = scan_batch(scan, offset, &verdict, &head, &at);
+        if (err)
+            return err;
+        if (verdict == FORMAT_GOOD && head.durable > recovery->proven)
+            recovery->proven = head.durable;
+        offset += verdict == FORMAT_GOOD ? batch_bytes(head.payload_bytes) : BLOCK;
+        recovery->dirty_end = offset;
+    }
+    return OK;
+}
+
+/* Finds the first batch that nothing proves durable; they are the last ones of the segment. */
+static enum err find_unproven(struct recovery *recovery, struct segment *segment, struct scan *scan)
+{
+    uint64_t offset = BLOCK;
+    uint64_t number = segment->batch_first;
+    while (offset < segment->end && number <= recovery->proven) {
+        const char *at;
+        size_t len;
+        struct batch_head head;
+        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
+        if (err)
+            return err;
+        if (batch_head_decode(at, segment->size_bytes - offset, &head) != FORMAT_GOOD)
+            return ERR_IO; /* it was whole a moment ago */
+        offset += batch_bytes(head.payload_bytes);
+        number++;
+    }
+    recovery->unproven_at = offset;
+    return OK;
+}
+
+static enum err write_now(struct store *store, struct segment *segment, const void *data,
+                          size_t len, uint64_t offset)
+{
+    struct disk_op op = {
+        .verb = DISK_WRITE_SYNC,
+        .lane = LANE_COMMIT,
+        .file = segment->file,
+        .data = data,
+        .len = len,
+        .offset = offset,
+    };
+    store->disk->verbs->run(store->disk, &op);
+    return op.err == ERR_DISK_FULL ? ERR_IO : op.err; /* the file has its room already */
+}
+
+static enum err rewrite(struct recovery *recovery, struct segment *segment, struct scan *scan,
+                        uint64_t from, uint64_t end)
+{
+    while (from < end) {
+        const char *at;
+        size_t len;
+        size_t want = end - from < WINDOW_BYTES ? (size_t)(end - from) : WINDOW_BYTES;
+        enum err err = scan_bytes(scan, from, want, &at, &len);
+        if (err)
+            return err;
+        if (len < want || (uintptr_t)at % BLOCK)
+            return ERR_IO;
+        err = write_now(recovery->store, segment, at, len, from);
+        if (err)
+            return err;
+        from += len;
+    }
+    return OK;
+}
+
+static enum err zero(struct recovery *recovery, struct segment *segment)
+{
+    char *zeros = mem_aligned(BLOCK, WINDOW_BYTES);
+    memset(zeros, 0, WINDOW_BYTES);
+    enum err err = OK;
+    uint64_t at = recovery->dirty_first;
+    while (at < recovery->dirty_end && !err) {
+        uint64_t left = recovery->dirty_end - at;
+        size_t len = left < WINDOW_BYTES ? (size_t)left : WINDOW_BYTES;
+        err = write_now(recovery->store, segment, zeros, len, at);
+        at += len;
+    }
+    mem_free(zeros);
+    return err;
+}
+
+static enum err settle_tail(struct recovery *recovery, struct segment *segment, struct scan *scan)
+{
+    struct store *store = recovery->store;
+    enum err err = survey_tail(recovery, segment, scan);
+    if (err)
+        return err;
+    if (recovery->batch_next <= recovery->proven)
+        return rot(recovery, segment, recovery->proven);
+    err = find_unproven(recovery, segment, scan);
+    /* The header too: if the process was killed while writing it, only the cache may have it. */
+    if (!err && !recovery->clean)
+        err = rewrite(recovery, segment, scan, 0, BLOCK);
+    if (!err)
+        err = rewrite(recovery, segment, scan, recovery->unproven_at, segment->end);
+    if (!err)
+        err = zero(recovery, segment);
+    store->stats.dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
+    if (!err && store->stats.dropped_tail_bytes) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        trouble_say(recovery->trouble, name, recovery->dirty_first,
+                    "notice: %llu bytes of a torn tail were dropped; nothing in them was "
+                    "acknowledged",
+                    (unsigned long long)store->stats.dropped_tail_bytes);
+    }
+    return err;
+}
+
+static enum err replay_log(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    struct disk *disk = store->disk;
+    enum err err = OK;
+    for (struct segment *segment = segment_first(store); segment && !err;
+         segment = segment_after(store, segment)) {
+        const struct segment *next = segment_after(store, segment);
+        char name[DISK_NAME_MAX];
+        struct disk_file *file;
+        struct scan scan;
+        segment_name(segment->number, name);
+        err = disk->verbs->open(disk, name, next == NULL, &file);
+        if (err)
+            return err;
+        scan_init(&scan, disk, file, segment->size_bytes, WINDOW_BYTES);
+        scan.number = segment->number;
+        scan.tag = store->tag;
+        if (!next) { /* it stays open for writing */
+            segment->file = file;
+            store->files_open++;
+        }
+        err = replay_segment(recovery, segment, &scan, next ? next->batch_first : UINT64_MAX);
+        if (!err && !next)
+            err = settle_tail(recovery, segment, &scan);
+        else if (!err && recovery->batch_next != next->batch_first)
+            err = rot(recovery, segment, next->batch_first - 1);
+        if (err && !recovery->trouble->text[0])
+            trouble_say(recovery->trouble, name, segment->end, "the log's end cannot be made safe");
+        scan_fini(&scan);
+        if (next)
+            disk->verbs->close(disk, file);
+    }
+    if (!err && recovery->batch_next <= recovery->proven)
+        return missing(recovery, recovery->batch_next, recovery->proven);
+    return err;
+}
+
+/* ---- files without a header ---- */
+
+static enum err remove_now(struct store *store, uint32_t number)
+{
+    struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
+    segment_name(number, op.name);
+    store->disk->verbs->run(store->disk, &op);
+    return op.err;
+}
+
+/* Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch: its header has rotted.
+ */
+static enum err look_into(struct recovery *recovery, const struct found *found,
+                          struct disk_file *file, bool *out_blank)
+{
+    struct scan scan;
+    enum err err = OK;
+    bool blank = true;
+    scan_init(&scan, recovery->store->disk, file, found->size_bytes, WINDOW_BYTES);
+    scan.number = found->number;
+    scan.tag = recovery->store->tag;
+    for (uint64_t offset = 0; offset < found->size_bytes && !err; offset += BLOCK) {
+        const char *at;
+        size_t len;
+        enum format_verdict verdict;
+        struct batch_head head;
+        err = scan_bytes(&scan, offset, BLOCK, &at, &len);
+        if (err || bytes_all_zero(at, len))
+            continue;
+        blank = false;
+        err = scan_batch(&scan, offset, &verdict, &head, &at);
+        if (!err && verdict == FORMAT_GOOD) {
+            char name[DISK_NAME_MAX];
+            segment_name(found->number, name);
+            trouble_say(recovery->trouble, name, 0,
+                        "the segment's header is damaged, and there are batches behind it (number "
+                        "%llu …): restore the file from a backup; nothing was changed",
+                        (unsigned long long)head.number);
+            err = ERR_CORRUPT;
+        }
+    }
+    scan_fini(&scan);
+    *out_blank = blank;
+    return err;
+}
+
+/* A spare is taken as one; what a crash left half made is removed. */
+static enum err take_unused(struct recovery *recovery, struct found *found)
+{
+    struct store *store = recovery->store;
+    struct disk_file *file;
+    bool blank = false;
+    char name[DISK_NAME_MAX];
+    segment_name(found->number, name);
+    enum err err = store->disk->verbs->open(store->disk, name, true, &file);
+    if (err)
+        return err;
+    err = look_into(recovery, found, file, &blank);
+    bool spare = !err && blank && found->size_bytes == store->options.segment_bytes &&
+                 store->spare_count < SPARES;
+    if (!spare) {
+        store->disk->verbs->close(store->disk, file);
+        return err ? err : remove_now(store, found->number);
+    }
+    struct segment *segment = segment_add(store, found->number, found->size_bytes);
+    segment->state = SEGMENT_READY;
+    segment->file = file;
+    store->files_open++;
+    store->disk_bytes += segment->size_bytes;
+    list_add_tail(&store->spares, &segment->link);
+    store->spare_count++;
+    struct disk_op op = {.verb = DISK_SYNC, .lane = LANE_BACKGROUND, .file = file};
+    memcpy(op.name, name, sizeof(op.name)); /* its name may be in memory only, after a kill */
+    store->disk->verbs->run(store->disk, &op);
+    return op.err;
+}
+
+static enum err take_unused_all(struct recovery *recovery)
+{
+    struct loaded *loaded = &recovery->loaded;
+    enum err err = OK;
+    for (size_t i = loaded->used; i < loaded->count && !err; i++)
+        err = take_unused(recovery, &loaded->found[i]);
+    return err;
+}
+
+static enum err remove_leftovers(struct recovery *recovery)
+{
+    enum err err = OK;
+    for (size_t i = 0; i < recovery->leftovers && !err; i++)
+        err = remove_now(recovery->store, recovery->loaded.found[i].number);
+    return err;
+}
+
+/* ---- the whole ---- */
+
+static enum err open_manifest(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err =
+        store->disk->verbs->open(store->disk, MANIFEST_NAME, true, &store->manifest_file);
+    if (err)
+        return err;
+    struct disk_op op = {
+        .verb = DISK_SYNC,
+        .lane = LANE_BACKGROUND,
+        .name = MANIFEST_NAME,
+        .file = store->manifest_file,
+    };
+    store->disk->verbs->run(store->disk, &op); /* what we have read must be what stays */
+    return op.err;
+}
+
+static enum err begin_boot(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    const struct loaded *loaded = &recovery->loaded;
+    /* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
+    bool damaged = loaded->slot_damaged;
+    store->boot = loaded->manifest.boot + (damaged ? 2 : 1);
+    store->seq_first = recovery->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
+    store->seq_next = store->seq_first;
+    store->batch_next = recovery->batch_next;
+    store->written = store->synced = store->proven = store->last_full = recovery->batch_next - 1;
+    store->written_segment = segment_tail(store);
+    enum err err = manifest_write_now(store, false);
+    store->seq_mark = store->written_mark = store->manifest.seq_mark;
+    if (err)
+        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "the manifest cannot be written");
+    else if (damaged && !recovery->trouble->text[0])
+        trouble_say(recovery->trouble, MANIFEST_NAME, 0,
+                    "notice: one of the manifest's two copies was damaged; nothing is lost");
+    return err == ERR_DISK_FULL ? ERR_IO : err;
+}
+
+static enum err recover_all(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err = load(store->disk, &recovery->loaded, recovery->trouble);
+    if (!err && !recovery->loaded.manifest_there)
+        err = create(recovery);
+    if (err)
+        return err;
+    store->manifest = recovery->loaded.manifest;
+    store->id = store->manifest.id;
+    store->tag = store_tag(&store->id);
+    err = number_segments(recovery);
+    if (!err)
+        err = take_segments(recovery);
+    if (!err)
+        err = replay_log(recovery);
+    if (!err)
+        err = open_manifest(recovery);
+    if (!err)
+        err = take_unused_all(recovery);
+    if (!err)
+        err = begin_boot(recovery);
+    return err ? err : remove_leftovers(recovery);
+}
+
+enum err recover(struct store *store, struct store_trouble *out_trouble)
+{
+    struct recovery *recovery = mem_zalloc(sizeof(*recovery));
+    recovery->store = store;
+    recovery->trouble = out_trouble;
+    enum err err = recover_all(recovery);
+    loaded_fini(&recovery->loaded);
+    mem_free(recovery);
+    if (err && !out_trouble->text[0])
+        trouble_say(out_trouble, ".", 0, "the store's files cannot be read or written (%s)",
+                    err_text(err));
+    return err == ERR_NOT_FOUND ? ERR_IO : err;
+}

@@ -1,0 +1,80 @@
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/internal.h"
+
+void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
+               size_t window_bytes)
+{
+    *scan = (struct scan){.disk = disk, .file = file, .size_bytes = size_bytes};
+    scan->cap = window_bytes;
+    scan->window = mem_aligned(BLOCK, window_bytes);
+}
+
+void scan_fini(struct scan *scan)
+{
+    mem_free(scan->window);
+    *scan = (struct scan){0};
+}
+
+/* Room for `len` bytes: the window is doubled so that growing costs little over a scan. */
+static void grow(struct scan *scan, size_t len)
+{
+    size_t cap = scan->cap;
+    while (cap < len)
+        cap *= 2;
+    mem_free(scan->window);
+    scan->window = mem_aligned(BLOCK, cap);
+    scan->cap = cap;
+    scan->len = 0;
+}
+
+enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
+                    size_t *out_len)
+{
+    bool inside = offset >= scan->start && offset - scan->start <= scan->len &&
+                  scan->len - (size_t)(offset - scan->start) >= len;
+    if (!inside) {
+        if (len > scan->cap)
+            grow(scan, len);
+        scan->len = 0;
+        scan->start = offset;
+        enum err err = scan->disk->verbs->read(scan->disk, scan->file, offset, scan->window,
+                                               scan->cap, &scan->len);
+        if (err)
+            return err;
+    }
+    size_t have = scan->len - (size_t)(offset - scan->start);
+    *out_at = scan->window + (offset - scan->start);
+    *out_len = have < len ? have : len;
+    return OK;
+}
+
+enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out_verdict,
+                    struct batch_head *out_head, const char **out_batch)
+{
+    struct batch_head head;
+    const char *at;
+    size_t len;
+    enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
+    if (err)
+        return err;
+    uint64_t room = len < BLOCK ? 0 : scan->size_bytes - offset;
+    enum format_verdict verdict = batch_head_decode(at, room, &head);
+    if (verdict == FORMAT_GOOD && (head.segment != scan->number || head.store_tag != scan->tag))
+        verdict = FORMAT_BAD;
+    if (verdict == FORMAT_GOOD) {
+        size_t whole = batch_bytes(head.payload_bytes);
+        err = scan_bytes(scan, offset, whole, &at, &len);
+        if (err)
+            return err;
+        if (len < whole || !batch_whole(&head, at))
+            verdict = FORMAT_BAD;
+    }
+    *out_verdict = verdict;
+    if (verdict == FORMAT_GOOD) {
+        *out_head = head;
+        *out_batch = at;
+    }
+    return OK;
+}

@@ -1,0 +1,258 @@
+/*
+ * Owns the segments: which there are, their files, how much of each still lives. Files are made
+ * ahead (spares), because making one costs a hundred commits, and because a disk that turns out
+ * full must leave room enough for ending jobs and for cleaning.
+ *
+ * Numbers are names only, never used twice; the log's order is that of the batches.
+ */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+
+static struct segment *of_link(struct list *link)
+{
+    return LIST_ENTRY(link, struct segment, link);
+}
+
+/* ---- the table ---- */
+
+struct segment *segment_add(struct store *store, uint32_t number, uint64_t size_bytes)
+{
+    CHECK(number >= store->number_base);
+    if (number >= store->number_next) {
+        size_t count = (size_t)(number - store->number_base) + 1;
+        size_t old = store->number_next - store->number_base;
+        size_t item = sizeof(*store->by_number);
+        store->by_number = mem_realloc(store->by_number, count * item);
+        memset(store->by_number + old, 0, (count - old) * item);
+        store->number_next = number + 1;
+    }
+    struct segment *segment = mem_zalloc(sizeof(*segment));
+    segment->store = store;
+    segment->number = number;
+    segment->state = SEGMENT_STALLED;
+    segment->size_bytes = size_bytes;
+    segment->end = BLOCK;
+    list_init(&segment->link);
+    store->by_number[number - store->number_base] = segment;
+    return segment;
+}
+
+void segment_drop(struct store *store, struct segment *segment)
+{
+    if (segment->state != SEGMENT_STALLED)
+        store->disk_bytes -= segment->size_bytes;
+    store->live_bytes -= segment->live_bytes;
+    store->live_jobs -= segment->live_jobs;
+    store->by_number[segment->number - store->number_base] = NULL;
+    if (segment->file) {
+        store->disk->verbs->close(store->disk, segment->file);
+        store->files_open--;
+    }
+    list_remove(&segment->link);
+    mem_free(segment);
+}
+
+struct segment *segment_find(const struct store *store, uint32_t number)
+{
+    if (number < store->number_base || number >= store->number_next)
+        return NULL;
+    return store->by_number[number - store->number_base];
+}
+
+struct segment *segment_tail(const struct store *store)
+{
+    return list_empty(&store->log) ? NULL : of_link(store->log.prev);
+}
+
+struct segment *segment_first(const struct store *store)
+{
+    return list_empty(&store->log) ? NULL : of_link(store->log.next);
+}
+
+struct segment *segment_after(const struct store *store, const struct segment *segment)
+{
+    return segment->link.next == &store->log ? NULL : of_link(segment->link.next);
+}
+
+/* ---- making files ---- */
+
+static void made(struct disk_op *op)
+{
+    struct segment *segment = op->owner;
+    struct store *store = segment->store;
+    if (op->err == OK) {
+        segment->state = SEGMENT_READY;
+        segment->file = op->file;
+        store->files_open++;
+        store->full = OK; /* if others still want room, segment_provide finds out */
+        wal_kick(store);
+        return;
+    }
+    segment->state = SEGMENT_STALLED;
+    store->disk_bytes -= segment->size_bytes;
+    if (op->err != ERR_DISK_FULL) {
+        wal_fail(store, op->sys_errno);
+        return;
+    }
+    store->full = ERR_DISK_FULL;
+    store->retry_at_us = store->now_us + RETRY_US;
+}
+
+static void make(struct store *store, struct segment *segment)
+{
+    CHECK(segment->state == SEGMENT_STALLED);
+    uint64_t max_bytes = store->options.max_bytes;
+    if (max_bytes && store->disk_bytes + segment->size_bytes + MANIFEST_BYTES > max_bytes) {
+        store->full = ERR_DISK_LIMIT;
+        store->retry_at_us = store->now_us + RETRY_US;
+        return;
+    }
+    segment->state = SEGMENT_MAKING;
+    store->disk_bytes += segment->size_bytes;
+    segment->make = (struct disk_op){
+        .verb = DISK_MAKE,
+        .lane = LANE_BACKGROUND,
+        .len = segment->size_bytes,
+        .done = made,
+        .owner = segment,
+    };
+    segment_name(segment->number, segment->make.name);
+    store->disk->verbs->submit(store->disk, &segment->make);
+}
+
+static struct segment *add_spare(struct store *store, uint64_t size_bytes)
+{
+    struct segment *segment = segment_add(store, store->number_next, size_bytes);
+    list_add_tail(&store->spares, &segment->link);
+    store->spare_count++;
+    make(store, segment);
+    return segment;
+}
+
+static struct segment *first_stalled(struct list *head)
+{
+    for (struct list *link = head->next; link != head; link = link->next)
+        if (of_link(link)->state == SEGMENT_STALLED)
+            return of_link(link);
+    return NULL;
+}
+
+void segment_provide(struct store *store)
+{
+    if (store->failed || store->closing || (store->full && store->now_us < store->retry_at_us))
+        return;
+    struct segment *stalled = first_stalled(&store->log); /* batches wait for these */
+    if (!stalled)
+        stalled = first_stalled(&store->spares);
+    if (stalled)
+        make(store, stalled);
+    else if (store->full && store->spare_count >= SPARES)
+        store->full = OK; /* nothing is wanted that is not there */
+    while (!stalled && !store->full && store->spare_count < SPARES)
+        (void)add_spare(store, store->options.segment_bytes);
+}
+
+struct segment *segment_next(struct store *store, uint64_t bytes, uint64_t batch_first)
+{
+    struct segment *best = NULL;
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next) {
+        struct segment *spare = of_link(link);
+        bool fits = spare->size_bytes >= bytes + BLOCK;
+        if (fits && (!best || (spare->state == SEGMENT_READY && best->state != SEGMENT_READY)))
+            best = spare;
+    }
+    if (!best) {
+        uint64_t size_bytes = store->options.segment_bytes;
+        if (size_bytes < bytes + BLOCK)
+            size_bytes = bytes + BLOCK; /* one record larger than a segment has its own */
+        best = add_spare(store, size_bytes);
+    }
+    list_remove(&best->link);
+    store->spare_count--;
+    list_add_tail(&store->log, &best->link);
+    store->log_count++;
+    best->batch_first = batch_first;
+    segment_provide(store);
+    return best;
+}
+
+uint64_t segment_room(const struct store *store)
+{
+    uint64_t room = 0;
+    const struct segment *tail = segment_tail(store);
+    if (tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED)) {
+        uint64_t open = store->open ? batch_bytes(store->open->payload_bytes) : 0;
+        room += tail->size_bytes - tail->end - open;
+    }
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next)
+        if (of_link(link)->state == SEGMENT_READY)
+            room += of_link(link)->size_bytes - BLOCK;
+    return room;
+}
+
+/* ---- open files ---- */
+
+/* Closes the file not read for longest; those that are or will be written stay open. */
+static void close_idlest(struct store *store)
+{
+    struct segment *idlest = NULL;
+    for (struct list *link = store->log.next; link != &store->log; link = link->next) {
+        struct segment *segment = of_link(link);
+        struct segment *next = segment_after(store, segment);
+        if (!next || next->state != SEGMENT_HEADED)
+            break; /* batches, or a last sync, may still come to this one */
+        if (segment->file && (!idlest || segment->touched < idlest->touched))
+            idlest = segment;
+    }
+    if (!idlest)
+        return;
+    store->disk->verbs->close(store->disk, idlest->file);
+    idlest->file = NULL;
+    store->files_open--;
+}
+
+enum err segment_file(struct store *store, struct segment *segment, struct disk_file **out_file)
+{
+    if (!segment->file) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        enum err err = store->disk->verbs->open(store->disk, name, false, &segment->file);
+        if (err)
+            return err;
+        store->files_open++;
+        if (store->files_open > FILES_OPEN_MAX) {
+            segment->touched = ++store->touch_clock;
+            close_idlest(store);
+        }
+    }
+    segment->touched = ++store->touch_clock;
+    *out_file = segment->file;
+    return OK;
+}
+
+/* ---- what lives ---- */
+
+void segment_live(struct store *store, struct segment *segment, struct stored stored)
+{
+    segment->live_bytes += stored.bytes;
+    segment->live_jobs++;
+    store->live_bytes += stored.bytes;
+    store->live_jobs++;
+}
+
+bool segment_dies(struct store *store, struct stored stored)
+{
+    struct segment *segment = segment_find(store, where_segment(stored.where));
+    if (!segment)
+        return true; /* its segment was cleaned and has gone before it */
+    if (segment->live_jobs == 0 || segment->live_bytes < stored.bytes)
+        return false;
+    segment->live_bytes -= stored.bytes;
+    segment->live_jobs--;
+    store->live_bytes -= stored.bytes;
+    store->live_jobs--;
+    return true;
+}

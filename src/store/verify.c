@@ -1,0 +1,331 @@
+/*
+ * Reads every byte of a store that nobody has open, and changes none: the manifest, headers,
+ * batches, records, bodies, padding, and that behind the log's end there are zeros or a tail that
+ * a crash can leave.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "store/internal.h"
+
+enum { VERIFY_WINDOW = 1024 * 1024 };
+
+/* Counts live jobs: which sequence numbers have a job record and no end. */
+struct live_set {
+    struct map map; /* by seq, numbers of `seqs` */
+    uint64_t *seqs;
+    uint32_t *idle; /* numbers that are free again */
+    uint32_t count, cap, idle_count;
+};
+
+struct verify {
+    struct disk *disk;
+    void (*say)(void *ctx, const char *line);
+    void *ctx;
+    struct store_counts counts;
+    struct loaded loaded;
+    uint32_t tag;
+    uint64_t batch_next;
+    uint64_t proven;
+    struct live_set live;
+    struct record record;
+};
+
+static void tell(struct verify *verify, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void tell(struct verify *verify, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof(line), format, args); /* cut if too long */
+    va_end(args);
+    verify->say(verify->ctx, line);
+}
+
+/* ---- the set of live jobs ---- */
+
+static bool seq_eq(const void *ctx, uint32_t number, const void *key)
+{
+    const struct live_set *live = ctx;
+    return live->seqs[number] == *(const uint64_t *)key;
+}
+
+static uint64_t seq_hash(uint64_t seq)
+{
+    return seq * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing: the numbers are dense */
+}
+
+static void live_add(struct live_set *live, uint64_t seq)
+{
+    if (map_find(&live->map, seq_hash(seq), &seq) != MAP_NONE)
+        return;
+    uint32_t number = live->idle_count ? live->idle[--live->idle_count] : live->count++;
+    if (number >= live->cap) {
+        live->cap = live->cap ? live->cap * 2 : 1024;
+        live->seqs = mem_realloc(live->seqs, live->cap * sizeof(*live->seqs));
+        live->idle = mem_realloc(live->idle, live->cap * sizeof(*live->idle));
+    }
+    live->seqs[number] = seq;
+    map_add(&live->map, seq_hash(seq), number);
+}
+
+static void live_remove(struct live_set *live, uint64_t seq)
+{
+    uint32_t number = map_find(&live->map, seq_hash(seq), &seq);
+    if (number == MAP_NONE)
+        return; /* its job's segment was cleaned before */
+    map_remove(&live->map, seq_hash(seq), number);
+    live->idle[live->idle_count++] = number;
+}
+
+/* ---- batches ---- */
+
+static void verify_batch(struct verify *verify, const char *name, uint64_t offset,
+                         const struct batch_head *head, const char *batch)
+{
+    size_t at = BATCH_HEAD;
+    size_t end = BATCH_HEAD + head->payload_bytes;
+    uint32_t count = 0;
+    struct record *record = &verify->record;
+    while (at < end) {
+        if (record_decode(batch + at, end - at, record)) {
+            tell(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
+                 (unsigned long long)(offset + at), (unsigned long long)head->number);
+            verify->counts.bad++;
+            return;
+        }
+        if (record->event.kind == EVENT_JOB) {
+            verify->counts.jobs++;
+            live_add(&verify->live, record->event.job.seq);
+            if (!record_body_good(record)) {
+                tell(verify, "%s: offset %llu: the body of job %llu is damaged", name,
+                     (unsigned long long)(offset + at), (unsigned long long)record->event.job.seq);
+                verify->counts.bad++;
+            }
+        } else if (record->event.kind == EVENT_GONE) {
+            live_remove(&verify->live, record->event.job.seq);
+        }
+        at += record->len;
+        count++;
+    }
+    verify->counts.records += count;
+    if (count != head->record_count ||
+        !bytes_all_zero(batch + end, batch_bytes(end - BATCH_HEAD) - end)) {
+        tell(verify,
+             "%s: offset %llu: batch %llu has %u records, says %u, or its padding is not "
+             "zero",
+             name, (unsigned long long)offset, (unsigned long long)head->number, count,
+             head->record_count);
+        verify->counts.bad++;
+    }
+}
+
+/* What is behind the log's end in a segment. Returns whether all is zero. */
+static enum err verify_rest(struct verify *verify, struct scan *scan, uint64_t offset,
+                            uint64_t *out_dirty)
+{
+    uint64_t dirty = 0;
+    while (offset < scan->size_bytes) {
+        const char *at;
+        size_t len;
+        enum format_verdict verdict;
+        struct batch_head head;
+        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
+        if (err)
+            return err;
+        if (!bytes_all_zero(at, len)) {
+            dirty += len;
+            err = scan_batch(scan, offset, &verdict, &head, &at);
+            if (err)
+                return err;
+            if (verdict == FORMAT_GOOD && head.durable > verify->proven)
+                verify->proven = head.durable;
+        }
+        offset += BLOCK;
+    }
+    *out_dirty = dirty;
+    return OK;
+}
+
+static void judge_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
+                      uint64_t batch_end)
+{
+    bool last = batch_end == UINT64_MAX;
+    if (!last && verify->batch_next != batch_end) {
+        tell(verify, "%s: offset %llu: batch %llu is damaged; batches up to %llu are lost", name,
+             (unsigned long long)offset, (unsigned long long)verify->batch_next,
+             (unsigned long long)(batch_end - 1));
+        verify->counts.bad++;
+        verify->batch_next = batch_end;
+    } else if (last && verify->batch_next <= verify->proven) {
+        tell(verify,
+             "%s: offset %llu: batch %llu was durable and is damaged; batches up to %llu "
+             "at least are lost",
+             name, (unsigned long long)offset, (unsigned long long)verify->batch_next,
+             (unsigned long long)verify->proven);
+        verify->counts.bad++;
+    } else if (dirty && last) {
+        tell(verify, "%s: offset %llu: %llu bytes of a torn tail, never acknowledged", name,
+             (unsigned long long)offset, (unsigned long long)dirty);
+    } else if (dirty) {
+        tell(verify, "%s: offset %llu: %llu bytes behind the segment's end are not zero", name,
+             (unsigned long long)offset, (unsigned long long)dirty);
+        verify->counts.bad++;
+    }
+}
+
+static enum err verify_batches(struct verify *verify, const char *name, struct scan *scan,
+                               uint64_t batch_end)
+{
+    uint64_t offset = BLOCK;
+    uint64_t dirty = 0;
+    while (verify->batch_next < batch_end) {
+        enum format_verdict verdict;
+        struct batch_head head;
+        const char *batch;
+        enum err err = scan_batch(scan, offset, &verdict, &head, &batch);
+        if (err)
+            return err;
+        if (verdict != FORMAT_GOOD || head.number != verify->batch_next)
+            break;
+        verify_batch(verify, name, offset, &head, batch);
+        if (head.durable > verify->proven)
+            verify->proven = head.durable;
+        verify->counts.batches++;
+        verify->batch_next++;
+        offset += batch_bytes(head.payload_bytes);
+    }
+    enum err err = verify_rest(verify, scan, offset, &dirty);
+    if (!err)
+        judge_end(verify, name, offset, dirty, batch_end);
+    return err;
+}
+
+static enum err verify_segment(struct verify *verify, const struct found *found, uint64_t batch_end)
+{
+    char name[DISK_NAME_MAX];
+    struct disk_file *file;
+    struct scan scan;
+    segment_name(found->number, name);
+    enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
+    if (err)
+        return err;
+    scan_init(&scan, verify->disk, file, found->size_bytes, VERIFY_WINDOW);
+    scan.number = found->number;
+    scan.tag = verify->tag;
+    verify->counts.segments++;
+    verify->counts.bytes += found->size_bytes;
+    err = verify_batches(verify, name, &scan, batch_end);
+    if (err) {
+        tell(verify, "%s: the disk cannot read it", name);
+        verify->counts.bad++;
+    }
+    scan_fini(&scan);
+    verify->disk->verbs->close(verify->disk, file);
+    return OK; /* the other segments are worth reading, too */
+}
+
+/* A file without a header: a spare, or a header that has rotted. */
+static enum err verify_unused(struct verify *verify, const struct found *found)
+{
+    char name[DISK_NAME_MAX];
+    struct disk_file *file;
+    struct scan scan;
+    uint64_t dirty = 0;
+    segment_name(found->number, name);
+    enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
+    if (err)
+        return err;
+    scan_init(&scan, verify->disk, file, found->size_bytes, VERIFY_WINDOW);
+    scan.number = found->number;
+    scan.tag = verify->tag;
+    verify->counts.bytes += found->size_bytes;
+    err = verify_rest(verify, &scan, 0, &dirty);
+    if (err || dirty) {
+        tell(verify, "%s: %s", name,
+             err ? "the disk cannot read it" : "it has no header, and is not empty");
+        verify->counts.bad++;
+    }
+    scan_fini(&scan);
+    verify->disk->verbs->close(verify->disk, file);
+    return OK;
+}
+
+static enum err verify_loaded(struct verify *verify)
+{
+    const struct loaded *loaded = &verify->loaded;
+    const struct manifest *manifest = &loaded->manifest;
+    enum err err = OK;
+    verify->tag = store_tag(&manifest->id);
+    verify->proven = manifest->durable;
+    verify->batch_next = manifest->batch_first;
+    verify->counts.bytes += MANIFEST_BYTES;
+    if (loaded->slot_damaged) {
+        tell(verify, "%s: one of its two copies is damaged; the other is used", MANIFEST_NAME);
+        verify->counts.bad++;
+    }
+    for (size_t i = 0; i < loaded->used && !err; i++) {
+        const struct found *found = &loaded->found[i];
+        if (found->head.batch_first < manifest->batch_first)
+            continue; /* cleaned already; the next opening removes it */
+        if (found->head.batch_first > verify->batch_next) {
+            tell(verify, "batches %llu to %llu are missing with their segment",
+                 (unsigned long long)verify->batch_next,
+                 (unsigned long long)(found->head.batch_first - 1));
+            verify->counts.bad++;
+            verify->batch_next = found->head.batch_first;
+        }
+        bool last = i + 1 == loaded->used;
+        err = verify_segment(verify, found,
+                             last ? UINT64_MAX : loaded->found[i + 1].head.batch_first);
+    }
+    if (!err && loaded->used == 0 && verify->batch_next <= verify->proven) {
+        tell(verify, "all segments are missing");
+        verify->counts.bad++;
+    }
+    for (size_t i = loaded->used; i < loaded->count && !err; i++)
+        err = verify_unused(verify, &loaded->found[i]);
+    return err;
+}
+
+enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line), void *ctx,
+                      struct store_counts *out_counts)
+{
+    struct store_trouble trouble = {0};
+    struct verify *verify = mem_zalloc(sizeof(*verify));
+    verify->disk = disk;
+    verify->say = say;
+    verify->ctx = ctx;
+    enum err err = disk->verbs->lock(disk);
+    if (err) {
+        mem_free(verify);
+        return err;
+    }
+    map_init(&verify->live.map, seq_eq, &verify->live);
+    err = load(disk, &verify->loaded, &trouble);
+    if (err) {
+        tell(verify, "%s: offset %llu: %s", trouble.file, (unsigned long long)trouble.offset,
+             trouble.text[0] ? trouble.text : err_text(err));
+    } else if (!verify->loaded.manifest_there) {
+        tell(verify, "there is no store in this directory");
+        err = ERR_NOT_FOUND;
+    } else {
+        err = verify_loaded(verify);
+    }
+    verify->counts.live_jobs = map_count(&verify->live.map);
+    if (!err) {
+        *out_counts = verify->counts;
+        err = verify->counts.bad ? ERR_CORRUPT : OK;
+    }
+    loaded_fini(&verify->loaded);
+    map_fini(&verify->live.map);
+    mem_free(verify->live.seqs);
+    mem_free(verify->live.idle);
+    mem_free(verify);
+    disk->verbs->unlock(disk);
+    return err;
+}

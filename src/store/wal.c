@@ -1,0 +1,446 @@
+/*
+ * Owns the way of an event to the disk: the open batch, the sealed ones, the slabs they lie in,
+ * and the one operation of the commit lane (S2).
+ *
+ * Records are encoded straight into the memory that is written; nothing is copied, except when the
+ * open batch outgrows its slab. While one batch is under way the next gathers.
+ *
+ * Buffered mode differs in this only: a batch counts as written without a sync; `synced` follows
+ * by DISK_SYNC now and then. A segment is synced whole before the next one's header is written, so
+ * all unproven batches are always in the last segment; recovery relies on it.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+
+static struct batch *first_sealed(const struct store *store)
+{
+    return list_empty(&store->sealed) ? NULL : LIST_ENTRY(store->sealed.next, struct batch, link);
+}
+
+/* ---- slabs ---- */
+
+static struct slab *last_slab(const struct store *store)
+{
+    return list_empty(&store->slabs) ? NULL : LIST_ENTRY(store->slabs.prev, struct slab, link);
+}
+
+static void slab_free(struct store *store, struct slab *slab)
+{
+    list_remove(&slab->link);
+    store->slab_bytes -= slab->cap;
+    if (slab->cap == SLAB_BYTES && !store->slab_idle) {
+        store->slab_idle = slab; /* spares the kernel from zeroing its pages anew */
+        return;
+    }
+    mem_free(slab->at);
+    mem_free(slab);
+}
+
+/* Forgets the oldest images above options.recent_bytes whose batches are on disk. */
+static void forget_old(struct store *store)
+{
+    while (store->slab_bytes > store->options.recent_bytes) {
+        struct slab *oldest = LIST_ENTRY(store->slabs.next, struct slab, link);
+        if (oldest == last_slab(store) || oldest->batch_last > store->written)
+            return;
+        slab_free(store, oldest);
+    }
+}
+
+static struct slab *slab_new(struct store *store, size_t least)
+{
+    size_t cap = SLAB_BYTES;
+    while (cap < least)
+        cap *= 2;
+    struct slab *slab = store->slab_idle;
+    if (slab && cap == SLAB_BYTES) {
+        store->slab_idle = NULL;
+    } else {
+        slab = mem_alloc(sizeof(*slab));
+        slab->at = mem_aligned(BLOCK, cap);
+    }
+    slab->cap = cap;
+    slab->used = 0;
+    slab->batch_last = 0;
+    store->slab_bytes += cap;
+    list_add_tail(&store->slabs, &slab->link);
+    return slab;
+}
+
+/* Gives the open batch memory for so many bytes of records, moving it if need be. */
+static void make_room(struct store *store, size_t payload_bytes)
+{
+    struct batch *batch = store->open;
+    struct slab *slab = last_slab(store);
+    size_t need = batch_bytes(payload_bytes);
+    bool follows =
+        slab && slab->number == batch->segment->number && slab->start + slab->used == batch->offset;
+    if (!follows || slab->cap - slab->used < need) {
+        struct slab *old = slab;
+        slab = slab_new(store, batch->at ? need * 2 : need);
+        slab->number = batch->segment->number;
+        slab->start = batch->offset;
+        if (batch->at)
+            memcpy(slab->at, batch->at, BATCH_HEAD + batch->payload_bytes);
+        if (old && old->used == 0)
+            slab_free(store, old); /* it held nothing but this batch */
+        forget_old(store);
+    }
+    batch->at = slab->at + slab->used;
+}
+
+const char *wal_recent(const struct store *store, uint64_t where, size_t *out_len)
+{
+    uint32_t number = where_segment(where);
+    uint64_t offset = where_offset(where);
+    for (struct list *link = store->slabs.prev; link != &store->slabs; link = link->prev) {
+        const struct slab *slab = LIST_ENTRY(link, struct slab, link);
+        if (slab->number != number || offset < slab->start)
+            continue;
+        size_t len = slab->used;
+        const struct batch *open = store->open;
+        if (open && open->at == slab->at + slab->used)
+            len += BATCH_HEAD + open->payload_bytes;
+        if (offset - slab->start >= len)
+            return NULL;
+        *out_len = len - (size_t)(offset - slab->start);
+        return slab->at + (offset - slab->start);
+    }
+    return NULL;
+}
+
+/* ---- gathering ---- */
+
+static void open_batch(struct store *store, size_t payload_bytes)
+{
+    struct segment *tail = segment_tail(store);
+    uint64_t need = batch_bytes(payload_bytes);
+    if (!tail || tail->size_bytes - tail->end < need)
+        tail = segment_next(store, need, store->batch_next);
+    struct batch *batch = mem_zalloc(sizeof(*batch));
+    batch->number = store->batch_next++;
+    batch->segment = tail;
+    batch->offset = tail->end;
+    batch->opened_us = store->now_us;
+    store->open = batch;
+    make_room(store, payload_bytes);
+}
+
+void wal_seal(struct store *store)
+{
+    struct batch *batch = store->open;
+    uint64_t bytes = batch_bytes(batch->payload_bytes);
+    struct slab *slab = last_slab(store);
+    store->open = NULL;
+    slab->used += bytes;
+    slab->batch_last = batch->number;
+    batch->segment->end += bytes;
+    store->sealed_bytes += bytes;
+    list_add_tail(&store->sealed, &batch->link);
+}
+
+/*
+ * Where a live job's record goes: to the end of the log. This is the seam for time-slice files:
+ * a job that is due beyond the horizon will, when the checkpoint carries it, be given a place in
+ * the slice of its due time instead, and only a short record of that place comes here.
+ */
+static uint64_t place_record(struct store *store, size_t len)
+{
+    struct batch *batch = store->open;
+    if (batch) {
+        size_t payload = batch->payload_bytes + len;
+        uint64_t room = batch->segment->size_bytes - batch->offset;
+        if (batch->payload_bytes >= BATCH_FULL || batch_bytes(payload) > room) {
+            wal_seal(store);
+            batch = NULL;
+        } else {
+            make_room(store, payload);
+        }
+    }
+    if (!batch) {
+        open_batch(store, len);
+        batch = store->open;
+    }
+    return batch->offset + BATCH_HEAD + batch->payload_bytes;
+}
+
+struct stored store_append(struct store *store, const struct event *event)
+{
+    struct stored stored = {0};
+    if (event->kind == EVENT_JOB && event->job.seq >= store->seq_next)
+        store->seq_next = event->job.seq + 1;
+    if (store->failed)
+        return event->record; /* nothing is kept any more; the old place stays readable */
+    size_t len = record_bytes(event);
+    uint64_t offset = place_record(store, len);
+    struct batch *batch = store->open;
+    record_encode(event, len, batch->at + (offset - batch->offset));
+    batch->payload_bytes += (uint32_t)len;
+    batch->record_count++;
+    batch->wanted |= event->promised;
+    store->stats.records++;
+    if (event->kind == EVENT_JOB) {
+        stored.where = where_of(batch->segment->number, offset);
+        stored.bytes = (uint32_t)len;
+        segment_live(store, batch->segment, stored);
+    }
+    if ((event->kind == EVENT_JOB || event->kind == EVENT_GONE) && event->record.where) {
+        bool lived = segment_dies(store, event->record);
+        CHECK(lived); /* the core has told of a record that never was, or died before */
+    }
+    return stored;
+}
+
+uint64_t store_batch(const struct store *store)
+{
+    return store->batch_next - 1;
+}
+
+uint64_t store_durable(const struct store *store)
+{
+    return store->written;
+}
+
+/* ---- the commit lane ---- */
+
+static void submit(struct store *store, enum commit_step step)
+{
+    store->step = step;
+    store->commit.lane = LANE_COMMIT;
+    store->commit.owner = store;
+    store->disk->verbs->submit(store->disk, &store->commit);
+}
+
+static void count_sync(struct store *store)
+{
+    int64_t took_us = store->commit.took_us;
+    unsigned bucket = 0;
+    while (bucket < SYNC_BUCKETS - 1 && took_us >= (int64_t)16 << bucket)
+        bucket++;
+    store->stats.syncs++;
+    store->stats.sync_us_sum += (uint64_t)took_us;
+    store->stats.sync_us[bucket]++;
+}
+
+static void batch_done(struct store *store)
+{
+    struct batch *batch = first_sealed(store);
+    list_remove(&batch->link);
+    uint64_t bytes = batch_bytes(batch->payload_bytes);
+    store->sealed_bytes -= bytes;
+    store->stats.batches++;
+    store->stats.bytes_written += bytes;
+    store->written = batch->number;
+    store->written_segment = batch->segment;
+    if (!store->options.buffered) {
+        store->synced = batch->number;
+        store->proven = batch->durable;
+        store->seq_mark = batch->seq_mark;
+        count_sync(store);
+    }
+    store->written_mark = batch->seq_mark;
+    if (batch->record_count)
+        store->last_full = batch->number;
+    store->last_commit_us = store->now_us;
+    mem_free(batch);
+    forget_old(store);
+    wal_kick(store); /* first, so that the disk is busy while the ear is told */
+    store->ear->durable(store->ear, store->written);
+}
+
+static void sync_done(struct store *store)
+{
+    store->synced = store->sync_number;
+    store->seq_mark = store->sync_mark;
+    store->last_sync_us = store->now_us;
+    store->sync_wanted = false;
+    count_sync(store);
+    wal_kick(store);
+}
+
+static void committed(struct disk_op *op)
+{
+    struct store *store = op->owner;
+    enum commit_step step = store->step;
+    store->step = COMMIT_IDLE;
+    if (op->err) {
+        wal_fail(store, op->sys_errno);
+        return;
+    }
+    switch (step) {
+    case COMMIT_HEADER:
+        first_sealed(store)->segment->state = SEGMENT_HEADED;
+        manifest_write(store); /* so that a lost last segment is noticed */
+        wal_kick(store);
+        return;
+    case COMMIT_BATCH: batch_done(store); return;
+    case COMMIT_SYNC: sync_done(store); return;
+    case COMMIT_IDLE: break;
+    }
+    CHECK(!"an operation ended that was not under way");
+}
+
+static void start_sync(struct store *store)
+{
+    store->sync_number = store->written;
+    store->sync_mark = store->written_mark;
+    store->commit = (struct disk_op){
+        .verb = DISK_SYNC, .file = store->written_segment->file, .done = committed};
+    submit(store, COMMIT_SYNC);
+}
+
+static void start_header(struct store *store, struct segment *segment)
+{
+    struct segment_head head = {
+        .version = FORMAT_VERSION,
+        .id = store->id,
+        .number = segment->number,
+        .batch_first = segment->batch_first,
+        .seq_mark = store->seq_next + SEQ_AHEAD,
+        .number_next = store->number_next,
+        .size_bytes = segment->size_bytes,
+    };
+    segment_head_encode(&head, store->head_block);
+    store->commit = (struct disk_op){
+        .verb = DISK_WRITE_SYNC,
+        .file = segment->file,
+        .data = store->head_block,
+        .len = BLOCK,
+        .done = committed,
+    };
+    submit(store, COMMIT_HEADER);
+}
+
+static void start_batch(struct store *store, struct batch *batch)
+{
+    batch->durable = store->synced;
+    batch->seq_mark = store->seq_next + SEQ_AHEAD;
+    struct batch_head head = {
+        .number = batch->number,
+        .durable = batch->durable,
+        .seq_mark = batch->seq_mark,
+        .segment = batch->segment->number,
+        .store_tag = store->tag,
+        .payload_bytes = batch->payload_bytes,
+        .record_count = batch->record_count,
+    };
+    store->commit = (struct disk_op){
+        .verb = store->options.buffered ? DISK_WRITE : DISK_WRITE_SYNC,
+        .file = batch->segment->file,
+        .data = batch->at,
+        .len = batch_seal(&head, batch->at),
+        .offset = batch->offset,
+        .done = committed,
+    };
+    submit(store, COMMIT_BATCH);
+}
+
+static bool sync_due(const struct store *store)
+{
+    if (store->written <= store->synced)
+        return false;
+    int64_t interval_us = store->options.interval_us;
+    bool mark_near = store->seq_next + SEQ_AHEAD / 2 > store->seq_mark;
+    return store->sync_wanted || store->closing || mark_near ||
+           (interval_us > 0 && store->now_us - store->last_sync_us >= interval_us);
+}
+
+void wal_kick(struct store *store)
+{
+    if (store->failed || store->step != COMMIT_IDLE)
+        return;
+    struct batch *batch = first_sealed(store);
+    struct segment *segment = batch ? batch->segment : NULL;
+    bool ready = segment && segment->state == SEGMENT_READY;
+    if (sync_due(store) || (ready && store->written > store->synced))
+        start_sync(store);
+    else if (ready)
+        start_header(store, segment);
+    else if (segment && segment->state == SEGMENT_HEADED)
+        start_batch(store, batch);
+}
+
+void wal_fail(struct store *store, int sys_errno)
+{
+    if (store->failed)
+        return;
+    store->failed = true;
+    store->ear->failed(store->ear, sys_errno);
+}
+
+/* ---- the turn ---- */
+
+/* An empty batch is wanted, to tell on disk that the last one with records is durable. */
+static bool proof_due_at(const struct store *store, int64_t *out_at_us)
+{
+    bool busy = store->open || store->step != COMMIT_IDLE || !list_empty(&store->sealed);
+    if (busy || store->closing || store->options.buffered || store->last_full <= store->proven)
+        return false;
+    *out_at_us = store->last_commit_us + PROOF_AGE_US;
+    return true;
+}
+
+static int64_t open_due_at(const struct store *store)
+{
+    const struct batch *open = store->open;
+    return open->wanted ? open->opened_us : open->opened_us + OPEN_AGE_US;
+}
+
+void wal_turn(struct store *store)
+{
+    int64_t proof_us;
+    if (store->failed)
+        return;
+    if (proof_due_at(store, &proof_us) && store->now_us >= proof_us &&
+        segment_room(store) >= BLOCK) {
+        open_batch(store, 0);
+        store->open->wanted = true;
+    }
+    bool idle = store->step == COMMIT_IDLE && list_empty(&store->sealed);
+    if (store->open && idle && (store->closing || store->now_us >= open_due_at(store)))
+        wal_seal(store);
+    wal_kick(store);
+}
+
+int64_t wal_next_us(const struct store *store)
+{
+    int64_t at_us = INT64_MAX;
+    int64_t next_us = INT64_MAX;
+    if (store->failed || store->step != COMMIT_IDLE)
+        return INT64_MAX; /* the disk wakes us */
+    if (store->open && list_empty(&store->sealed))
+        next_us = open_due_at(store);
+    if (proof_due_at(store, &at_us) && at_us < next_us)
+        next_us = at_us;
+    if (store->options.interval_us > 0 && store->written > store->synced &&
+        store->last_sync_us + store->options.interval_us < next_us)
+        next_us = store->last_sync_us + store->options.interval_us;
+    return next_us;
+}
+
+/* ---- life ---- */
+
+void wal_init(struct store *store)
+{
+    list_init(&store->slabs);
+    list_init(&store->sealed);
+    store->head_block = mem_aligned(BLOCK, BLOCK);
+}
+
+void wal_fini(struct store *store)
+{
+    while (!list_empty(&store->sealed)) { /* only after a failure */
+        struct batch *batch = first_sealed(store);
+        list_remove(&batch->link);
+        mem_free(batch);
+    }
+    mem_free(store->open);
+    while (!list_empty(&store->slabs))
+        slab_free(store, last_slab(store));
+    if (store->slab_idle) {
+        mem_free(store->slab_idle->at);
+        mem_free(store->slab_idle);
+    }
+    mem_free(store->head_block);
+}
