@@ -27,6 +27,7 @@ struct api_limits {
     int64_t block_us;        /* long poll of the delay-queue dialect; default 178 s */
     int64_t ttr_us;          /* default ttr of /v1; 60 s */
     int64_t ttr_max_us;
+    int64_t zone_us; /* east of UTC: for delayqueue-java's dates, which name no zone; default 0 */
 };
 
 enum call_kind {
@@ -47,8 +48,7 @@ struct call_style {
     bool close;
     bool http10;
     bool head_only;
-    bool one_topic_list; /* for the codec's own use */
-    uint8_t variant;     /* for the codec's own use: e.g. finish and delete share a command */
+    uint8_t variant; /* for the codec's own use: e.g. push and get answer with different texts */
 };
 
 struct problem {

@@ -1,8 +1,11 @@
 /*
  * HTTP/1.1, the strict reading of RFC 9112: one request at a time out of a stream of bytes, and
- * responses in. Pure. Parsing by llhttp in strict mode; what llhttp lets through and the RFC does
- * not (CR in header names, bare LF, both lengths, …) is refused here, and a refused request always
- * closes the connection, so that nothing can be smuggled behind it.
+ * responses in. Pure. llhttp reads the heads; what it lets through and the RFC does not (CR in
+ * header names, bare LF, two lengths, folded lines, …) is refused here, and a refused request
+ * always closes the connection, so that nothing can be smuggled behind it.
+ *
+ * However the stream is cut, the same requests and refusals come out: a head is judged only when
+ * it is whole, and each limit is a place in the stream.
  */
 #ifndef LATERD_PROTO_HTTP1_H
 #define LATERD_PROTO_HTTP1_H
@@ -50,15 +53,25 @@ enum http_progress {
     HTTP_BAD,      /* refused: answer `status`, then close */
 };
 
+enum http1_stage { HTTP1_HEAD, HTTP1_SIZED, HTTP1_CHUNKS, HTTP1_WHOLE, HTTP1_REFUSED };
+
 struct http1 {
-    struct http1_parser *parser; /* llhttp and our own state, mem_alloc-ed */
     struct http_limits limits;
-    struct buf head; /* target and kept header values of the request under way */
-    struct buf body; /* only when the body comes in pieces */
     struct http_request request;
-    int status;         /* HTTP_BAD: 400, 408, 413, 414, 431, 501, 505 */
-    const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence */
-    /* … the codec's own, may be extended */
+    int status;         /* HTTP_BAD: 400, 413, 414, 417, 431, 501, 505 */
+    const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence, static */
+    /* The codec's own: */
+    enum http1_stage stage;
+    bool begun;          /* HEAD: an empty line before the request line was skipped */
+    bool continue_owed;  /* the client waits for 100 Continue */
+    struct buf head;     /* the head so far, if it did not come in one piece with its body */
+    struct buf body;     /* the body so far, if it did not come in one piece */
+    size_t line_start;   /* HEAD: where the line under way begins */
+    size_t fields_start; /* HEAD: where the header lines begin; 0 = in the request line */
+    uint32_t lines;      /* HEAD: header lines; CHUNKS: trailer lines */
+    uint64_t body_left;  /* SIZED: bytes of the body, CHUNKS: of the chunk, to come */
+    uint8_t chunk_step;  /* CHUNKS: enum in http1_chunk.c */
+    uint32_t line_bytes; /* CHUNKS: of a size line, or of all trailer lines, so far */
 };
 
 void http1_init(struct http1 *http, const struct http_limits *limits);
@@ -77,6 +90,8 @@ bool http1_midway(const struct http1 *http);
 /* A query's value, percent-decoded into `room`; false: not there or badly encoded. */
 bool http_query_get(struct bytes query, const char *name, struct buf *room,
                     struct bytes *out_value);
+/* The next name=value pair, not decoded; false: none left. */
+bool http_query_next(struct bytes *rest, struct bytes *out_name, struct bytes *out_value);
 /* Percent-decodes; false: bad escape or NUL. */
 bool http_percent_decode(struct bytes text, bool plus_is_space, struct buf *room,
                          struct bytes *out_text);
@@ -91,6 +106,9 @@ struct http_response {
     struct bytes allow;       /* 405: methods */
     struct bytes date;        /* IMF-fixdate of this second, made by the caller; may be empty */
 };
+
+/* "Not Found"; "Internal Server Error" for a status we do not use. */
+struct bytes http_status_text(int status);
 
 /* Writes the head and `body` to `out`. */
 void http_respond(struct buf *out, const struct http_response *response, struct bytes body);

@@ -1,0 +1,5 @@
+# The OpenAPI document is part of the program (src/proto/openapi.c), and llhttp is built strict.
+
+$(BUILD)/src/proto/openapi.o: docs/openapi.json
+
+$(BUILD)/llhttp/%.o: override CPPFLAGS += -DLLHTTP_STRICT_MODE=1

@@ -1,0 +1,61 @@
+/*
+ * What the dialects share: the words of a refusal, checks of names, and the way out. Each dialect
+ * has a decode, a reply and a problem function; api.c chooses.
+ */
+#ifndef LATERD_PROTO_API_PARTS_H
+#define LATERD_PROTO_API_PARTS_H
+
+#include "proto/api.h"
+#include "proto/json.h"
+
+/* What decoding a request has at hand. */
+struct api_input {
+    const struct api_limits *limits;
+    const struct http_request *request;
+    int64_t now_us;
+    struct arena *scratch;
+};
+
+/* Where a response goes. */
+struct api_output {
+    const struct call_style *style;
+    struct bytes date;
+    struct buf *out;
+};
+
+void delay_queue_decode(const struct api_input *input, struct call *call);
+void delay_queue_reply(const struct api_output *output, const struct reply *reply);
+void delay_queue_problem(const struct api_output *output, const struct problem *problem);
+
+void delayqueue_java_decode(const struct api_input *input, struct call *call);
+void delayqueue_java_reply(const struct api_output *output, const struct reply *reply);
+void delayqueue_java_problem(const struct api_output *output, const struct problem *problem);
+
+/* `path` begins with "/v1/". */
+void v1_decode(const struct api_input *input, struct call *call);
+void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
+void v1_problem(const struct api_output *output, const struct problem *problem);
+
+/* Fills in a problem; detail and field are cut to fit. Returns false, for `return`. */
+bool api_refuse(struct problem *problem, int status, const char *code, const char *field,
+                const char *detail);
+/* The same for a call, which becomes CALL_PROBLEM. */
+void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
+
+/* A whole response with this body. */
+void api_send(const struct api_output *output, int status, const char *content_type,
+              struct bytes body);
+
+/* NULL if a topic may have this name, else why not, to be read after "the topic". */
+const char *api_topic_flaw(struct bytes name);
+/* NULL if a client may choose this id, else why not, to be read after "the id". */
+const char *api_id_flaw(struct bytes id);
+
+/* Percent-decodes into the arena. False: bad escape or NUL. */
+bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
+                  struct bytes *out_text);
+
+/* text of an id, as JSON. */
+void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style style);
+
+#endif

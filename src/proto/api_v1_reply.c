@@ -1,0 +1,364 @@
+/* What /v1 answers: jobs, topics and problems as JSON. */
+#include "proto/api_v1.h"
+#include "proto/base64.h"
+#include "proto/moment.h"
+
+enum { MILLISECOND_US = 1000, RETRY_SOON_S = 1, RETRY_LATER_S = 10 };
+
+static const char json_type[] = "application/json";
+
+/* ---- words ---- */
+
+static void add_time(struct buf *out, const char *key, int64_t us)
+{
+    buf_add_str(out, key); /* ,"key":" */
+    moment_add(out, us);
+    buf_add_char(out, '"');
+}
+
+static void add_number(struct buf *out, const char *key, int64_t number)
+{
+    buf_add_str(out, key); /* ,"key": */
+    buf_add_i64(out, number);
+}
+
+static void add_milliseconds(struct buf *out, int64_t us)
+{
+    buf_add_i64(out, us / MILLISECOND_US);
+    if (us % MILLISECOND_US) { /* 0.25 ms is 0.250, so that nothing is lost */
+        int64_t rest = us % MILLISECOND_US;
+        char digits[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                          (char)('0' + rest % 10)};
+        buf_add(out, digits, sizeof(digits));
+    }
+}
+
+/* ---- jobs ---- */
+
+static void add_body(struct buf *out, const struct job_view *job)
+{
+    if (job->body_kind == BODY_JSON) {
+        buf_add_str(out, ",\"body\":");
+        buf_add_bytes(out, job->body);
+    } else if (bytes_is_utf8(job->body)) {
+        buf_add_str(out, ",\"body\":");
+        json_add_text(out, job->body, JSON_STYLE_PLAIN);
+    } else {
+        buf_add_str(out, ",\"body_base64\":\"");
+        base64_write(out, job->body);
+        buf_add_char(out, '"');
+    }
+    if (job->content_type.len) {
+        buf_add_str(out, ",\"content_type\":");
+        json_add_text(out, job->content_type, JSON_STYLE_PLAIN);
+    }
+}
+
+static void add_retry(struct buf *out, const struct job_view *job)
+{
+    buf_add_str(out, ",\"retry_ms\":[");
+    for (unsigned i = 0; i < job->retry_count; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_milliseconds(out, job->retry_us[i]);
+    }
+    buf_add_char(out, ']');
+}
+
+/* What every answer about a job begins with; the brace stays open. */
+static void add_job_head(struct buf *out, const struct job_view *job)
+{
+    buf_add_str(out, "{\"id\":");
+    api_add_id(out, &job->ref, JSON_STYLE_PLAIN);
+    if (job->topic.len) {
+        buf_add_str(out, ",\"topic\":");
+        json_add_text(out, job->topic, JSON_STYLE_PLAIN);
+    }
+    if (job->state != JOB_GONE) {
+        buf_add_str(out, ",\"state\":\"");
+        buf_add_str(out, job_state_name(job->state));
+        buf_add_char(out, '"');
+    }
+    add_time(out, ",\"due\":\"", job->due_us);
+    add_number(out, ",\"due_ms\":", job->due_us / MILLISECOND_US);
+}
+
+static void add_job(struct buf *out, const struct job_view *job, bool with_body)
+{
+    add_job_head(out, job);
+    add_number(out, ",\"priority\":", job->priority);
+    buf_add_str(out, ",\"ttr_ms\":");
+    add_milliseconds(out, job->ttr_us);
+    add_time(out, ",\"created\":\"", job->created_us);
+    add_number(out, ",\"attempt\":", job->attempt);
+    add_number(out, ",\"failures\":", job->failures);
+    if (job->state == JOB_RESERVED) {
+        buf_add_str(out, ",\"lease\":\"");
+        buf_add_u64(out, job->lease);
+        buf_add_char(out, '"');
+        add_time(out, ",\"deadline\":\"", job->until_us);
+        add_number(out, ",\"deadline_ms\":", job->until_us / MILLISECOND_US);
+    }
+    if (job->retry_count)
+        add_retry(out, job);
+    if (with_body)
+        add_body(out, job);
+    else
+        add_number(out, ",\"body_bytes\":", job->body_len);
+    buf_add_char(out, '}');
+}
+
+static void add_jobs(struct buf *out, const struct reply *reply, bool with_body)
+{
+    buf_add_str(out, "{\"jobs\":[");
+    for (uint32_t i = 0; i < reply->count; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_job(out, &reply->jobs[i], with_body);
+    }
+    buf_add_char(out, ']');
+}
+
+static void add_list(struct buf *out, const struct reply *reply)
+{
+    add_jobs(out, reply, false);
+    if (reply->more) {
+        buf_add_str(out, ",\"cursor\":\"");
+        buf_add_i64(out, reply->next_due_us);
+        buf_add_char(out, '.');
+        buf_add_u64(out, reply->next_seq);
+        buf_add_char(out, '"');
+    }
+    buf_add_char(out, '}');
+}
+
+static void add_pushed(struct buf *out, const struct reply *reply)
+{
+    add_job_head(out, &reply->jobs[0]);
+    buf_add_str(out, reply->kept       ? ",\"result\":\"kept\"}"
+                     : reply->replaced ? ",\"result\":\"replaced\"}"
+                                       : ",\"result\":\"created\"}");
+}
+
+/* ---- topics ---- */
+
+static void add_lateness(struct buf *out, const struct lateness *lateness)
+{
+    static const struct {
+        const char *key;
+        unsigned per_mille;
+    } quantiles[] = {
+        {"{\"p50\":", 500}, {",\"p90\":", 900}, {",\"p99\":", 990}, {",\"p999\":", 999}};
+    buf_add_str(out, ",\"lateness_ms\":");
+    for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++) {
+        int64_t us = lateness_quantile_us(lateness, quantiles[i].per_mille);
+        buf_add_str(out, quantiles[i].key);
+        if (us == INT64_MAX)
+            buf_add_str(out, "null"); /* later than the last bound */
+        else
+            add_milliseconds(out, us);
+    }
+    buf_add_char(out, '}');
+}
+
+static void add_topic(struct buf *out, const struct topic_view *topic)
+{
+    const struct {
+        const char *key;
+        uint64_t count;
+    } counts[] = {
+        {",\"delayed\":", topic->jobs[JOB_DELAYED]},
+        {",\"ready\":", topic->jobs[JOB_READY]},
+        {",\"reserved\":", topic->jobs[JOB_RESERVED]},
+        {",\"buried\":", topic->jobs[JOB_BURIED]},
+        {",\"waiters\":", topic->waiters},
+        {",\"totals\":{\"pushed\":", topic->pushed},
+        {",\"reserved\":", topic->reserved},
+        {",\"finished\":", topic->finished},
+        {",\"deleted\":", topic->deleted},
+        {",\"timeouts\":", topic->timeouts},
+        {",\"released\":", topic->released},
+        {",\"buried\":", topic->buried},
+        {",\"kicked\":", topic->kicked},
+    };
+    buf_add_str(out, "{\"name\":");
+    json_add_text(out, topic->name, JSON_STYLE_PLAIN);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        buf_add_str(out, counts[i].key);
+        buf_add_u64(out, counts[i].count);
+    }
+    buf_add_char(out, '}'); /* of the totals */
+    buf_add_str(out, topic->pause_until_us ? ",\"paused\":true" : ",\"paused\":false");
+    if (topic->pause_until_us && topic->pause_until_us != INT64_MAX)
+        add_time(out, ",\"paused_until\":\"", topic->pause_until_us);
+    if (topic->oldest_ready_us)
+        add_time(out, ",\"oldest_ready\":\"", topic->oldest_ready_us);
+    if (topic->next_due_us)
+        add_time(out, ",\"next_due\":\"", topic->next_due_us);
+    if (topic->lateness)
+        add_lateness(out, topic->lateness);
+    buf_add_char(out, '}');
+}
+
+static void add_topics(struct buf *out, const struct reply *reply)
+{
+    buf_add_str(out, "{\"topics\":[");
+    for (uint32_t i = 0; i < reply->count; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_topic(out, &reply->topics[i]);
+    }
+    buf_add_char(out, ']');
+    if (reply->more && reply->count) {
+        buf_add_str(out, ",\"cursor\":");
+        json_add_text(out, reply->topics[reply->count - 1].name, JSON_STYLE_PLAIN);
+    }
+    buf_add_char(out, '}');
+}
+
+/* ---- answers ---- */
+
+static void add_changed(struct buf *out, const struct reply *reply)
+{
+    add_number(out, "{\"jobs\":", reply->count);
+    buf_add_str(out, reply->more ? ",\"more\":true}" : ",\"more\":false}");
+}
+
+/* The answer's body; nothing for a command that is answered 204. */
+static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind kind)
+{
+    switch (kind) {
+    case CMD_PUSH: add_pushed(out, reply); break;
+    case CMD_RESERVE:
+        add_jobs(out, reply, true);
+        buf_add_char(out, '}');
+        break;
+    case CMD_RELEASE:
+    case CMD_TOUCH:
+    case CMD_BURY:
+    case CMD_KICK:
+    case CMD_RUN:
+    case CMD_RESCHEDULE:
+        if (reply->count)
+            add_job(out, &reply->jobs[0], false);
+        break;
+    case CMD_GET: add_job(out, &reply->jobs[0], true); break;
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC: add_changed(out, reply); break;
+    case CMD_TOPICS: add_topics(out, reply); break;
+    case CMD_TOPIC: add_topic(out, &reply->topics[0]); break;
+    case CMD_LIST: add_list(out, reply); break;
+    case CMD_FINISH:
+    case CMD_DELETE:
+    case CMD_PAUSE:
+    case CMD_RESUME: break;
+    }
+}
+
+static struct problem problem_of(enum err err)
+{
+    struct problem problem = {.status = api_status(err), .err = err, .code = err_name(err)};
+    const char *text = err_text(err);
+    memcpy(problem.detail, text, strnlen(text, sizeof(problem.detail) - 1));
+    return problem;
+}
+
+void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us)
+{
+    enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
+    struct buf body = {0};
+    (void)now_us; /* every time in an answer is absolute */
+    if (reply->err == ERR_EMPTY) {
+        api_send(output, 204, NULL, bytes_of(NULL, 0));
+        return;
+    }
+    if (reply->err != OK) {
+        struct problem problem = problem_of(reply->err);
+        v1_problem(output, &problem);
+        return;
+    }
+    add_answer(&body, reply, kind);
+    if (body.len == 0)
+        api_send(output, 204, NULL, bytes_of(NULL, 0));
+    else
+        api_send(output, kind == CMD_PUSH && !reply->kept ? 201 : 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+/* ---- problems ---- */
+
+static void add_problem(struct buf *out, const struct problem *problem)
+{
+    buf_add_str(out, "{\"type\":\"about:blank\",\"title\":");
+    json_add_text(out, http_status_text(problem->status), JSON_STYLE_PLAIN);
+    add_number(out, ",\"status\":", problem->status);
+    buf_add_str(out, ",\"code\":");
+    json_add_text(out, bytes_str(problem->code), JSON_STYLE_PLAIN);
+    if (problem->field[0]) {
+        buf_add_str(out, ",\"field\":");
+        json_add_text(out, bytes_str(problem->field), JSON_STYLE_PLAIN);
+    }
+    buf_add_str(out, ",\"detail\":");
+    json_add_text(out, bytes_str(problem->detail), JSON_STYLE_PLAIN);
+    buf_add_char(out, '}');
+}
+
+void v1_problem(const struct api_output *output, const struct problem *problem)
+{
+    const struct call_style *style = output->style;
+    struct buf body = {0};
+    add_problem(&body, problem);
+    struct http_response response = {
+        .status = problem->status,
+        .content_type = "application/problem+json",
+        .close = style->close,
+        .http10_keep_alive = style->http10 && !style->close,
+        .head_only = style->head_only,
+        .date = output->date,
+    };
+    if (problem->status == 429)
+        response.retry_after_s = RETRY_SOON_S;
+    else if (problem->status == 503)
+        response.retry_after_s = problem->err == ERR_STORE_FAILED ? RETRY_LATER_S : RETRY_SOON_S;
+    if (problem->allow)
+        response.allow = bytes_str(problem->allow);
+    http_respond(output->out, &response, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+/* ---- batches ---- */
+
+void api_pushes_result(struct buf *results, const struct reply *reply,
+                       const struct problem *problem)
+{
+    struct problem engine;
+    if (results->len)
+        buf_add_char(results, ',');
+    if (!problem && reply->err != OK) {
+        engine = problem_of(reply->err);
+        problem = &engine;
+    }
+    if (problem) {
+        add_number(results, "{\"status\":", problem->status);
+        buf_add_str(results, ",\"problem\":");
+        add_problem(results, problem);
+    } else {
+        add_number(results, "{\"status\":", reply->kept ? 200 : 201);
+        buf_add_str(results, ",\"job\":");
+        add_pushed(results, reply);
+    }
+    buf_add_char(results, '}');
+}
+
+void api_pushes_reply(const struct call_style *style, struct bytes results, uint32_t failed,
+                      struct bytes date, struct buf *out)
+{
+    struct api_output output = {.style = style, .date = date, .out = out};
+    struct buf body = {0};
+    add_number(&body, "{\"failed\":", failed);
+    buf_add_str(&body, ",\"results\":[");
+    buf_add_bytes(&body, results);
+    buf_add_str(&body, "]}");
+    api_send(&output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}

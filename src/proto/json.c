@@ -1,0 +1,518 @@
+#include "proto/json.h"
+
+/* ---- reading ---- */
+
+void json_init(struct json *json, struct bytes text, uint32_t depth_max)
+{
+    const char *start = text.at ? text.at : "";
+    *json = (struct json){
+        .at = start,
+        .end = start + text.len,
+        .depth_max = depth_max < JSON_DEPTH_MAX ? depth_max : JSON_DEPTH_MAX,
+    };
+}
+
+static bool wrong(struct json *json, const char *what)
+{
+    if (!json->wrong)
+        json->wrong = what;
+    return false;
+}
+
+/* The next character that is not white space, not taken; '\0' at the end (never valid JSON). */
+static char peek(struct json *json)
+{
+    while (json->at < json->end) {
+        char c = *json->at;
+        if (c != ' ' && c != '\n' && c != '\r' && c != '\t')
+            return c;
+        json->at++;
+    }
+    return '\0';
+}
+
+static bool take(struct json *json, char c)
+{
+    if (peek(json) != c || json->at == json->end)
+        return false;
+    json->at++;
+    return true;
+}
+
+#define EACH_BYTE(byte) (0x0101010101010101u * (uint64_t)(byte))
+
+/* Is one of eight bytes a quote, a backslash or a control character? (Bit Twiddling Hacks) */
+static bool has_special(uint64_t word)
+{
+    uint64_t quote = word ^ EACH_BYTE('"');
+    uint64_t slash = word ^ EACH_BYTE('\\');
+    uint64_t found = ((quote - EACH_BYTE(1)) & ~quote) | ((slash - EACH_BYTE(1)) & ~slash) |
+                     ((word - EACH_BYTE(0x20)) & ~word);
+    return (found & EACH_BYTE(0x80)) != 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Four hex digits; -1: they are not. */
+static int32_t hex_unit(const char *at, const char *end)
+{
+    int32_t unit = 0;
+    if (end - at < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_digit(at[i]);
+        if (digit < 0)
+            return -1;
+        unit = unit << 4 | digit;
+    }
+    return unit;
+}
+
+/* Past the escape at json->at, which is a backslash. */
+static bool scan_escape(struct json *json)
+{
+    const char *at = json->at + 1;
+    if (at == json->end)
+        return wrong(json, "a string does not end");
+    if (*at != 'u') {
+        if (*at == '\0' || !strchr("\"\\/bfnrt", *at))
+            return wrong(json, "a string has an unknown escape");
+        json->at = at + 1;
+        return true;
+    }
+    int32_t unit = hex_unit(at + 1, json->end);
+    if (unit < 0)
+        return wrong(json, "a \\u escape needs four hex digits");
+    at += 5;
+    if (unit >= 0xd800 && unit <= 0xdfff) {
+        int32_t low = -1;
+        if (unit <= 0xdbff && json->end - at >= 2 && at[0] == '\\' && at[1] == 'u')
+            low = hex_unit(at + 2, json->end);
+        if (low < 0xdc00 || low > 0xdfff)
+            return wrong(json, "a \\u escape is half of a surrogate pair");
+        at += 6;
+    }
+    json->at = at;
+    return true;
+}
+
+/* At the opening quote. Eight bytes at a time, for bodies are long. */
+static bool scan_string(struct json *json, struct json_value *out_value)
+{
+    const char *start = ++json->at;
+    uint64_t seen = 0; /* all bytes, or-ed: is any of them not ASCII? */
+    bool escaped = false;
+    for (;;) {
+        uint64_t word;
+        while (json->end - json->at >= (ptrdiff_t)sizeof(word)) {
+            memcpy(&word, json->at, sizeof(word));
+            if (has_special(word))
+                break;
+            seen |= word;
+            json->at += sizeof(word);
+        }
+        if (json->at == json->end)
+            return wrong(json, "a string does not end");
+        unsigned char c = (unsigned char)*json->at;
+        if (c == '"')
+            break;
+        if (c < 0x20)
+            return wrong(json, "a string has a control character that is not escaped");
+        if (c == '\\') {
+            escaped = true;
+            if (!scan_escape(json))
+                return false;
+        } else {
+            seen |= c;
+            json->at++;
+        }
+    }
+    struct bytes text = bytes_of(start, (size_t)(json->at - start));
+    json->at++;
+    if ((seen & EACH_BYTE(0x80)) && !bytes_is_utf8(text))
+        return wrong(json, "a string is not valid UTF-8");
+    *out_value = (struct json_value){.kind = JSON_KIND_STRING, .escaped = escaped, .text = text};
+    return true;
+}
+
+static bool scan_digits(struct json *json)
+{
+    const char *start = json->at;
+    while (json->at < json->end && *json->at >= '0' && *json->at <= '9')
+        json->at++;
+    return json->at > start;
+}
+
+static bool scan_number(struct json *json, struct json_value *out_value)
+{
+    const char *start = json->at;
+    if (*json->at == '-')
+        json->at++;
+    const char *digits = json->at;
+    if (!scan_digits(json) || (*digits == '0' && json->at - digits > 1))
+        return wrong(json, "a number is malformed");
+    if (json->at < json->end && *json->at == '.') {
+        json->at++;
+        if (!scan_digits(json))
+            return wrong(json, "a number is malformed");
+    }
+    if (json->at < json->end && (*json->at | 0x20) == 'e') {
+        json->at++;
+        if (json->at < json->end && (*json->at == '+' || *json->at == '-'))
+            json->at++;
+        if (!scan_digits(json))
+            return wrong(json, "a number is malformed");
+    }
+    *out_value = (struct json_value){.kind = JSON_KIND_NUMBER,
+                                     .text = bytes_of(start, (size_t)(json->at - start))};
+    return true;
+}
+
+static bool scan_word(struct json *json, struct bytes word, enum json_kind kind,
+                      struct json_value *out_value)
+{
+    if (!bytes_starts(bytes_of(json->at, (size_t)(json->end - json->at)), word))
+        return wrong(json, "this is not a JSON value");
+    *out_value = (struct json_value){.kind = kind, .text = bytes_of(json->at, word.len)};
+    json->at += word.len;
+    return true;
+}
+
+static bool scan_scalar(struct json *json, struct json_value *out_value)
+{
+    switch (peek(json)) {
+    case '"': return scan_string(json, out_value);
+    case 't': return scan_word(json, BYTES("true"), JSON_KIND_BOOL, out_value);
+    case 'f': return scan_word(json, BYTES("false"), JSON_KIND_BOOL, out_value);
+    case 'n': return scan_word(json, BYTES("null"), JSON_KIND_NULL, out_value);
+    case '-':
+    case '0':
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6':
+    case '7':
+    case '8':
+    case '9': return scan_number(json, out_value);
+    default:
+        return wrong(json, json->at == json->end ? "the JSON ends too early"
+                                                 : "this is not a JSON value");
+    }
+}
+
+/* A member's name and its colon. */
+static bool scan_name(struct json *json, struct json_value *out_name)
+{
+    if (peek(json) != '"')
+        return wrong(json, "an object's member needs a name in quotes");
+    if (!scan_string(json, out_name))
+        return false;
+    return take(json, ':') || wrong(json, "a colon is missing after a member's name");
+}
+
+/* The containers that a scan is inside of, innermost last: one bit each. */
+struct nest {
+    uint32_t depth;
+    uint64_t is_object[JSON_DEPTH_MAX / 64];
+};
+
+static bool in_object(const struct nest *nest)
+{
+    uint32_t top = nest->depth - 1;
+    return nest->is_object[top / 64] >> (top % 64) & 1;
+}
+
+/* At an opening bracket. */
+static bool nest_enter(struct json *json, struct nest *nest)
+{
+    uint32_t top = nest->depth;
+    if (json->depth + top >= json->depth_max)
+        return wrong(json, "the JSON is nested deeper than limits.json_depth");
+    uint64_t bit = (uint64_t)1 << (top % 64);
+    if (*json->at == '{')
+        nest->is_object[top / 64] |= bit;
+    else
+        nest->is_object[top / 64] &= ~bit;
+    nest->depth++;
+    json->at++;
+    return true;
+}
+
+/* After a value: leaves the containers that end here; true with depth > 0: a value must follow. */
+static bool nest_leave(struct json *json, struct nest *nest)
+{
+    struct json_value name;
+    while (nest->depth) {
+        bool object = in_object(nest);
+        if (take(json, ','))
+            return !object || scan_name(json, &name);
+        if (!take(json, object ? '}' : ']'))
+            return wrong(json, object ? "a comma or } is missing in an object"
+                                      : "a comma or ] is missing in an array");
+        nest->depth--;
+    }
+    return true;
+}
+
+/* A container, without recursion: hostile input does not choose how deep our stack gets. */
+static bool scan_container(struct json *json, struct json_value *out_value)
+{
+    const char *start = json->at;
+    enum json_kind kind = *start == '{' ? JSON_KIND_OBJECT : JSON_KIND_ARRAY;
+    struct nest nest; /* bits are set as they are entered */
+    struct json_value inner;
+    nest.depth = 0;
+    do {
+        char c = peek(json);
+        if (c == '{' || c == '[') {
+            if (!nest_enter(json, &nest))
+                return false;
+            bool empty = take(json, c == '{' ? '}' : ']');
+            if (!empty) {
+                if (c == '{' && !scan_name(json, &inner))
+                    return false;
+                continue;
+            }
+            nest.depth--;
+        } else if (!scan_scalar(json, &inner)) {
+            return false;
+        }
+        if (!nest_leave(json, &nest))
+            return false;
+    } while (nest.depth);
+    *out_value =
+        (struct json_value){.kind = kind, .text = bytes_of(start, (size_t)(json->at - start))};
+    return true;
+}
+
+bool json_value(struct json *json, struct json_value *out_value)
+{
+    if (json->wrong)
+        return false;
+    char c = peek(json);
+    return c == '{' || c == '[' ? scan_container(json, out_value) : scan_scalar(json, out_value);
+}
+
+bool json_open(struct json *json, enum json_kind kind)
+{
+    if (json->wrong)
+        return false;
+    if (!take(json, kind == JSON_KIND_OBJECT ? '{' : '['))
+        return wrong(json, kind == JSON_KIND_OBJECT ? "an object is expected here"
+                                                    : "an array is expected here");
+    if (json->depth >= json->depth_max)
+        return wrong(json, "the JSON is nested deeper than limits.json_depth");
+    json->depth++;
+    json->fresh = true;
+    return true;
+}
+
+/* Is there one more? Takes the comma before it, or the bracket at the end. */
+static bool more(struct json *json, char closing)
+{
+    bool fresh = json->fresh;
+    if (json->wrong)
+        return false;
+    if (take(json, closing)) {
+        json->fresh = false;
+        json->depth--;
+        return false;
+    }
+    json->fresh = false;
+    return fresh || take(json, ',') ||
+           wrong(json, closing == '}' ? "a comma or } is missing in an object"
+                                      : "a comma or ] is missing in an array");
+}
+
+bool json_item(struct json *json, struct json_value *out_value)
+{
+    return more(json, ']') && json_value(json, out_value);
+}
+
+bool json_member(struct json *json, struct json_value *out_name, struct json_value *out_value)
+{
+    return more(json, '}') && scan_name(json, out_name) && json_value(json, out_value);
+}
+
+bool json_end(struct json *json)
+{
+    if (json->wrong)
+        return false;
+    (void)peek(json); /* only to go past white space */
+    return json->at == json->end || wrong(json, "something follows the JSON value");
+}
+
+/* ---- what values say ---- */
+
+static char *put_utf8(char *to, uint32_t point)
+{
+    if (point < 0x80) {
+        *to++ = (char)point;
+    } else if (point < 0x800) {
+        *to++ = (char)(0xc0 | point >> 6);
+        *to++ = (char)(0x80 | (point & 0x3f));
+    } else if (point < 0x10000) {
+        *to++ = (char)(0xe0 | point >> 12);
+        *to++ = (char)(0x80 | (point >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (point & 0x3f));
+    } else {
+        *to++ = (char)(0xf0 | point >> 18);
+        *to++ = (char)(0x80 | (point >> 12 & 0x3f));
+        *to++ = (char)(0x80 | (point >> 6 & 0x3f));
+        *to++ = (char)(0x80 | (point & 0x3f));
+    }
+    return to;
+}
+
+/* Writes what the escape at `*from` (after its backslash) means. The reader has checked it. */
+static char *unescape(char *to, const char **from, const char *end)
+{
+    static const char plain[] = "bfnrt", meaning[] = "\b\f\n\r\t";
+    char c = *(*from)++;
+    if (c != 'u') {
+        const char *found = strchr(plain, c);
+        *to = found ? meaning[found - plain] : c;
+        return to + 1;
+    }
+    uint32_t point = (uint32_t)hex_unit(*from, end);
+    *from += 4;
+    if (point >= 0xd800 && point <= 0xdbff) {
+        uint32_t low = (uint32_t)hex_unit(*from + 2, end);
+        *from += 6;
+        point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
+    }
+    return put_utf8(to, point);
+}
+
+struct bytes json_text(const struct json_value *string, struct arena *arena)
+{
+    if (!string->escaped)
+        return string->text;
+    char *start = arena_alloc(arena, string->text.len); /* escapes only ever shrink */
+    char *to = start;
+    const char *from = string->text.at, *end = from + string->text.len;
+    while (from < end) {
+        const char *slash = memchr(from, '\\', (size_t)(end - from));
+        size_t run = (size_t)((slash ? slash : end) - from);
+        memcpy(to, from, run);
+        to += run;
+        from += run;
+        if (slash) {
+            from++;
+            to = unescape(to, &from, end);
+        }
+    }
+    return bytes_of(start, (size_t)(to - start));
+}
+
+bool json_int(const struct json_value *number, int64_t *out_number)
+{
+    struct bytes digits = number->text;
+    uint64_t size;
+    if (number->kind != JSON_KIND_NUMBER)
+        return false;
+    bool negative = digits.at[0] == '-';
+    if (negative)
+        digits = bytes_of(digits.at + 1, digits.len - 1);
+    if (!bytes_to_u64(digits, &size) || size > (uint64_t)INT64_MAX + negative)
+        return false;
+    *out_number = (int64_t)(negative ? 0 - size : size);
+    return true;
+}
+
+/* ---- writing ---- */
+
+/* Which characters cannot go out as they are: 1 = never, 2 = not in JSON_STYLE_HTML. */
+static uint8_t special(unsigned char c)
+{
+    if (c < 0x20 || c == '"' || c == '\\')
+        return 1;
+    /* 0xe2 begins U+2028 and U+2029 (and others, which are then let through). */
+    return c == '<' || c == '>' || c == '&' || c == 0xe2 ? 2 : 0;
+}
+
+static void add_escape(struct buf *out, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    switch (c) {
+    case '"': buf_add(out, "\\\"", 2); return;
+    case '\\': buf_add(out, "\\\\", 2); return;
+    case '\n': buf_add(out, "\\n", 2); return;
+    case '\r': buf_add(out, "\\r", 2); return;
+    case '\t': buf_add(out, "\\t", 2); return;
+    default: break;
+    }
+    char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    buf_add(out, text, sizeof(text));
+}
+
+/* Writes the special character at `at`; how many bytes of input that was. */
+static size_t add_special(struct buf *out, const char *at, size_t left)
+{
+    if ((unsigned char)*at != 0xe2) {
+        add_escape(out, (unsigned char)*at);
+        return 1;
+    }
+    struct bytes rest = bytes_of(at, left);
+    if (bytes_starts(rest, BYTES("\xe2\x80\xa8")))
+        buf_add(out, "\\u2028", 6);
+    else if (bytes_starts(rest, BYTES("\xe2\x80\xa9")))
+        buf_add(out, "\\u2029", 6);
+    else
+        buf_add(out, at, left < 3 ? left : 3);
+    return left < 3 ? left : 3;
+}
+
+static void add_well_formed(struct buf *out, struct bytes text, enum json_style style)
+{
+    unsigned worst = style == JSON_STYLE_HTML ? 2 : 1;
+    size_t run = 0, i = 0;
+    while (i < text.len) {
+        unsigned kind = special((unsigned char)text.at[i]);
+        if (kind == 0 || kind > worst) {
+            i++;
+            continue;
+        }
+        buf_add(out, text.at + run, i - run);
+        i += add_special(out, text.at + i, text.len - i);
+        run = i;
+    }
+    buf_add(out, text.at + run, text.len - run);
+}
+
+/* Length of the UTF-8 sequence that starts here, 0 if there is none. */
+static size_t sequence(const char *at, size_t left)
+{
+    for (size_t len = 1; len <= 4 && len <= left; len++) {
+        if (bytes_is_utf8(bytes_of(at, len)))
+            return len;
+    }
+    return 0;
+}
+
+void json_add_text(struct buf *out, struct bytes text, enum json_style style)
+{
+    buf_reserve(out, text.len + 2);
+    buf_add_char(out, '"');
+    if (text.len && bytes_is_utf8(text)) {
+        add_well_formed(out, text, style);
+    } else {
+        for (size_t i = 0; i < text.len;) {
+            size_t len = sequence(text.at + i, text.len - i);
+            if (len)
+                add_well_formed(out, bytes_of(text.at + i, len), style);
+            else
+                buf_add(out, "\\ufffd", 6);
+            i += len ? len : 1;
+        }
+    }
+    buf_add_char(out, '"');
+}

@@ -1,0 +1,31 @@
+/*
+ * Times and durations as text, by calendar arithmetic of our own: no locale, no time zone data,
+ * no clock. Times are microseconds since the Unix epoch, in UTC, leap seconds not counted.
+ */
+#ifndef LATERD_PROTO_MOMENT_H
+#define LATERD_PROTO_MOMENT_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+/* 9999-12-31T23:59:59.999999Z, the last time RFC 3339 can name. */
+#define MOMENT_MAX_US INT64_C(253402300799999999)
+
+/*
+ * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine
+ * digits of a second, those past six must not matter and are dropped). False: it is not one, or
+ * before 1970.
+ */
+bool moment_read(struct bytes text, int64_t *out_us);
+
+/* Reads "yyyy-MM-dd HH:mm:ss", which names no zone, as UTC. */
+bool moment_read_plain(struct bytes text, int64_t *out_us);
+
+/* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
+void moment_add(struct buf *out, int64_t us);
+
+/* Reads "250ms" "1h30m" "2d": whole numbers, each with its unit (us ms s m h d w). */
+bool duration_read(struct bytes text, int64_t *out_us);
+
+#endif
