@@ -1,0 +1,297 @@
+#!/usr/bin/python3
+"""The figures of docs/performance.md, in one command: `make bench`.
+
+Starts its own servers on free ports, alternates them within one run, repeats, takes medians and
+prints a Markdown table. Pinned (server and generator on one core) for CPU per operation, which
+holds from run to run; unpinned for throughput, which does not. Stops only what it has started.
+
+usage: bench/run.py [--build DIR] [--repeats N] [--full] [--only WORD,...] [--data DIR]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+START_TIMEOUT_S = 60
+RUN_TIMEOUT_S = 110
+
+
+class Server:
+    """A process that says on standard error where it listens."""
+
+    def __init__(self, name, command, pinned):
+        self.name = name
+        self.started = time.monotonic()
+        self.log = tempfile.TemporaryFile(mode="w+b")
+        prefix = ["taskset", "-c", "0"] if pinned else []
+        self.process = subprocess.Popen(
+            prefix + [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=self.log
+        )
+        self.address = self._address()
+        self.start_s = time.monotonic() - self.started
+
+    @property
+    def pid(self):
+        return self.process.pid  # taskset replaces itself by the server
+
+    def _text(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    def _address(self):
+        until = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < until and self.process.poll() is None:
+            found = re.search(r"listening.*?(127\.0\.0\.1:\d+)", self._text())
+            if found:
+                return found.group(1)
+            time.sleep(0.005)
+        raise RuntimeError(f"{self.name} did not start:\n{self._text()[-2000:]}")
+
+    def memory_bytes(self):
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.log.close()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.build = pathlib.Path(arguments.build)
+        self.scale = 4 if arguments.full else 1
+        self.repeats = arguments.repeats
+        self.only = set(filter(None, arguments.only.split(",")))
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
+        self.fresh = 0
+        self.rows = []
+        self.problems = []
+
+    # -- servers -------------------------------------------------------------------------
+
+    def directory(self):
+        self.fresh += 1
+        path = self.place / f"data{self.fresh}"
+        path.mkdir()
+        return path
+
+    def start(self, name, pinned, directory=None):
+        if name == "echo":
+            return Server(name, [self.build / "bench/echo"], pinned)
+        if name == "syncing echo":
+            return Server(
+                name, [self.build / "bench/echo", "--sync", self.directory() / "log"], pinned
+            )
+        directory = directory or self.directory()
+        command = [self.build / "laterd", "--data-dir", directory, "--http", "127.0.0.1:0"]
+        return Server(name, command, pinned)
+
+    def load(self, server, pinned, *words):
+        command = [str(self.build / "later"), "bench", *map(str, words), "--json"]
+        command += ["--server", f"http://{server.address}", "--server-pid", str(server.pid)]
+        if "laterd" not in server.name:
+            command.append("--keep")  # an echo has nothing to clean up
+        if pinned:
+            command = ["taskset", "-c", "0"] + command
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+        )
+        if done.returncode != 0:
+            self.problems.append(f"{server.name}: {' '.join(map(str, words))}: "
+                                 f"exit {done.returncode} {done.stderr.strip()[-200:]}")
+        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def wanted(self, word):
+        return not self.only or word in self.only
+
+    def row(self, figure, values):
+        self.rows.append((figure, values))
+        print(f"  {figure}: " + ", ".join(f"{key} {value}" for key, value in values.items()),
+              file=sys.stderr, flush=True)
+
+    def compare(self, title, pinned, words, show):
+        """One scenario against the floors and laterd, alternating, medians and the ratio."""
+        names = ["echo", "syncing echo", "laterd"]
+        results = {name: [] for name in names}
+        for _ in range(self.repeats):
+            for name in names:
+                server = self.start(name, pinned)
+                try:
+                    result = self.load(server, pinned, *words)
+                finally:
+                    server.stop()
+                if result:
+                    results[name].append(show(result))
+                    if result["generator_bound"] and not pinned:
+                        self.problems.append(f"{title}: the generator was the bottleneck")
+        medians = {name: statistics.median(r) for name, r in results.items() if r}
+        values = {name: f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+                  for name, value in medians.items()}
+        if "laterd" in medians and medians.get("syncing echo"):
+            values["ratio"] = f"{medians['laterd'] / medians['syncing echo']:.2f}"
+        self.row(title, values)
+
+    def timing(self):
+        for rate, seconds in ((1000, 5), (10000, 3)):
+            results = []
+            for _ in range(self.repeats):
+                server = self.start("laterd", False)
+                try:
+                    results.append(self.load(server, False, "due", "--rate", rate, "--jobs",
+                                             rate * seconds * self.scale))
+                finally:
+                    server.stop()
+            results = [result for result in results if result]
+            for name, key in (("p50", "p50"), ("p99", "p99"), ("largest", "max")):
+                self.median(f"lateness at {rate:,} due/s, {name}, ms", results,
+                            lambda r, key=key: r["lateness_us"][key] / 1000)
+            self.median(f"CPU per job at {rate:,} due/s, µs", results,
+                        lambda r: r["server_us_per_operation"])
+            self.total(f"early, lost, twice at {rate:,} due/s", results)
+
+    def burst(self):
+        results = []
+        for _ in range(self.repeats):
+            server = self.start("laterd", False)
+            try:
+                results.append(self.load(server, False, "burst", "--jobs", 100000))
+            finally:
+                server.stop()
+        results = [result for result in results if result]
+        self.median("burst of 100,000: first after, ms", results, lambda r: r["first_us"] / 1000)
+        self.median("burst of 100,000: all within, ms", results, lambda r: r["last_us"] / 1000)
+        self.total("early, lost, twice in the burst", results)
+
+    def median(self, title, results, show):
+        if results:
+            self.row(title, {"laterd": f"{statistics.median(map(show, results)):,.2f}"})
+
+    def total(self, title, results):
+        counts = [sum(r[key] for r in results) for key in ("early", "lost", "twice")]
+        self.row(title, {"laterd": ", ".join(map(str, counts))})
+
+    def million(self):
+        """Memory, restart and idle cost with a million waiting jobs."""
+        directory = self.directory()
+        server = self.start("laterd", False, directory)
+        try:
+            empty = server.memory_bytes()
+            self.load(server, False, "put", "--jobs", 1000000, "--connections", 16, "--depth", 16,
+                      "--keep", "--topic", "million")
+            self.row("memory per waiting job (20-byte id, 256-byte body), bytes",
+                     {"laterd": f"{(server.memory_bytes() - empty) / 1e6:,.0f}"})
+            disk = sum(file.stat().st_blocks * 512 for file in directory.rglob("*"))
+            self.row("disk per waiting job, bytes", {"laterd": f"{disk / 1e6:,.0f}"})
+            idle = self.load(server, False, "idle", "--connections", 1000, "--seconds", 10)
+            if idle:
+                seconds = idle["elapsed_us"] / 1e6
+                self.row("idle with 1,000,000 jobs and 1,000 polls: CPU, %",
+                         {"laterd": f"{100 * idle['server_core_share']:.2f}"})
+                self.row("idle: wake-ups a second",
+                         {"laterd": f"{idle['server_sleeps'] / seconds:.2f}"})
+        finally:
+            server.kill()  # the harder start: nothing was tidied up
+        server = self.start("laterd", False, directory)
+        self.row("restart with 1,000,000 jobs after kill -9, s",
+                 {"laterd": f"{server.start_s:.2f}"})
+        server.stop()
+
+    def system_calls(self):
+        if not shutil.which("strace"):
+            self.problems.append("system calls: strace is not installed")
+            return
+        for title, connections, depth, jobs in (("64x1", 64, 1, 20000), ("16x16", 16, 16, 50000)):
+            server = self.start("laterd", True)
+            table = self.place / "strace"
+            tracer = subprocess.Popen(["strace", "-c", "-f", "-o", table, "-p", str(server.pid)],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                time.sleep(1)  # until it has attached
+                result = self.load(server, True, "put", "--connections", connections, "--depth",
+                                   depth, "--jobs", jobs, "--keep")
+            finally:
+                tracer.send_signal(signal.SIGINT)
+                tracer.wait(20)
+                server.stop()
+            total = re.search(r"\s(\d+)\s+(?:\d+\s+)?total", table.read_text())
+            if result and total:
+                self.row(f"system calls per push, {title}",
+                         {"laterd": f"{int(total.group(1)) / result['operations']:.2f}"})
+
+    def run(self):
+        per = lambda r: r["server_us_per_operation"]
+        rate = lambda r: r["per_second"]
+        jobs = 100000 * self.scale
+        lone = ["put", "--jobs", jobs]
+        deep = ["put", "--connections", 16, "--depth", 16, "--jobs", 3 * jobs]
+        cycle = ["cycle", "--jobs", jobs // 2]
+        if self.wanted("put"):
+            self.compare("put 64x1, pinned, µs of CPU", True, lone, per)
+            self.compare("put 16x16, pinned, µs of CPU", True, deep, per)
+            self.compare("put 64x1, unpinned, µs of CPU", False, lone, per)
+            self.compare("put 64x1, unpinned, a second", False, lone, rate)
+            self.compare("put 16x16, unpinned, a second", False, deep, rate)
+        if self.wanted("cycle"):
+            self.compare("cycle 64x1, pinned, µs of CPU", True, cycle, per)
+            self.compare("cycle 64x1, unpinned, a second", False, cycle, rate)
+        for word, step in (("due", self.timing), ("burst", self.burst),
+                           ("million", self.million), ("calls", self.system_calls)):
+            if self.wanted(word):
+                step()
+
+    def table(self):
+        version = subprocess.run([str(self.build / "laterd"), "--version"], capture_output=True,
+                                 text=True, check=False).stdout.strip()
+        print(f"{version or 'laterd'}, durability sync, 256-byte bodies, 20-byte ids; medians of "
+              f"{self.repeats}; {os.cpu_count()} cores, Linux {platform.release()}, "
+              f"{time.strftime('%Y-%m-%d')}\n")
+        print("| figure | echo | syncing echo | laterd | laterd / syncing echo |")
+        print("|---|---|---|---|---|")
+        for figure, values in self.rows:
+            cells = [values.get(key, "–") for key in ("echo", "syncing echo", "laterd", "ratio")]
+            print(f"| {figure} | " + " | ".join(cells) + " |")
+        for problem in dict.fromkeys(self.problems):
+            print(f"\nNote: {problem}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build", help="where laterd, later and echo are")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--full", action="store_true", help="four times the jobs")
+    parser.add_argument("--only", default="", help="of put,cycle,due,burst,million,calls")
+    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
+    bench = Bench(parser.parse_args())
+    try:
+        bench.run()
+    except (RuntimeError, subprocess.TimeoutExpired) as failure:
+        bench.problems.append(str(failure))
+    finally:
+        shutil.rmtree(bench.place, ignore_errors=True)
+    bench.table()
+    return 1 if bench.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
