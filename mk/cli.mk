@@ -4,9 +4,3 @@ $(BUILD)/test/cli_histogram_test: $(BUILD)/src/cli/histogram.o
 $(BUILD)/test/cli_text_test: $(BUILD)/src/cli/text.o
 $(BUILD)/test/cli_load_test: $(BUILD)/src/cli/load.o $(BUILD)/src/cli/client.o $(BUILD)/src/cli/histogram.o
 $(BUILD)/test/cli_bench_test: $(BUILD)/src/cli/bench_request.o
-
-.PHONY: man
-man: $(BUILD)/man/later.1 ## manual pages
-$(BUILD)/man/%: man/%.scd
-	@mkdir -p $(@D)
-	scdoc < $< > $@

@@ -88,7 +88,7 @@ static int run(struct cli *cli, int argc, char **argv)
     cli->timeout_us += pop.wait_us;
     int code = cli_call(cli, "POST", "/v1/reserve", body, &answer);
     if (code == EXIT_DONE) {
-        const json_t *jobs = json_is_array(answer) ? answer : json_object_get(answer, "jobs");
+        const json_t *jobs = json_object_get(answer, "jobs");
         if (json_array_size(jobs) > 0)
             code = show(&pop, jobs);
         else

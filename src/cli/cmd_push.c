@@ -185,12 +185,10 @@ static void bulk_results(struct bulk *bulk, const json_t *answer)
     size_t i;
     json_array_foreach(results, i, result)
     {
-        const json_t *problem = json_object_get(result, "error");
-        if (!problem && json_integer_value(json_object_get(result, "status")) >= 400)
-            problem = result;
+        const json_t *problem = json_object_get(result, "problem");
         if (problem) {
             struct buf why = {0};
-            show_value(problem, json_object_get(problem, "detail") ? "detail" : "code", &why);
+            show_value(problem, "detail", &why);
             cli_say(bulk->push->cli, "line %llu: %.*s",
                     (unsigned long long)(bulk->taken + bulk->refused + 1), (int)why.len,
                     why.at ? why.at : "");

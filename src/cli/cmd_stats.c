@@ -150,7 +150,7 @@ static void add_topics(struct buf *out, const json_t *answer)
 {
     static const char *const names[] = {"TOPIC", "DELAYED", "READY", "RESERVED", "BURIED"};
     static const char *const keys[] = {"delayed", "ready", "reserved", "buried"};
-    const json_t *topics = json_is_array(answer) ? answer : json_object_get(answer, "topics");
+    const json_t *topics = json_object_get(answer, "topics");
     struct table table = {.columns = 5, .right = {false, true, true, true, true}};
     const json_t *topic;
     size_t i;
@@ -159,13 +159,11 @@ static void add_topics(struct buf *out, const json_t *answer)
         table_cell_str(&table, names[column]);
     json_array_foreach(topics, i, topic)
     {
-        const json_t *jobs = json_object_get(topic, "jobs");
-        const char *name = show_string(topic, "name");
         if (i == TOP_ROWS)
             break;
-        table_cell_str(&table, *name ? name : show_string(topic, "topic"));
+        table_cell_str(&table, show_string(topic, "name"));
         for (size_t column = 0; column < 4; column++)
-            table_cell_str(&table, count_text(show_count(jobs ? jobs : topic, keys[column]), room));
+            table_cell_str(&table, count_text(show_count(topic, keys[column]), room));
     }
     buf_add_char(out, '\n');
     table_write(&table, out);
@@ -182,8 +180,7 @@ static int look_at(struct cli *cli, struct look *look, struct buf *out)
     if (code == EXIT_DONE)
         code = cli_call(cli, "GET", "/v1/topics?limit=1000", NULL, &topics);
     if (code == EXIT_DONE && cli->json) {
-        json_object_set(stats, "topic_list",
-                        json_is_array(topics) ? topics : json_object_get(topics, "topics"));
+        json_object_set(stats, "topic_list", json_object_get(topics, "topics"));
         cli_print_json(stats);
     } else if (code == EXIT_DONE) {
         add_stats(out, stats, look);

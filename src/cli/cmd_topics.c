@@ -25,13 +25,11 @@ static void count_cell(struct table *table, const json_t *object, const char *ke
 
 static void topic_row(struct table *table, const json_t *topic)
 {
-    const json_t *jobs = json_object_get(topic, "jobs");
     static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
-    const json_t *counts = jobs ? jobs : topic;
-    cell(table, topic, json_object_get(topic, "name") ? "name" : "topic");
+    cell(table, topic, "name");
     for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-        count_cell(table, counts, states[i]);
-    count_cell(table, topic, json_object_get(topic, "waiting") ? "waiting" : "waiters");
+        count_cell(table, topic, states[i]);
+    count_cell(table, topic, "waiters");
     table_cell_str(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");
 }
 
@@ -57,7 +55,7 @@ struct listing {
 
 static void listing_page(struct listing *listing, const json_t *answer, uint64_t *out_rows)
 {
-    const json_t *items = json_is_array(answer) ? answer : json_object_get(answer, listing->array);
+    const json_t *items = json_object_get(answer, listing->array);
     const json_t *item;
     size_t i;
     json_array_foreach(items, i, item)
@@ -97,8 +95,7 @@ static int listing_run(struct listing *listing)
             break;
         listing_page(listing, answer, &rows);
         struct buf next = {0};
-        if (!json_is_array(answer))
-            show_value(answer, json_object_get(answer, "cursor") ? "cursor" : "next_cursor", &next);
+        show_value(answer, "cursor", &next);
         json_decref(answer);
         if (next.len == 0)
             break;
@@ -169,10 +166,10 @@ static void list_row(struct table *table, const json_t *job)
     struct buf due = {0};
     cell(table, job, "id");
     cell(table, job, "state");
-    show_time(job, json_object_get(job, "due") ? "due" : "due_ms", &due);
+    show_time(job, "due_ms", &due);
     table_cell(table, due.at ? buf_bytes(&due) : BYTES(""));
     cell(table, job, "priority");
-    cell(table, job, json_object_get(job, "attempts") ? "attempts" : "attempt");
+    cell(table, job, "attempt");
     buf_fini(&due);
 }
 

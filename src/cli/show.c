@@ -74,24 +74,32 @@ void show_body(const json_t *job, struct buf *out)
 void show_job(const json_t *job, struct buf *out)
 {
     static const struct {
+        const char *label;
         const char *key;
-        bool time;
     } fields[] = {
-        {"id", false},       {"topic", false},        {"state", false},    {"lease", false},
-        {"due", true},       {"due_ms", true},        {"deadline", true},  {"deadline_ms", true},
-        {"created", true},   {"created_ms", true},    {"ttr", false},      {"ttr_ms", false},
-        {"priority", false}, {"attempt", false},      {"attempts", false}, {"failures", false},
-        {"retry", false},    {"content_type", false},
+        {"id", "id"},
+        {"topic", "topic"},
+        {"state", "state"},
+        {"lease", "lease"},
+        {"due", "due_ms"},
+        {"deadline", "deadline_ms"},
+        {"created", "created"},
+        {"ttr ms", "ttr_ms"},
+        {"priority", "priority"},
+        {"attempt", "attempt"},
+        {"failures", "failures"},
+        {"retry ms", "retry_ms"},
+        {"type", "content_type"},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        const json_t *value = json_object_get(job, fields[i].key);
-        if (!value || json_is_null(value))
+        const char *key = fields[i].key;
+        if (!json_object_get(job, key))
             continue;
-        buf_addf(out, "%-12s ", fields[i].key);
-        if (fields[i].time)
-            show_time(job, fields[i].key, out);
+        buf_addf(out, "%-9s ", fields[i].label);
+        if (strcmp(key, "due_ms") == 0 || strcmp(key, "deadline_ms") == 0)
+            show_time(job, key, out);
         else
-            show_value(job, fields[i].key, out);
+            show_value(job, key, out);
         buf_add_char(out, '\n');
     }
     struct buf body = {0};

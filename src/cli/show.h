@@ -11,10 +11,10 @@
 const char *show_string(const json_t *object, const char *key);
 /* A member as short text: strings as they are, numbers in decimal; "" if not there. */
 void show_value(const json_t *object, const char *key, struct buf *out);
-/* A count, 0 if not there. `path` is one or two keys. */
+/* A count, 0 if not there. */
 uint64_t show_count(const json_t *object, const char *key);
 
-/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time, from a time member; nothing if not there. */
+/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time, of a member in epoch milliseconds. */
 void show_time(const json_t *object, const char *key, struct buf *out);
 
 /* A job in full: its fields a line each, an empty line, its body. */
