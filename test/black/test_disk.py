@@ -15,11 +15,8 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 def push_many(client, topic, count, size=200, **fields):
     """The ids of jobs pushed in one batch."""
-    jobs = [{"body": "x" * size, **fields} for _ in range(count)]
-    answer = client.post(f"/v1/topics/{topic}/jobs", jobs)
-    said = answer.json()
-    results = said["results"] if isinstance(said, dict) else said
-    return [result["id"] for result in results if result["status"] == 201]
+    results = client.push_many(topic, [{"body": "x" * size, **fields}] * count)
+    return [result["job"]["id"] for result in results if result["status"] == 201]
 
 
 def ids_of(client, topic, state):

@@ -93,7 +93,8 @@ def test_p8_json_depth(laterd):
         names(client.post("/v1/topics/t/jobs", '{"body":%s}' % deep), 400, "limits.json_depth")
 
 
-@pytest.mark.parametrize("body", ["[" * 200_000, '{"body":' * 100_000, '{"body":' + "[" * 300_000])
+@pytest.mark.parametrize("body", ["[" * 200_000, '{"body":' * 100_000, '{"body":' + "[" * 300_000],
+                         ids=["array", "object", "array inside"])
 def test_p8_absurdly_deep_json_harms_nobody(shared, client, body):
     assert client.request("POST", "/v1/topics/t/jobs", body,
                           {"Content-Type": "application/json"}).status == 400

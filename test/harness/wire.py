@@ -172,6 +172,12 @@ class Client:
         assert answer.status == 201, answer
         return answer.json()["id"]
 
+    def push_many(self, topic, jobs):
+        """The results of a batch, one for each job."""
+        answer = self.post(f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs", jobs)
+        assert answer.status == 200, answer
+        return answer.json()["results"]
+
     def reserve(self, *topics, wait=0, most=1):
         """The jobs taken; [] when there are none."""
         answer = self.post("/v1/reserve", {"topics": list(topics), "wait": wait, "max": most})
