@@ -26,7 +26,7 @@ from process import ROOT, DidNotStart, Laterd  # noqa: E402
 from wire import Client, Closed  # noqa: E402
 
 TOPICS = ("a", "b", "c")
-CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K"}, "server": {"log_level": "warn"}}
+CONFIG = {"store": {"segment_bytes": "256K", "recent_bytes": "256K"}}
 GONE = (Closed, OSError, ConnectionError)
 
 

@@ -63,7 +63,7 @@ class Laterd:
         self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                         env=self.environment, **self.popen_options)
-        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self.reader.start()
         if wait:
             self.wait_listening(seconds)
@@ -75,13 +75,15 @@ class Laterd:
             raise DidNotStart("\n".join(self.lines))
         return self
 
-    def _read(self):
-        for raw in self.process.stderr:
-            with self.news:
-                self.lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
-                self.news.notify_all()
+    def _read(self, process):
+        with process.stderr:
+            for raw in process.stderr:
+                with self.news:
+                    self.lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
+                    self.news.notify_all()
         with self.news:
-            self.reader = None
+            if self.process is process:
+                self.reader = None
             self.news.notify_all()
 
     @property
@@ -115,11 +117,15 @@ class Laterd:
         if not self.process:
             return None
         try:
-            return self.process.wait(seconds)
+            code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise
+        reader = self.reader
+        if reader:
+            reader.join(5)  # so that its last words are heard, and not taken for the next one's
+        return code
 
     def __enter__(self):
         return self.start() if not self.process else self
