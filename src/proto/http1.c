@@ -226,11 +226,12 @@ static enum http_progress feed_fresh_head(struct http1 *http, struct bytes in, s
 static enum http_progress feed_kept_head(struct http1 *http, struct bytes in, size_t *out_used)
 {
     size_t before = http->head.len, limit = line_limit(http);
-    size_t room = limit > before ? limit - before : 1;
+    bool after_cr = before == 1 && !http->begun && http->head.at[0] == '\r';
+    size_t room = limit > before && !after_cr ? limit - before : 1;
     size_t part = in.len < room ? in.len : room;
     buf_add(&http->head, in.at, part);
     enum http_progress progress = HTTP_MORE;
-    if (before == 1 && !http->begun && bytes_eq(buf_bytes(&http->head), BYTES("\r\n"))) {
+    if (after_cr && http->head.at[1] == '\n') {
         http->begun = true; /* the empty line was cut in two */
         http->head.len = 0;
     } else {

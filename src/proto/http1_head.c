@@ -159,6 +159,8 @@ static void judge_line(struct judge *judge)
 {
     struct http_head *head = judge->head;
     struct bytes name = judge->name, value = trim(judge->value);
+    if (name.len == 0)                                    /* which llhttp lets through */
+        (void)refuse(judge, 400, "a header has no name"); /* judge_all sees it */
     switch (name.len) {
     case 4:
         if (bytes_eq_nocase(name, BYTES("host"))) {
@@ -240,6 +242,7 @@ static const llhttp_settings_t settings = {
 static bool refuse_lines(struct judge *judge, const llhttp_t *parser, llhttp_errno_t error)
 {
     switch ((int)error) {
+    case HPE_INVALID_CONSTANT: /* a method of RTSP or ICE */
     case HPE_INVALID_METHOD: return refuse(judge, 501, "the method is not known");
     case HPE_INVALID_CONTENT_LENGTH:
         return refuse(judge, 400, "Content-Length is not a number of bytes");
@@ -289,6 +292,8 @@ static bool judge_encoding(struct judge *judge)
 static bool judge_all(struct judge *judge)
 {
     struct http_head *head = judge->head;
+    if (judge->refusal.status)
+        return false;
     if (judge->hosts > 1)
         return refuse(judge, 400, "there is more than one Host");
     if (judge->hosts == 0 && !head->request.http10)
