@@ -167,7 +167,6 @@ struct store {
 
     struct checkpoint checkpoint;
     uint64_t seq_first, boot;
-    bool opened; /* recovery is over */
     struct store_stats stats;
 };
 

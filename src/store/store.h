@@ -123,13 +123,14 @@ struct store_stats {
     uint64_t checkpoints, carried_jobs;
     uint64_t damaged_segments; /* found while cleaning: they stay, and no later one is cleaned */
     uint64_t recovered_events, dropped_tail_bytes;
-    int64_t recovery_us;
+    int64_t recovery_us; /* how long store_open took */
 };
 void store_stats(const struct store *store, struct store_stats *out_stats);
 
 /*
  * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per
- * finding. Counts into *out_count.
+ * finding. OK: all could be read; out_counts->bad says how many places are damaged. Else the
+ * store's root is damaged (ERR_CORRUPT), not ours, or not there.
  */
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;

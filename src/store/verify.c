@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
-enum { VERIFY_WINDOW = 1024 * 1024 };
+enum { WINDOW_BYTES = 1024 * 1024 };
 
 /* Counts live jobs: which sequence numbers have a job record and no end. */
 struct live_set {
@@ -214,7 +214,7 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
     enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
     if (err)
         return err;
-    scan_init(&scan, verify->disk, file, found->size_bytes, VERIFY_WINDOW);
+    scan_init(&scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
     scan.number = found->number;
     scan.tag = verify->tag;
     verify->counts.segments++;
@@ -240,7 +240,7 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
     if (err)
         return err;
-    scan_init(&scan, verify->disk, file, found->size_bytes, VERIFY_WINDOW);
+    scan_init(&scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
     scan.number = found->number;
     scan.tag = verify->tag;
     verify->counts.bytes += found->size_bytes;
@@ -317,10 +317,8 @@ enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line
         err = verify_loaded(verify);
     }
     verify->counts.live_jobs = map_count(&verify->live.map);
-    if (!err) {
+    if (!err)
         *out_counts = verify->counts;
-        err = verify->counts.bad ? ERR_CORRUPT : OK;
-    }
     loaded_fini(&verify->loaded);
     map_fini(&verify->live.map);
     mem_free(verify->live.seqs);

@@ -1,0 +1,64 @@
+/*
+ * port/disk.h in memory, with the bad days of a real disk at will: power cuts at any point, torn
+ * and lost writes, failing calls, syncs that fail once and lie afterwards, rot, full disks.
+ * Deterministic: the same calls and seeds give the same bytes.
+ *
+ * A file has three contents: what the page cache shows (reads), what the device has taken (fresh
+ * reads), and what survives a power cut for sure (synced). Unsynced writes survive a cut, vanish,
+ * or are torn at 512 bytes, each at random. Names survive up to a random point of their history
+ * since the directory was last synced.
+ *
+ * Every primitive (open, read, create, write, sync, rename, unlink, directory sync …) is a numbered
+ * point where a fault or a cut can be planted.
+ */
+#ifndef LATERD_SIM_DISK_H
+#define LATERD_SIM_DISK_H
+
+#include "port/disk.h"
+
+struct sim_disk;
+
+struct sim_disk *sim_disk_new(void);
+void sim_disk_free(struct sim_disk *disk); /* all its files must be closed */
+struct disk *sim_disk_port(struct sim_disk *disk);
+
+/*
+ * Submitted operations are done only by sim_disk_step(), unless the disk is eager: then poll() does
+ * all that are waiting. Either way `done` is called by poll().
+ */
+void sim_disk_eager(struct sim_disk *disk, bool eager);
+bool sim_disk_step(struct sim_disk *disk, enum disk_lane lane); /* false: none was waiting */
+unsigned sim_disk_waiting(const struct sim_disk *disk, enum disk_lane lane);
+
+/* Primitives so far. */
+uint64_t sim_disk_points(const struct sim_disk *disk);
+
+/*
+ * The power goes before primitive number `point` (counted as sim_disk_points counts): from then on
+ * everything fails and nothing changes, until sim_disk_power() resolves what survived.
+ */
+void sim_disk_cut_at(struct sim_disk *disk, uint64_t point);
+bool sim_disk_cut(const struct sim_disk *disk);
+void sim_disk_power(struct sim_disk *disk, uint64_t seed);
+/* The same for a killed process: what the cache has stays there, synced or not. */
+void sim_disk_kill(struct sim_disk *disk);
+
+/*
+ * Primitive number `point` fails with `sys_errno`; UINT64_MAX: none. A failing sync loses the
+ * unsynced writes of its file: the cache goes on showing them, and the next sync says all is well.
+ */
+void sim_disk_fail_at(struct sim_disk *disk, uint64_t point, int sys_errno);
+
+/* Room for all files together; 0: no limit. */
+void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);
+uint64_t sim_disk_used(const struct sim_disk *disk);
+
+/* Rot and damage by hand. False: there is no such file, or bit. */
+bool sim_disk_flip(struct sim_disk *disk, const char *name, uint64_t bit);
+bool sim_disk_delete(struct sim_disk *disk, const char *name);
+/* Bytes of a file as the device has them; NULL: no such file. */
+const char *sim_disk_file(const struct sim_disk *disk, const char *name, uint64_t *out_bytes);
+/* Puts a file there, durably. */
+void sim_disk_put(struct sim_disk *disk, const char *name, const void *data, size_t len);
+
+#endif
