@@ -127,15 +127,15 @@ class Client:
     def __init__(self, port, seconds=10):
         self.port, self.seconds, self.wire = port, seconds, None
 
-    def request(self, method, path, body=None, headers=None, **fields):
-        """`body`: bytes or text as they are; `fields` (or a dict or list as body): JSON."""
+    def request(self, method, path, content=None, headers=None, /, **fields):
+        """`content`: bytes or text as they are, a dict or list as JSON; or the JSON's fields."""
         headers = dict(headers or {})
         if fields:
-            body = fields
-        if isinstance(body, (dict, list)):
-            body = json.dumps(body)
+            content = fields
+        if isinstance(content, (dict, list)):
+            content = json.dumps(content)
             headers.setdefault("Content-Type", "application/json")
-        data = body.encode() if isinstance(body, str) else body or b""
+        data = content.encode() if isinstance(content, str) else content or b""
         if self.wire is None:
             self.wire = Wire(self.port, self.seconds)
         self.wire.send(request_bytes(method, path, data, headers))
@@ -144,11 +144,11 @@ class Client:
             self.close()
         return response
 
-    def get(self, path, **options):
-        return self.request("GET", path, **options)
+    def get(self, path):
+        return self.request("GET", path)
 
-    def post(self, path, body=None, **fields):
-        return self.request("POST", path, body, **fields)
+    def post(self, path, content=None, /, **fields):
+        return self.request("POST", path, content, **fields)
 
     def close(self, reset=False):
         if self.wire:
@@ -163,10 +163,10 @@ class Client:
 
     # /v1
 
-    def push(self, topic, **fields):
+    def push(self, topic, /, **fields):
         return self.post(f"/v1/topics/{urllib.parse.quote(topic, safe='')}/jobs", fields)
 
-    def push_id(self, topic, **fields):
+    def push_id(self, topic, /, **fields):
         """Pushes and returns the id."""
         answer = self.push(topic, **fields)
         assert answer.status == 201, answer
@@ -190,7 +190,7 @@ class Client:
         path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}"
         if verb:
             return self.request(method, f"{path}/{verb}", fields)
-        return self.request(method, path, fields or None)
+        return self.request(method, path, **fields)
 
     def state(self, job_id):
         answer = self.job(job_id, method="GET")
@@ -203,9 +203,9 @@ class Client:
 
     # The delay-queue dialect
 
-    def call(self, path, body=None, **fields):
+    def call(self, path, content=None, /, **fields):
         """(code, message, data)"""
-        answer = self.post(path, body if body is not None else fields)
+        answer = self.post(path, fields if content is None else content)
         assert answer.status == 200, answer
         said = answer.json()
         return said["code"], said["message"], said["data"]
