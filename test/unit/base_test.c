@@ -1,0 +1,205 @@
+/*
+ * The words that everything is written in: bytes, buffers, arenas, pools.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "base/pool.h"
+
+static void numbers_must_be_digits_and_fit(void **state)
+{
+    (void)state;
+    uint64_t number = 5;
+    assert_true(bytes_to_u64(BYTES("18446744073709551615"), &number));
+    assert_true(number == UINT64_MAX);
+    assert_true(bytes_to_u64(BYTES("007"), &number));
+    assert_int_equal(number, 7);
+    static const char *const bad[] = {
+        "",    "18446744073709551616", "99999999999999999999", "+1", "-1", " 1", "1 ",
+        "0x1", "000000000000000000001"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_false(bytes_to_u64(bytes_str(bad[i]), &number));
+        assert_int_equal(number, 7); /* untouched on failure */
+    }
+}
+
+static void bytes_compare_as_unsigned_and_shorter_first(void **state)
+{
+    (void)state;
+    assert_true(bytes_cmp(BYTES("a"), BYTES("b")) < 0);
+    assert_true(bytes_cmp(BYTES("a"), BYTES("ab")) < 0);
+    assert_true(bytes_cmp(BYTES("\xff"), BYTES("a")) > 0);
+    assert_true(bytes_cmp((struct bytes){0}, BYTES("")) == 0);
+    assert_true(bytes_eq((struct bytes){0}, BYTES("")));
+    assert_true(bytes_eq_nocase(BYTES("Content-Length"), BYTES("content-lENGTH")));
+    assert_false(bytes_eq_nocase(BYTES("[\\]"), BYTES("{|}"))); /* only letters have cases */
+    assert_true(bytes_starts(BYTES("abc"), BYTES("ab")));
+    assert_false(bytes_starts(BYTES("a"), BYTES("ab")));
+}
+
+static bool is_utf8(const char *text)
+{
+    return bytes_is_utf8(bytes_str(text));
+}
+
+static void utf8_is_what_rfc_3629_says(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"",
+                                       "ascii",
+                                       "\xc2\x80",
+                                       "\xdf\xbf",
+                                       "\xe0\xa0\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xee\x80\x80",
+                                       "\xef\xbf\xbf",
+                                       "\xf0\x90\x80\x80",
+                                       "\xf4\x8f\xbf\xbf",
+                                       "mixed \xe4\xbb\xbb\xe5\x8a\xa1 text"};
+    static const char *const bad[] = {
+        "\x80",             /* a continuation alone */
+        "\xc0\xaf",         /* overlong in two */
+        "\xc1\xbf",         /* the same */
+        "\xe0\x9f\xbf",     /* overlong in three */
+        "\xed\xa0\x80",     /* a surrogate */
+        "\xf0\x8f\xbf\xbf", /* overlong in four */
+        "\xf4\x90\x80\x80", /* past the last */
+        "\xf5\x80\x80\x80", /* no such start */
+        "\xff",             /* nor this */
+        "\xe4\xbb",         /* cut off */
+        "a\xc2",            /* the same */
+        "\xe4\xbbz",        /* broken off */
+        "\xf0\x90\x80z",    /* the same */
+    };
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        assert_true(is_utf8(good[i]));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(is_utf8(bad[i]));
+    assert_true(bytes_is_utf8(bytes_of("a\0b", 3))); /* NUL is a character */
+}
+
+/* Every one- and two-byte start is judged as decoding it would. */
+static void every_two_byte_sequence_is_judged_right(void **state)
+{
+    (void)state;
+    for (unsigned first = 0; first < 256; first++) {
+        for (unsigned second = 0; second < 256; second++) {
+            char text[2] = {(char)first, (char)second};
+            bool ascii = first < 0x80 && second < 0x80;
+            bool pair = first >= 0xc2 && first <= 0xdf && second >= 0x80 && second <= 0xbf;
+            assert_int_equal(bytes_is_utf8(bytes_of(text, 2)), ascii || pair);
+        }
+    }
+}
+
+static void a_buffer_grows_and_forgets(void **state)
+{
+    (void)state;
+    struct buf buf = {0};
+    buf_add_str(&buf, "n=");
+    buf_add_u64(&buf, UINT64_MAX);
+    buf_add_char(&buf, ' ');
+    buf_add_i64(&buf, INT64_MIN);
+    buf_add_char(&buf, ' ');
+    buf_add_u64(&buf, 0);
+    buf_addf(&buf, " %s-%d", "x", 7);
+    assert_true(
+        bytes_eq(buf_bytes(&buf), BYTES("n=18446744073709551615 -9223372036854775808 0 x-7")));
+    buf_drop(&buf, 2);
+    assert_true(bytes_starts(buf_bytes(&buf), BYTES("1844")));
+    buf_drop(&buf, buf.len);
+    assert_int_equal(buf.len, 0);
+    for (int i = 0; i < 100000; i++)
+        buf_add(&buf, "0123456789", 10);
+    assert_int_equal(buf.len, 1000000);
+    assert_memory_equal(buf.at + 999990, "0123456789", 10);
+    size_t cap = buf.cap;
+    buf_shrink(&buf, 1000);
+    assert_int_equal(buf.cap, cap); /* it is not empty */
+    buf.len = 0;
+    buf_shrink(&buf, 1000);
+    assert_true(buf.cap <= 1000);
+    buf_fini(&buf);
+    buf_fini(&buf); /* freeing a zeroed one does nothing */
+    assert_int_equal(mem_used(), 0);
+}
+
+static void an_arena_gives_aligned_rooms_that_do_not_overlap(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    for (int round = 0; round < 3; round++) {
+        unsigned char *rooms[300];
+        for (size_t i = 0; i < 300; i++) {
+            size_t size = i * i % 5000;
+            rooms[i] = arena_alloc(&arena, size);
+            assert_int_equal((uintptr_t)rooms[i] % 16, 0);
+            memset(rooms[i], (int)i & 0xff, size);
+        }
+        for (size_t i = 0; i < 300; i++) {
+            for (size_t at = 0; at < i * i % 5000; at++)
+                assert_int_equal(rooms[i][at], i & 0xff);
+        }
+        arena_reset(&arena);
+    }
+    (void)arena_alloc(&arena, 8 << 20); /* a large one is not kept */
+    arena_reset(&arena);
+    assert_true(mem_used() <= (1 << 20) + 4096);
+    struct bytes copy = arena_copy(&arena, BYTES("text"));
+    assert_true(bytes_eq(copy, BYTES("text")));
+    arena_fini(&arena);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void a_pool_gives_zeroed_objects_and_uses_numbers_again(void **state)
+{
+    (void)state;
+    struct object {
+        uint64_t words[5];
+    };
+    struct pool pool;
+    pool_init(&pool, sizeof(struct object));
+    for (uint32_t i = 0; i < 3 * POOL_CHUNK; i++) {
+        assert_int_equal(pool_take(&pool), i);
+        struct object *object = pool_at(&pool, i);
+        for (int word = 0; word < 5; word++)
+            assert_int_equal(object->words[word], 0);
+        memset(object, 0xee, sizeof(*object));
+    }
+    struct object *first = pool_at(&pool, 0);
+    for (uint32_t i = 0; i < 100; i++)
+        pool_give(&pool, i * 7);
+    assert_int_equal(pool.count, 3 * POOL_CHUNK - 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        struct object *object = pool_at(&pool, pool_take(&pool));
+        assert_int_equal(object->words[0], 0);
+        assert_int_equal(object->words[4], 0);
+    }
+    assert_int_equal(pool.used, 3 * POOL_CHUNK); /* no new number */
+    assert_ptr_equal(pool_at(&pool, 0), first);  /* objects never move */
+    pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_must_be_digits_and_fit),
+        cmocka_unit_test(bytes_compare_as_unsigned_and_shorter_first),
+        cmocka_unit_test(utf8_is_what_rfc_3629_says),
+        cmocka_unit_test(every_two_byte_sequence_is_judged_right),
+        cmocka_unit_test(a_buffer_grows_and_forgets),
+        cmocka_unit_test(an_arena_gives_aligned_rooms_that_do_not_overlap),
+        cmocka_unit_test(a_pool_gives_zeroed_objects_and_uses_numbers_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

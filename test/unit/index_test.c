@@ -1,0 +1,68 @@
+/*
+ * Jobs are found by both their names, and only while they are there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "core/index.h"
+
+enum { JOBS = 5000 };
+
+static uint32_t make(struct pool *jobs, uint64_t seq, const char *id)
+{
+    uint32_t number = pool_take(jobs);
+    struct job *job = pool_at(jobs, number);
+    job->seq = seq;
+    job_id_set(job, bytes_str(id));
+    job_move(job, JOB_DELAYED);
+    return number;
+}
+
+static void a_job_is_found_by_id_and_by_number(void **state)
+{
+    (void)state;
+    struct pool jobs;
+    struct index index;
+    char id[40];
+    pool_init(&jobs, sizeof(struct job));
+    index_init(&index, &jobs, 99);
+    for (uint64_t i = 0; i < JOBS; i++) {
+        /* every third has no id of its own, every fifth a long one */
+        (void)snprintf(id, sizeof(id), i % 5 ? "%llu" : "a-long-id-that-is-kept-elsewhere-%llu",
+                       (unsigned long long)i);
+        index_add(&index, make(&jobs, i + 1, i % 3 ? id : ""));
+    }
+    index_valid(&index);
+    struct bytes seven = BYTES("7");
+    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven}), 7);
+    assert_int_equal(index_find(&index, &(struct job_ref){.id = seven, .seq = 1}), 7);
+    assert_int_equal(index_find(&index, &(struct job_ref){.id = BYTES("6")}), POOL_NONE);
+    assert_int_equal(index_find(&index, &(struct job_ref){.seq = JOBS + 1}), POOL_NONE);
+    for (uint32_t i = 0; i < JOBS; i++) {
+        struct job *job = pool_at(&jobs, i);
+        uint64_t seq = job->seq;
+        index_remove(&index, i);
+        assert_int_equal(index_find(&index, &(struct job_ref){.seq = seq}), POOL_NONE);
+        job_move(job, JOB_GONE);
+        job_id_free(job);
+        pool_give(&jobs, i);
+        if (i % 1000 == 0)
+            index_valid(&index);
+    }
+    index_fini(&index);
+    pool_fini(&jobs);
+    assert_int_equal(mem_used(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_is_found_by_id_and_by_number)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
