@@ -20,8 +20,7 @@ static uint64_t operations(const struct bench *bench)
 
 static double server_us(const struct bench *bench)
 {
-    return (double)(bench->after.user_us + bench->after.system_us - bench->before.user_us -
-                    bench->before.system_us);
+    return (double)(bench->after.cpu_us - bench->before.cpu_us);
 }
 
 static double percent_of(double part, double whole)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Reads a small file of /proc as text. */
@@ -54,12 +55,15 @@ static uint64_t switches_of(pid_t pid)
 bool usage_add(pid_t pid, struct usage *usage)
 {
     char path[64], text[1024];
-    const uint64_t tick_us = 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
+    clockid_t clock;
+    struct timespec used;
+    /* The process' CPU clock, because /proc/PID/stat has the same sum in ticks of 10 ms. */
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return false;
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid); /* it fits */
     if (!slurp(path, text, sizeof(text)))
         return false;
-    usage->user_us += stat_field(text, 14) * tick_us;
-    usage->system_us += stat_field(text, 15) * tick_us;
+    usage->cpu_us += (uint64_t)used.tv_sec * 1000000 + (uint64_t)used.tv_nsec / 1000;
     usage->memory_bytes += stat_field(text, 24) * (uint64_t)sysconf(_SC_PAGESIZE);
     usage->switches += switches_of(pid);
     return true;

@@ -9,9 +9,9 @@
 #include <sys/types.h>
 
 struct usage {
-    uint64_t user_us, system_us; /* all threads, ended ones too */
-    uint64_t switches;           /* times a thread went to sleep, of threads that still live */
-    uint64_t memory_bytes;       /* resident */
+    uint64_t cpu_us;       /* user and system time of all threads, ended ones too */
+    uint64_t switches;     /* times a thread went to sleep, of threads that still live */
+    uint64_t memory_bytes; /* resident */
 };
 
 /* Adds one process' figures. False: there is no such process. */

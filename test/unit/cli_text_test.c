@@ -1,0 +1,172 @@
+/* Words for people: durations both ways, counts, sizes, safe text, base64, tables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/text.h"
+
+static void expect_buf(struct buf *buf, const char *text)
+{
+    buf_add_char(buf, '\0');
+    assert_string_equal(buf->at, text);
+    buf_fini(buf);
+}
+
+static void durations_are_read_with_their_units(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t us;
+    } good[] = {
+        {"0", 0},
+        {"250us", 250},
+        {"250ms", 250000},
+        {"90s", 90000000},
+        {"1h30m", INT64_C(5400) * 1000000},
+        {"2d12h", INT64_C(216000) * 1000000},
+        {"1w", INT64_C(604800) * 1000000},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        int64_t us = -1;
+        assert_int_equal(duration_parse(good[i].text, &us), OK);
+        assert_int_equal(us, good[i].us);
+    }
+}
+
+static void a_duration_without_a_unit_or_with_a_wrong_one_is_refused(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "5",
+                                      "s",
+                                      "1y",
+                                      "-1s",
+                                      "1.5s",
+                                      "1 s",
+                                      "1h30",
+                                      "1hm",
+                                      "1ss",
+                                      "+1s",
+                                      "99999999999999999999s",
+                                      "9223372036854775807s"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        int64_t us = 42;
+        assert_int_equal(duration_parse(bad[i], &us), ERR_INVALID);
+        assert_int_equal(us, 42); /* outputs are untouched on failure */
+    }
+}
+
+static void durations_are_shown_with_the_unit_that_fits(void **state)
+{
+    char room[TEXT_ROOM];
+    (void)state;
+    assert_string_equal(duration_text(0, room), "0.00 ms");
+    assert_string_equal(duration_text(350, room), "0.35 ms");
+    assert_string_equal(duration_text(12345, room), "12 ms");
+    assert_string_equal(duration_text(1500000, room), "1.5 s");
+    assert_string_equal(duration_text(125 * INT64_C(1000000), room), "2m 5s");
+    assert_string_equal(duration_text(11040 * INT64_C(1000000), room), "3h 4m");
+    assert_string_equal(duration_text(439200 * INT64_C(1000000), room), "5d 2h");
+    assert_string_equal(duration_text(-1500000, room), "-1.5 s");
+    assert_string_equal(duration_text(INT64_MIN, room), "-106751991d 4h");
+}
+
+static void counts_and_sizes_are_easy_to_read(void **state)
+{
+    char room[TEXT_ROOM];
+    (void)state;
+    assert_string_equal(count_text(0, room), "0");
+    assert_string_equal(count_text(999, room), "999");
+    assert_string_equal(count_text(1234567, room), "1,234,567");
+    assert_string_equal(count_text(UINT64_MAX, room), "18,446,744,073,709,551,615");
+    assert_string_equal(size_text(1023, room), "1023 B");
+    assert_string_equal(size_text(1536, room), "1.5 KiB");
+    assert_string_equal(size_text(UINT64_MAX, room), "15.9 EiB");
+}
+
+static void a_terminal_never_obeys_a_job(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    text_add_safe(&out, BYTES("a\x1b[2Jb\nc\td\x7f"), false);
+    expect_buf(&out, "a?[2Jb?c?d?");
+    text_add_safe(&out, BYTES("a\nb\tc\r"), true);
+    expect_buf(&out, "a\nb\tc?");
+    text_add_safe(&out, BYTES("\xe4\xbd\xa0 \xc2\x9b"), true); /* a character, a C1 control */
+    expect_buf(&out, "\xe4\xbd\xa0 ?");
+    text_add_safe(&out, BYTES("\xff\xc2"), true);
+    expect_buf(&out, "??");
+}
+
+static void base64_comes_back_as_it_went(void **state)
+{
+    char data[70];
+    (void)state;
+    for (size_t len = 0; len < sizeof(data); len++) {
+        struct buf packed = {0}, unpacked = {0};
+        for (size_t i = 0; i < len; i++)
+            data[i] = (char)(i * 37 + len);
+        base64_add(&packed, bytes_of(data, len));
+        assert_int_equal(base64_decode(buf_bytes(&packed), &unpacked), OK);
+        assert_true(bytes_eq(buf_bytes(&unpacked), bytes_of(data, len)));
+        buf_fini(&packed);
+        buf_fini(&unpacked);
+    }
+}
+
+static void what_is_not_base64_is_refused_and_leaves_nothing(void **state)
+{
+    static const char *const bad[] = {"A", "AA", "AAA", "A===", "AA=A", "AA\n=", "AA*="};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct buf out = {0};
+        assert_int_equal(base64_decode(bytes_str(bad[i]), &out), ERR_INVALID);
+        assert_int_equal(out.len, 0);
+        buf_fini(&out);
+    }
+}
+
+static void a_path_part_cannot_leave_its_place(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    url_add_part(&out, BYTES("a/b?c d~\xc3\xa9"));
+    expect_buf(&out, "a%2Fb%3Fc%20d~%C3%A9");
+}
+
+static void a_table_lines_up(void **state)
+{
+    struct table table = {.columns = 3, .right = {false, true, false}};
+    struct buf out = {0};
+    (void)state;
+    table_cell_str(&table, "TOPIC");
+    table_cell_str(&table, "JOBS");
+    table_cell_str(&table, "NOTE");
+    table_cell_str(&table, "\xc3\xa9t\xc3\xa9");
+    table_cell_str(&table, "12,345");
+    table_cell_str(&table, "x");
+    table_write(&table, &out);
+    expect_buf(&out, "TOPIC    JOBS  NOTE\n"
+                     "\xc3\xa9t\xc3\xa9    12,345  x\n");
+    table_fini(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(durations_are_read_with_their_units),
+        cmocka_unit_test(a_duration_without_a_unit_or_with_a_wrong_one_is_refused),
+        cmocka_unit_test(durations_are_shown_with_the_unit_that_fits),
+        cmocka_unit_test(counts_and_sizes_are_easy_to_read),
+        cmocka_unit_test(a_terminal_never_obeys_a_job),
+        cmocka_unit_test(base64_comes_back_as_it_went),
+        cmocka_unit_test(what_is_not_base64_is_refused_and_leaves_nothing),
+        cmocka_unit_test(a_path_part_cannot_leave_its_place),
+        cmocka_unit_test(a_table_lines_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
