@@ -100,7 +100,7 @@ static void fill(struct bench *bench, uint64_t waiting)
 /* One turn: `batch` jobs are pushed, fall due a little later, are reserved, and are finished. */
 static void turn(struct bench *bench, uint32_t batch, uint64_t *number)
 {
-    static const struct bytes topic = BYTES("bench");
+    struct bytes topic = BYTES("bench");
     for (uint32_t i = 0; i < batch; i++)
         push(bench, (*number)++, bench->now_us + 1000 + (int64_t)(random_next(bench) % 5000));
     bench->now_us += 7000;

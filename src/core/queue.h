@@ -25,8 +25,8 @@ struct queue {
 };
 
 void queue_fini(struct queue *queue);
-void queue_add(struct queue *queue, const struct pool *jobs, uint32_t job);
-void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t job);
+void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number);
+void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number);
 uint32_t queue_first(const struct queue *queue); /* or POOL_NONE */
 
 /* Does job a come before job b? The order among ready jobs, the same everywhere. */
