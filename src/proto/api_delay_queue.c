@@ -272,8 +272,8 @@ static void send_failure(const struct api_output *output, const char *message)
 void delay_queue_reply(const struct api_output *output, const struct reply *reply)
 {
     enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
-    bool nothing = (reply->err == ERR_NOT_FOUND && kind != CMD_PUSH) || reply->err == ERR_EMPTY ||
-                   (reply->err == ERR_DRAINING && kind == CMD_RESERVE);
+    bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND ||
+                                        (reply->err == ERR_DRAINING && kind == CMD_RESERVE));
     if (reply->err != OK && !nothing) {
         send_failure(output, err_text(reply->err));
     } else if (kind == CMD_PUSH) {

@@ -140,21 +140,18 @@ void delayqueue_java_decode(const struct api_input *input, struct call *call)
 
 static void add_id(struct buf *out, const struct job_ref *ref)
 {
-    buf_add_char(out, '"');
-    if (ref->id.len == 0) {
-        buf_add_u64(out, ref->seq);
-        buf_add_char(out, '"');
+    if (ref->id.len && !is_number(ref->id)) {
+        json_add_text(out, ref->id, JSON_STYLE_PLAIN);
         return;
     }
-    out->len--; /* json_add_text brings its own quotes */
-    size_t start = out->len;
-    json_add_text(out, ref->id, JSON_STYLE_PLAIN);
-    if (is_number(ref->id)) {
-        out->len = start;
-        buf_add_str(out, "\"=");
+    buf_add_char(out, '"');
+    if (ref->id.len) {
+        buf_add_char(out, '=');
         buf_add_bytes(out, ref->id);
-        buf_add_char(out, '"');
+    } else {
+        buf_add_u64(out, ref->seq);
     }
+    buf_add_char(out, '"');
 }
 
 static void add_job(struct buf *out, const struct job_view *job)
@@ -190,7 +187,7 @@ void delayqueue_java_problem(const struct api_output *output, const struct probl
 void delayqueue_java_reply(const struct api_output *output, const struct reply *reply)
 {
     enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
-    bool nothing = reply->err == ERR_EMPTY || (reply->err == ERR_NOT_FOUND && kind != CMD_PUSH);
+    bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND);
     struct buf body = {0};
     if (reply->err != OK && !nothing) {
         struct problem problem;

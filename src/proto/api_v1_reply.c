@@ -268,7 +268,7 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
     enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
     struct buf body = {0};
     (void)now_us; /* every time in an answer is absolute */
-    if (reply->err == ERR_EMPTY) {
+    if (reply->err == ERR_EMPTY && kind == CMD_RESERVE) {
         api_send(output, 204, NULL, bytes_of(NULL, 0));
         return;
     }
