@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { SECTOR = 512, NAMES_MAX = 256, HISTORY_MAX = 16 };
+enum { SECTOR = 512, NAMES_MAX = 64, HISTORY_MAX = 16 };
 
 struct content {
     char *at;

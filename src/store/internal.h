@@ -143,6 +143,7 @@ struct store {
     /* wal.c */
     struct list slabs; /* slab::link */
     uint64_t slab_bytes;
+    size_t slab_usual;      /* SLAB_BYTES, or less for tiny segments */
     struct slab *slab_idle; /* one kept for the next use, or NULL */
     struct batch *open;     /* or NULL */
     struct list sealed;     /* batch::link; the first may be under way */

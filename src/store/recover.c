@@ -34,6 +34,7 @@ struct recovery {
     uint64_t seq_mark;
     uint64_t batch_next; /* the number expected next */
     uint64_t proven;     /* the highest batch that something says was durable */
+    bool stopped_blank;  /* the last replayed segment ended in zeros, not in damage */
     /* Of the last segment: */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
     uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
@@ -220,6 +221,7 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
             trouble_say(recovery->trouble, name, offset, "the disk cannot read this place");
             return err;
         }
+        recovery->stopped_blank = verdict == FORMAT_BLANK;
         if (verdict != FORMAT_GOOD || head.number != recovery->batch_next)
             break;
         err = replay_batch(recovery, segment, offset, &head, batch);
@@ -404,7 +406,9 @@ static enum err replay_log(struct recovery *recovery)
         if (!err && !next)
             err = settle_tail(recovery, segment, &scan);
         else if (!err && recovery->batch_next != next->batch_first)
-            err = rot(recovery, segment, next->batch_first - 1);
+            err = recovery->stopped_blank
+                      ? missing(recovery, recovery->batch_next, next->batch_first - 1)
+                      : rot(recovery, segment, next->batch_first - 1);
         if (err && !recovery->trouble->text[0])
             trouble_say(recovery->trouble, name, segment->end, "the log's end cannot be made safe");
         scan_fini(&scan);
@@ -478,6 +482,10 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
                  store->spare_count < SPARES;
     if (!spare) {
         store->disk->verbs->close(store->disk, file);
+        if (!err && !blank)
+            trouble_say(recovery->trouble, name, 0,
+                        "notice: a segment without a header held scraps and no batch; it was "
+                        "removed, nothing is lost");
         return err ? err : remove_now(store, found->number);
     }
     struct segment *segment = segment_add(store, found->number, found->size_bytes);

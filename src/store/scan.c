@@ -7,8 +7,9 @@ void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uin
                size_t window_bytes)
 {
     *scan = (struct scan){.disk = disk, .file = file, .size_bytes = size_bytes};
-    scan->cap = window_bytes;
-    scan->window = mem_aligned(BLOCK, window_bytes);
+    uint64_t whole = (size_bytes + BLOCK - 1) / BLOCK * BLOCK;
+    scan->cap = whole && whole < window_bytes ? (size_t)whole : window_bytes;
+    scan->window = mem_aligned(BLOCK, scan->cap);
 }
 
 void scan_fini(struct scan *scan)

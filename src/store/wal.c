@@ -29,7 +29,7 @@ static void slab_free(struct store *store, struct slab *slab)
 {
     list_remove(&slab->link);
     store->slab_bytes -= slab->cap;
-    if (slab->cap == SLAB_BYTES && !store->slab_idle) {
+    if (slab->cap == store->slab_usual && !store->slab_idle) {
         store->slab_idle = slab; /* spares the kernel from zeroing its pages anew */
         return;
     }
@@ -50,11 +50,12 @@ static void forget_old(struct store *store)
 
 static struct slab *slab_new(struct store *store, size_t least)
 {
-    size_t cap = SLAB_BYTES;
+    size_t usual = store->slab_usual;
+    size_t cap = usual;
     while (cap < least)
         cap *= 2;
     struct slab *slab = store->slab_idle;
-    if (slab && cap == SLAB_BYTES) {
+    if (slab && cap == usual) {
         store->slab_idle = NULL;
     } else {
         slab = mem_alloc(sizeof(*slab));
@@ -264,10 +265,10 @@ static void committed(struct disk_op *op)
     struct store *store = op->owner;
     enum commit_step step = store->step;
     store->step = COMMIT_IDLE;
-    if (op->err) {
+    if (op->err)
         wal_fail(store, op->sys_errno);
-        return;
-    }
+    if (store->failed)
+        return; /* S5, even if this one has reached the disk: the other lane may have failed */
     switch (step) {
     case COMMIT_HEADER:
         first_sealed(store)->segment->state = SEGMENT_HEADED;
@@ -425,6 +426,8 @@ void wal_init(struct store *store)
 {
     list_init(&store->slabs);
     list_init(&store->sealed);
+    uint64_t segment_bytes = store->options.segment_bytes;
+    store->slab_usual = segment_bytes < SLAB_BYTES ? (size_t)segment_bytes : SLAB_BYTES;
     store->head_block = mem_aligned(BLOCK, BLOCK);
 }
 

@@ -80,9 +80,10 @@ static inline struct world_job *world_add(struct world *world, uint64_t seq)
 }
 
 /* The body of a job's version: its length and bytes follow from both. */
-static inline struct bytes world_body(uint64_t seq, uint32_t version, char *room)
+static inline struct bytes world_body(const struct world *world, uint64_t seq, uint32_t version,
+                                      char *room)
 {
-    size_t len = 8 + (seq * 7919 + version * 104729) % (WORLD_BODY_MAX - 8);
+    size_t len = 8 + (seq * 7919 + version * 104729) % (world->options.body_max - 8);
     for (size_t i = 0; i < len; i++)
         room[i] = (char)(seq * 31 + version * 17 + i);
     memcpy(room, &version, sizeof(version));
@@ -252,7 +253,7 @@ static inline void world_read(struct world *world, const struct world_job *job)
     char room[WORLD_BODY_MAX];
     struct arena arena = {0};
     struct bytes content_type, body;
-    struct bytes want = world_body(job->seq, job->version, room);
+    struct bytes want = world_body(world, job->seq, job->version, room);
     assert_int_equal(store_read(world->store, job->seq, job->stored.where, 4, want.len, &arena,
                                 &content_type, &body),
                      OK);
@@ -296,7 +297,7 @@ static inline void world_note(struct world *world, const struct world_job *job)
 static inline enum err world_push(struct world *world)
 {
     char room[WORLD_BODY_MAX];
-    struct bytes body = world_body(world->seq_next, 1, room);
+    struct bytes body = world_body(world, world->seq_next, 1, room);
     enum err err = store_admit(world->store, body.len + 4);
     if (err)
         return err;
@@ -323,7 +324,7 @@ static inline struct world_job *world_pick(struct world *world)
 static inline void world_change(struct world *world, struct world_job *job)
 {
     char room[WORLD_BODY_MAX];
-    struct bytes body = world_body(job->seq, job->version + 1, room);
+    struct bytes body = world_body(world, job->seq, job->version + 1, room);
     if (store_admit(world->store, body.len + 4))
         return;
     job->version++;
