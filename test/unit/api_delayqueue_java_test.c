@@ -1,0 +1,111 @@
+/* The delayqueue-java dialect: parameters in, its JSON out. */
+#include "api_fixture.h"
+
+static struct call call_of(enum http_method method, const char *target, const char *body)
+{
+    return ask(DIALECT_DELAYQUEUE_JAVA,
+               (struct ask){.method = method, .target = target, .body = body});
+}
+
+static void a_push_takes_query_and_form_and_both_dates(void **state)
+{
+    (void)state;
+    struct call call = call_of(
+        HTTP_M_POST, "/push?topic=a+b&delayTime=1700000009000&ttrTime=5&message=%E4%BD%A0", NULL);
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_text(call.cmd.push.topic, "a b");
+    assert_text(call.cmd.push.body, "你");
+    assert_int_equal(call.cmd.push.due_us, INT64_C(1700000009000000));
+    assert_int_equal(call.cmd.push.ttr_us, 5 * SECOND_US);
+    /* 08:00 where the clock is eight hours ahead is midnight in UTC */
+    call =
+        call_of(HTTP_M_POST, "/push", "topic=t&delayTime=2030-01-31+08:00:00&ttrTime=5&message=");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_int_equal(call.cmd.push.due_us, INT64_C(1896048000000000));
+    struct job_view job = {.ref.seq = 42};
+    struct reply reply = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
+    assert_string_equal(answer(&call, &reply),
+                        "{\"code\":0,\"msg\":\"操作成功！\",\"data\":\"42\"}");
+}
+
+static void a_pop_does_not_wait(void **state)
+{
+    (void)state;
+    struct call call = call_of(HTTP_M_GET, "/pop/a%2Fb", NULL);
+    assert_int_equal(call.cmd.kind, CMD_RESERVE);
+    assert_text(call.cmd.reserve.topics[0], "a/b");
+    assert_int_equal(call.cmd.reserve.wait_us, 0);
+    struct reply empty = {.kind = CMD_RESERVE, .err = ERR_EMPTY};
+    assert_string_equal(answer(&call, &empty), "{\"code\":0,\"msg\":\"操作成功！\",\"data\":null}");
+    struct job_view job = {.ref.seq = 42,
+                           .topic = BYTES("t"),
+                           .due_us = NOW_US,
+                           .ttr_us = 5 * SECOND_US,
+                           .body = BYTES("m")};
+    struct reply reply = {.kind = CMD_RESERVE, .count = 1, .jobs = &job};
+    assert_string_equal(answer(&call, &reply),
+                        "{\"code\":0,\"msg\":\"操作成功！\",\"data\":{\"id\":\"42\",\"topic\":"
+                        "\"t\",\"delayTime\":1700000000123,\"ttrTime\":5,\"message\":\"m\"}}");
+}
+
+static void ids_are_read_as_they_are_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shown, *id;
+        uint64_t seq;
+    } cases[] = {{"42", "", 42}, {"~42", "", 42}, {"%3D42", "42", 0}, {"x", "x", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char target[100];
+        (void)snprintf(target, sizeof(target), "/finish?id=%s", cases[i].shown);
+        struct call call = call_of(HTTP_M_POST, target, NULL);
+        assert_int_equal(call.cmd.kind, CMD_DELETE);
+        assert_text(call.cmd.job.ref.id, cases[i].id);
+        assert_int_equal(call.cmd.job.ref.seq, cases[i].seq);
+    }
+    struct call call = call_of(HTTP_M_GET, "/pop/t", NULL);
+    struct job_view job = {.ref.id = BYTES("42")};
+    struct reply reply = {.kind = CMD_RESERVE, .count = 1, .jobs = &job};
+    assert_non_null(strstr(answer(&call, &reply), "\"id\":\"=42\""));
+}
+
+static void failures_have_the_originals_shape(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "/push",
+        "/push?topic=&delayTime=1&ttrTime=1&message=",
+        "/push?topic=t&delayTime=x&ttrTime=1&message=",
+        "/push?topic=t&delayTime=2030-02-30+00:00:00&ttrTime=1&message=",
+        "/push?topic=t&delayTime=1&ttrTime=0&message=",
+        "/push?topic=t&delayTime=1&ttrTime=1",
+        "/push?topic=t&delayTime=1&ttrTime=1&message=%zz",
+        "/finish",
+        "/finish?id=",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct call call = call_of(HTTP_M_POST, bad[i], NULL);
+        const char *start = "{\"code\":1,\"msg\":\"系统异常，请联系管理员\",\"exception\":\"";
+        assert_memory_equal(refusal(&call), start, strlen(start));
+        assert_int_equal(status(), 200);
+    }
+    struct call call = call_of(HTTP_M_GET, "/push", NULL);
+    (void)refusal(&call);
+    assert_int_equal(status(), 405);
+    call = call_of(HTTP_M_GET, "/x", NULL);
+    (void)refusal(&call);
+    assert_int_equal(status(), 404);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_push_takes_query_and_form_and_both_dates),
+        cmocka_unit_test(a_pop_does_not_wait),
+        cmocka_unit_test(ids_are_read_as_they_are_shown),
+        cmocka_unit_test(failures_have_the_originals_shape),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_done();
+    return failed;
+}
