@@ -1,6 +1,6 @@
 # Tests in C, in Python, against the real process, and against kill -9.
 
-.PHONY: test unit-run black crash mutate cover run
+.PHONY: test unit-run sim black crash mutate cover run
 
 PYTEST := $(PYTHON) -m pytest -p no:cacheprovider
 
@@ -9,6 +9,13 @@ test: all unit-run black ## unit tests and black-box tests
 # Every binary runs, even after one has failed; the exit code says whether any did.
 unit-run: unit
 	@$(PYTHON) tools/run-units $(UNIT)
+
+# Simulated lives: what runs on the simulated clock, disk and network, with as many seeds as asked for.
+SIM_SEEDS ?= 2000
+SIM_TESTS := $(filter $(BUILD)/test/sim_% $(BUILD)/test/world_% $(BUILD)/test/%_crash_test \
+               $(BUILD)/test/%_fault_test $(BUILD)/test/%_model_test,$(UNIT))
+sim: $(SIM_TESTS) ## simulated lives, SIM_SEEDS of them: crashes, faults, models
+	@SIM_SEEDS=$(SIM_SEEDS) $(PYTHON) tools/run-units --seconds 3600 $(SIM_TESTS)
 
 black: all ## the real process, over the wire, in Python
 	$(PYTEST) -q test/black
