@@ -254,8 +254,8 @@ static void tell_done(struct os_disk *disk, struct disk_op *op)
     op->next = NULL;
     *disk->done_last = op;
     disk->done_last = &op->next;
-    (void)pthread_cond_signal(&disk->done_wake);
     (void)pthread_mutex_unlock(&disk->done_mutex);
+    (void)pthread_cond_signal(&disk->done_wake);
     if (first) {
         uint64_t one = 1;
         ssize_t wrote = write(disk->event_fd, &one, sizeof(one));
@@ -422,8 +422,8 @@ static void disk_submit(struct disk *port, struct disk_op *op)
     (void)pthread_mutex_lock(&lane->mutex);
     *lane->last = op;
     lane->last = &op->next;
-    (void)pthread_cond_signal(&lane->wake);
     (void)pthread_mutex_unlock(&lane->mutex);
+    (void)pthread_cond_signal(&lane->wake); /* it would only wake up to wait for the mutex */
 }
 
 static unsigned disk_poll(struct disk *port)
