@@ -45,7 +45,7 @@ struct embedded {
     struct core *core;
     struct store *store;
     enum durability durability;
-    enum durability asked; /* by the command being applied */
+    enum durability asked; /* by the command being applied; between commands the server's own */
     int64_t now_us;
     bool busy; /* the last slice of work left some over */
     bool draining;
@@ -335,6 +335,7 @@ static void engine_submit(struct engine *engine, const struct cmd *cmd, struct t
     }
     uint64_t parked = 0;
     core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
+    embedded->asked = embedded->durability;
     if (parked) /* not answered yet: the ticket is still there */
         ticket->parked = parked;
 }
@@ -409,6 +410,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .carry_rest = carry_rest,
     };
     embedded->durability = options->durability;
+    embedded->asked = options->durability;
     embedded->now_us = options->now_us;
     embedded->gathering.last = &embedded->gathering.first;
     embedded->waiting.last = &embedded->waiting.first;

@@ -24,13 +24,13 @@ static const struct http_session *of_const(const struct session *session)
 
 /* ---- requests in ---- */
 
-/* Is the oldest request a long poll that waits? Then nothing behind it may run. */
-static bool is_parked(const struct http_session *http)
+/* The newest request, if it is one that waits (a long poll, a long listing); else NULL. */
+static const struct request *parked(const struct http_session *http)
 {
     if (list_empty(&http->requests))
-        return false;
+        return NULL;
     const struct request *newest = LIST_ENTRY(http->requests.prev, struct request, place);
-    return newest->ticket.parked != 0;
+    return newest->ticket.parked ? newest : NULL;
 }
 
 static bool may_take(const struct http_session *http)
@@ -39,7 +39,7 @@ static bool may_take(const struct http_session *http)
     const struct net *net = session->server->net;
     return !session->closing && !http->last && http->request_count < OWED_MAX &&
            session->out.len + net->verbs->unsent(net, session->conn) < UNSENT_MAX_BYTES &&
-           !is_parked(http);
+           !parked(http); /* nothing behind it may run */
 }
 
 static void answer_problem(struct http_session *http, const struct call_style *style,
@@ -201,7 +201,8 @@ static void ended(struct session *session)
      * A client that parks and then ends its side has gone, as far as anybody can tell; if it were
      * handed a job, nobody would work on it (P6). So the wait ends now, before jobs are matched.
      */
-    if (is_parked(http))
+    const struct request *waits = parked(http);
+    if (waits && waits->style.cmd == CMD_RESERVE)
         abandon_all(http);
     if (list_empty(&http->requests))
         session->closing = true;
