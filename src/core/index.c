@@ -48,6 +48,11 @@ uint32_t index_find(const struct index *index, const struct job_ref *ref)
     return number == MAP_NONE ? POOL_NONE : number;
 }
 
+void index_expect(const struct index *index, uint64_t seq)
+{
+    map_prefetch(&index->by_seq, hash_seq(index, seq));
+}
+
 void index_add(struct index *index, uint32_t number)
 {
     const struct job *job = pool_at(index->jobs, number);

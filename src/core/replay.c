@@ -16,7 +16,7 @@ static void drop(struct core *core, uint32_t number)
     core_forget(core, number);
 }
 
-static void set_now(struct core *core, struct job *job, const struct job_now *now)
+static void set_now(struct job *job, const struct job_now *now)
 {
     bool reserved = now->state == JOB_RESERVED;
     job_restore(job, now->state);
@@ -26,7 +26,6 @@ static void set_now(struct core *core, struct job *job, const struct job_now *no
     job->lease = reserved ? now->lease : 0;
     job->failures = now->failures;
     job->counts = now->counts;
-    core_number_from(core, now->seq + 1, now->lease + 1);
 }
 
 /* Is it an event that we could have said? What the store read may be anything. */
@@ -44,7 +43,7 @@ static enum err check_job(const struct event *event)
         event->body.len > UINT32_MAX || event->retry_count > RETRY_STEPS_MAX || event->ttr_us < 1 ||
         event->topic.len == 0 || event->topic.len > TOPIC_NAME_MAX)
         return ERR_CORRUPT;
-    return check_now(&event->job);
+    return OK;
 }
 
 static enum err replay_job(struct core *core, const struct event *event)
@@ -55,7 +54,6 @@ static enum err replay_job(struct core *core, const struct event *event)
         err = topics_need(&core->topics, event->topic, &topic);
     if (err)
         return err;
-    core_number_from(core, event->job.seq + 1, event->job.lease + 1);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number != POOL_NONE)
         drop(core, number); /* an older image of the same job */
@@ -85,7 +83,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         .body_len = (uint32_t)event->body.len,
     };
     job_id_set(job, event->id);
-    set_now(core, job, &event->job);
+    set_now(job, &event->job);
     index_add(&core->index, number);
     return OK;
 }
@@ -107,19 +105,19 @@ enum err core_replay(struct core *core, const struct event *event)
         core->replaying = true;
         core->topics.max = UINT32_MAX; /* what was accepted once is not lost to a lower limit */
     }
-    if (event->kind == EVENT_JOB)
-        return replay_job(core, event);
     if (event->kind == EVENT_TOPIC)
         return replay_pause(core, event);
-    enum err err = event->kind == EVENT_MOVE ? check_now(&event->job) : OK;
+    enum err err = event->kind == EVENT_GONE ? OK : check_now(&event->job);
     if (err || event->job.seq == UINT64_MAX)
         return ERR_CORRUPT;
-    core_number_from(core, event->job.seq + 1, event->job.lease + 1);
+    core_number_from(core, event->job.seq + 1, event->job.lease + 1); /* never given again */
+    if (event->kind == EVENT_JOB)
+        return replay_job(core, event);
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
     if (number == POOL_NONE)
         return OK; /* its job is gone already, further on in a log that was carried */
     if (event->kind == EVENT_MOVE)
-        set_now(core, core_job(core, number), &event->job);
+        set_now(core_job(core, number), &event->job);
     else
         drop(core, number);
     return OK;

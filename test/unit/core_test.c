@@ -536,6 +536,8 @@ static void a_waiter_on_a_topic_listed_twice_is_answered_once(void **state)
         &bed, &parked);
     assert_true(parked != 0);
     core_valid(bed.core);
+    assert_int_equal(do_topic(CMD_TOPIC, (struct cmd_topic){0}), OK);
+    assert_int_equal(bed.last[bed.replies - 1].topics[0].waiters, 1);
     push_due(START);
     push_cmd((struct cmd_push){.topic = BYTES("u")});
     unsigned before = bed.replies;
