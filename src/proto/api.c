@@ -51,19 +51,18 @@ int api_status(enum err err)
 
 /* ---- what the dialects share ---- */
 
-bool api_refuse(struct problem *problem, int status, const char *code, const char *field,
-                const char *detail)
+void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
+                     const char *detail)
 {
     *problem = (struct problem){.status = status, .err = ERR_INVALID, .code = code};
     memcpy(problem->field, field, strnlen(field, sizeof(problem->field) - 1));
     memcpy(problem->detail, detail, strnlen(detail, sizeof(problem->detail) - 1));
-    return false;
 }
 
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail)
 {
     call->kind = CALL_PROBLEM;
-    (void)api_refuse(&call->problem, status, code, "", detail); /* always false */
+    api_problem_set(&call->problem, status, code, "", detail);
 }
 
 void api_send(const struct api_output *output, int status, const char *content_type,

@@ -191,7 +191,7 @@ void delayqueue_java_reply(const struct api_output *output, const struct reply *
     struct buf body = {0};
     if (reply->err != OK && !nothing) {
         struct problem problem;
-        (void)api_refuse(&problem, 200, "failed", "", err_text(reply->err)); /* always false */
+        api_problem_set(&problem, 200, "failed", "", err_text(reply->err));
         send_failure(output, &problem);
         return;
     }

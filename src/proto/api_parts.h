@@ -36,9 +36,16 @@ void v1_decode(const struct api_input *input, struct call *call);
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
 void v1_problem(const struct api_output *output, const struct problem *problem);
 
-/* Fills in a problem; detail and field are cut to fit. Returns false, for `return`. */
-bool api_refuse(struct problem *problem, int status, const char *code, const char *field,
-                const char *detail);
+/* Fills in a problem; detail and field are cut to fit. */
+void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
+                     const char *detail);
+/* The same, for `return`. Inline, so that whoever reads the caller sees that it is always false. */
+static inline bool api_refuse(struct problem *problem, int status, const char *code,
+                              const char *field, const char *detail)
+{
+    api_problem_set(problem, status, code, field, detail);
+    return false;
+}
 /* The same for a call, which becomes CALL_PROBLEM. */
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
 

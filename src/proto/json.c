@@ -237,6 +237,8 @@ static bool nest_enter(struct json *json, struct nest *nest)
     if (json->depth + top >= json->depth_max)
         return wrong(json, "the JSON is nested deeper than limits.json_depth");
     uint64_t bit = (uint64_t)1 << (top % 64);
+    if (top % 64 == 0)
+        nest->is_object[top / 64] = 0;
     if (*json->at == '{')
         nest->is_object[top / 64] |= bit;
     else
@@ -267,7 +269,7 @@ static bool scan_container(struct json *json, struct json_value *out_value)
 {
     const char *start = json->at;
     enum json_kind kind = *start == '{' ? JSON_KIND_OBJECT : JSON_KIND_ARRAY;
-    struct nest nest; /* bits are set as they are entered */
+    struct nest nest; /* not cleared: nest_enter does, word by word */
     struct json_value inner;
     nest.depth = 0;
     do {

@@ -57,10 +57,8 @@ static void well_formed_texts_are_taken(void **state)
     }
 }
 
-static void malformed_texts_are_refused(void **state)
-{
-    (void)state;
-    static const char *const texts[] = {"",
+/* One flaw each. */
+static const char *const malformed[] = {"",
                                         " ",
                                         "nul",
                                         "nulll",
@@ -133,9 +131,13 @@ static void malformed_texts_are_refused(void **state)
                                         "1",
                                         "{\"\xff\":1}",
                                         "[\"a\":1]"};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        if (!flaw(texts[i]))
-            fail_msg("taken: %s", texts[i]);
+
+static void malformed_texts_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(malformed) / sizeof(malformed[0]); i++) {
+        if (!flaw(malformed[i]))
+            fail_msg("taken: %s", malformed[i]);
     }
 }
 
