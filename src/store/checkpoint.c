@@ -38,7 +38,7 @@ static bool worth_it(const struct store *store, const struct segment *oldest)
     uint64_t used = log_bytes(store);
     uint64_t slack = SLACK_SEGMENTS * segment_bytes;
     if (store->full) {
-        uint64_t need = oldest->live_bytes + oldest->live_bytes / 8 + SLICE_BYTES / 4;
+        uint64_t need = oldest->live_bytes + oldest->live_bytes / 8 + 4 * BLOCK; /* and padding */
         return used > store->live_bytes + slack && segment_room(store) > need;
     }
     return used > SEGMENTS_LEAST * segment_bytes && used > 2 * store->live_bytes + slack;

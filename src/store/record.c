@@ -20,7 +20,7 @@ size_t record_bytes(const struct event *event)
     case EVENT_GONE: return RECORD_GONE;
     case EVENT_TOPIC: return round_up(RECORD_TOPIC_HEAD + event->topic.len);
     }
-    CHECK(!"an event of an unknown kind");
+    CHECK(false); /* an event of an unknown kind */
     return 0;
 }
 

@@ -279,7 +279,7 @@ static void committed(struct disk_op *op)
     case COMMIT_SYNC: sync_done(store); return;
     case COMMIT_IDLE: break;
     }
-    CHECK(!"an operation ended that was not under way");
+    CHECK(false); /* an operation ended that was not under way */
 }
 
 static void start_sync(struct store *store)

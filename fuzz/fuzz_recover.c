@@ -1,0 +1,158 @@
+/*
+ * Opening, verifying and opening again a store whose files the input has damaged. The input is a
+ * list of edits to a good store: file, place, bytes; the checksums are made right again when it
+ * asks for that, so that the fuzzer gets behind them.
+ */
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/mem.h"
+#include "sim/disk.h"
+#include "store/format.h"
+#include "store/store.h"
+
+enum { SEGMENT = 16 * 1024, EDIT = 8 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static enum err replay(struct store_ear *ear, const struct event *event)
+{
+    (void)ear;
+    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
+    return OK;
+}
+
+static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+{
+    (void)ear;
+    CHECK(done_bytes <= all_bytes);
+}
+
+static void durable(struct store_ear *ear, uint64_t batch)
+{
+    (void)ear;
+    CHECK(batch > 0);
+}
+
+static void failed(struct store_ear *ear, int sys_errno)
+{
+    (void)ear;
+    (void)sys_errno;
+}
+
+static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
+                  struct bytes body)
+{
+    (void)ear;
+    (void)content_type;
+    (void)body;
+    CHECK(seq && where);
+}
+
+static void carry_rest(struct store_ear *ear)
+{
+    (void)ear;
+}
+
+static struct store_ear ear = {replay, progress, durable, failed, carry, carry_rest};
+
+static void say(void *ctx, const char *line)
+{
+    (void)ctx;
+    CHECK(line[0]);
+}
+
+static struct store *open_store(struct sim_disk *disk, enum err *out_err)
+{
+    struct store *store = NULL;
+    struct store_trouble trouble;
+    struct store_options options = {
+        .disk = sim_disk_port(disk), .segment_bytes = SEGMENT, .id_seed = 1, .now_us = 1};
+    *out_err = store_open(&options, &ear, &store, &trouble);
+    CHECK(*out_err == OK || trouble.text[0]);
+    return store;
+}
+
+static void fill(struct store *store)
+{
+    struct stored last = {0};
+    for (uint64_t seq = 1; seq <= 40; seq++) {
+        struct event event = {
+            .kind = EVENT_JOB,
+            .promised = true,
+            .job = {.seq = seq, .state = JOB_DELAYED},
+            .topic = BYTES("topic"),
+            .body = BYTES("a body of some bytes"),
+        };
+        struct stored now = store_append(store, &event);
+        if (seq % 3 == 0) {
+            struct event gone = {.kind = EVENT_GONE, .job.seq = seq - 1, .record = last};
+            (void)store_append(store, &gone);
+        }
+        last = now;
+        store_turn(store, (int64_t)seq * 1000);
+        store_poll(store);
+    }
+}
+
+/* Makes the checksums at a block right again, whatever kind of block it is. */
+static void mend(char *file, uint64_t len, uint64_t block)
+{
+    char *at = file + block;
+    struct batch_head head;
+    put_u64(at + BLOCK - 8, XXH3_64bits(at, BLOCK - 8));
+    if (batch_head_decode(at, len - block, &head) == FORMAT_GOOD)
+        put_u64(at, XXH3_64bits(at + 8, batch_bytes(head.payload_bytes) - 8));
+}
+
+static void edit(struct sim_disk *disk, const uint8_t *at)
+{
+    static const char *const names[4] = {"MANIFEST", "wal-00000001", "wal-00000002",
+                                         "wal-00000003"};
+    uint64_t len = 0;
+    const char *file = sim_disk_file(disk, names[at[0] & 3], &len);
+    if (!file || len < BLOCK)
+        return;
+    uint64_t place = (uint64_t)get_u16(at + 2) % len;
+    if (at[0] & 4)
+        place = place / BLOCK * BLOCK + place % 256; /* near a block's head */
+    if (place + 4 > len)
+        return;
+    char *copy = mem_alloc(len);
+    memcpy(copy, file, len);
+    memcpy(copy + place, at + 4, (size_t)(at[1] & 3) + 1);
+    if (at[0] & 8)
+        mend(copy, len, place / BLOCK * BLOCK);
+    sim_disk_put(disk, names[at[0] & 3], copy, len);
+    mem_free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sim_disk *disk = sim_disk_new();
+    struct store_counts counts;
+    enum err err;
+    sim_disk_eager(disk, true);
+    struct store *store = open_store(disk, &err);
+    CHECK(err == OK);
+    fill(store);
+    store_close(store);
+    for (size_t at = 0; at + EDIT <= size && at < 32 * EDIT; at += EDIT)
+        edit(disk, data + at);
+    (void)store_verify(sim_disk_port(disk), say, NULL, &counts); /* any verdict, no crash */
+    store = open_store(disk, &err);
+    if (!err) {
+        for (int64_t turn = 0; turn < 20; turn++) {
+            store_turn(store, 1000000 + turn * 100000);
+            store_poll(store);
+        }
+        store_close(store);
+        store = open_store(disk, &err); /* what opened once opens again */
+        CHECK(err == OK);
+        store_close(store);
+    }
+    sim_disk_free(disk);
+    return 0;
+}

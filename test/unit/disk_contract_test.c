@@ -1,0 +1,274 @@
+/*
+ * What port/disk.h promises, held against both implementations: Linux's and the simulator's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/disk.h"
+#include "sim/disk.h"
+
+struct fixture {
+    struct disk *disk;
+    struct os_disk *os;
+    struct sim_disk *sim;
+    char directory[64];
+};
+
+static int done_count;
+
+static void done(struct disk_op *op)
+{
+    (void)op;
+    done_count++;
+}
+
+static int sim_setup(void **state)
+{
+    struct fixture *fixture = mem_zalloc(sizeof(*fixture));
+    fixture->sim = sim_disk_new();
+    sim_disk_eager(fixture->sim, true);
+    fixture->disk = sim_disk_port(fixture->sim);
+    *state = fixture;
+    done_count = 0;
+    return 0;
+}
+
+static int os_setup(void **state)
+{
+    struct fixture *fixture = mem_zalloc(sizeof(*fixture));
+    memcpy(fixture->directory, "/tmp/laterd-disk-XXXXXX", 24);
+    if (!mkdtemp(fixture->directory) || os_disk_new(fixture->directory, &fixture->os))
+        return -1;
+    fixture->disk = os_disk_port(fixture->os);
+    *state = fixture;
+    done_count = 0;
+    return 0;
+}
+
+static void unlink_each(void *ctx, const char *name)
+{
+    char path[128 + DISK_NAME_MAX];
+    (void)snprintf(path, sizeof(path), "%s/%s", (const char *)ctx, name);
+    (void)unlink(path); /* a test's rest */
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    sim_disk_free(fixture->sim);
+    if (fixture->os) {
+        (void)fixture->disk->verbs->list(fixture->disk, unlink_each, fixture->directory);
+        os_disk_free(fixture->os);
+        (void)rmdir(fixture->directory);
+    }
+    mem_free(fixture);
+    return 0;
+}
+
+/* Submits, and polls until it has ended. */
+static enum err do_op(struct disk *disk, struct disk_op *op)
+{
+    int before = done_count;
+    op->done = done;
+    disk->verbs->submit(disk, op);
+    while (done_count == before) {
+        disk->verbs->wait(disk);
+        (void)disk->verbs->poll(disk);
+    }
+    return op->err;
+}
+
+static struct disk_file *make(struct disk *disk, const char *name, size_t len)
+{
+    struct disk_op op = {.verb = DISK_MAKE, .lane = LANE_BACKGROUND, .len = len};
+    memcpy(op.name, name, strlen(name) + 1);
+    assert_int_equal(do_op(disk, &op), OK);
+    assert_non_null(op.file);
+    return op.file;
+}
+
+static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", 5 * DISK_ALIGN);
+    char *block = mem_aligned(DISK_ALIGN, DISK_ALIGN);
+    uint64_t size = 0;
+    size_t len = 0;
+    assert_int_equal(disk->verbs->size(disk, file, &size), OK);
+    assert_int_equal(size, 5 * DISK_ALIGN);
+    memset(block, 'a', DISK_ALIGN);
+    struct disk_op write = {.verb = DISK_WRITE_SYNC,
+                            .lane = LANE_COMMIT,
+                            .file = file,
+                            .data = block,
+                            .len = DISK_ALIGN,
+                            .offset = 2 * DISK_ALIGN};
+    assert_int_equal(do_op(disk, &write), OK);
+    for (int fresh = 0; fresh < 2; fresh++) {
+        struct disk_file *again;
+        assert_int_equal(disk->verbs->open(disk, "one", fresh, &again), OK);
+        for (uint64_t i = 0; i < 5; i++) {
+            memset(block, 'z', DISK_ALIGN);
+            assert_int_equal(
+                disk->verbs->read(disk, again, i * DISK_ALIGN, block, DISK_ALIGN, &len), OK);
+            assert_int_equal(len, DISK_ALIGN);
+            assert_int_equal(block[0], i == 2 ? 'a' : 0);
+            assert_int_equal(block[DISK_ALIGN - 1], i == 2 ? 'a' : 0);
+        }
+        assert_int_equal(disk->verbs->read(disk, again, 2 * DISK_ALIGN - 3, block, 5, &len), OK);
+        assert_memory_equal(block, "\0\0\0aa", 5); /* unaligned reads work, too */
+        disk->verbs->close(disk, again);
+    }
+    mem_free(block);
+    disk->verbs->close(disk, file);
+}
+
+static void reading_past_the_end_gives_less(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", DISK_ALIGN);
+    char *block = mem_aligned(DISK_ALIGN, 2 * DISK_ALIGN);
+    size_t len = 7;
+    assert_int_equal(disk->verbs->read(disk, file, 0, block, 2 * DISK_ALIGN, &len), OK);
+    assert_int_equal(len, DISK_ALIGN);
+    assert_int_equal(disk->verbs->read(disk, file, 4 * DISK_ALIGN, block, DISK_ALIGN, &len), OK);
+    assert_int_equal(len, 0);
+    mem_free(block);
+    disk->verbs->close(disk, file);
+}
+
+static void replace_and_remove_change_names(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file;
+    char room[8] = {0};
+    size_t len;
+    struct disk_op replace = {
+        .verb = DISK_REPLACE, .lane = LANE_BACKGROUND, .name = "two", .data = "old", .len = 3};
+    assert_int_equal(do_op(disk, &replace), OK);
+    replace.data = "newer";
+    replace.len = 5;
+    assert_int_equal(do_op(disk, &replace), OK);
+    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->read(disk, file, 0, room, sizeof(room), &len), OK);
+    assert_int_equal(len, 5);
+    assert_memory_equal(room, "newer", 5);
+    struct disk_op remove_op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .name = "two"};
+    assert_int_equal(do_op(disk, &remove_op), OK);
+    disk->verbs->close(disk, file);
+    assert_int_equal(disk->verbs->open(disk, "two", false, &file), ERR_NOT_FOUND);
+    assert_int_equal(do_op(disk, &remove_op), OK); /* gone is gone */
+}
+
+static void operations_of_a_lane_end_in_order(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", 64 * DISK_ALIGN);
+    char *blocks = mem_aligned(DISK_ALIGN, 64 * DISK_ALIGN);
+    struct disk_op ops[64];
+    done_count = 0;
+    for (int i = 0; i < 64; i++) {
+        memset(blocks + i * DISK_ALIGN, i, DISK_ALIGN);
+        ops[i] = (struct disk_op){.verb = DISK_WRITE,
+                                  .lane = LANE_COMMIT,
+                                  .file = file,
+                                  .data = blocks + i * DISK_ALIGN,
+                                  .len = DISK_ALIGN,
+                                  .offset = (uint64_t)(i / 2) * DISK_ALIGN,
+                                  .done = done};
+        disk->verbs->submit(disk, &ops[i]);
+    }
+    while (done_count < 64) {
+        disk->verbs->wait(disk);
+        (void)disk->verbs->poll(disk);
+    }
+    size_t len;
+    for (int i = 0; i < 32; i++) {
+        assert_int_equal(
+            disk->verbs->read(disk, file, (uint64_t)i * DISK_ALIGN, blocks, DISK_ALIGN, &len), OK);
+        assert_int_equal(blocks[17], i * 2 + 1); /* the later write of each pair */
+    }
+    disk->verbs->wait(disk); /* nothing is under way: returns at once */
+    mem_free(blocks);
+    disk->verbs->close(disk, file);
+}
+
+static void the_lock_is_for_one(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk *disk = fixture->disk;
+    assert_int_equal(disk->verbs->lock(disk), OK);
+    if (fixture->os) {
+        struct os_disk *other;
+        assert_int_equal(os_disk_new(fixture->directory, &other), OK);
+        struct disk *port = os_disk_port(other);
+        assert_int_equal(port->verbs->lock(port), ERR_LOCKED);
+        disk->verbs->unlock(disk);
+        assert_int_equal(port->verbs->lock(port), OK);
+        os_disk_free(other);
+    } else {
+        assert_int_equal(disk->verbs->lock(disk), ERR_LOCKED);
+        disk->verbs->unlock(disk);
+    }
+    assert_int_equal(disk->verbs->lock(disk), OK);
+    disk->verbs->unlock(disk);
+}
+
+static void count_name(void *ctx, const char *name)
+{
+    if (strcmp(name, "one") == 0 || strcmp(name, "two") == 0)
+        ++*(int *)ctx;
+}
+
+static void list_names_each_file_once(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    int count = 0;
+    disk->verbs->close(disk, make(disk, "one", DISK_ALIGN));
+    disk->verbs->close(disk, make(disk, "two", DISK_ALIGN));
+    assert_int_equal(disk->verbs->list(disk, count_name, &count), OK);
+    assert_int_equal(count, 2);
+}
+
+static void the_eventfd_tells_of_an_end(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk_op op = {
+        .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .name = "nothing", .done = done};
+    fixture->disk->verbs->submit(fixture->disk, &op);
+    struct pollfd pollfd = {.fd = os_disk_eventfd(fixture->os), .events = POLLIN};
+    assert_int_equal(poll(&pollfd, 1, 5000), 1);
+    assert_int_equal(fixture->disk->verbs->poll(fixture->disk), 1);
+    assert_int_equal(done_count, 1);
+}
+
+#define BOTH(test)                                                                                 \
+    {"sim: " #test, test, sim_setup, teardown, NULL},                                              \
+    {                                                                                              \
+        "os: " #test, test, os_setup, teardown, NULL                                               \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(a_made_file_is_zeros_and_keeps_what_is_written),
+        BOTH(reading_past_the_end_gives_less),
+        BOTH(replace_and_remove_change_names),
+        BOTH(operations_of_a_lane_end_in_order),
+        BOTH(the_lock_is_for_one),
+        BOTH(list_names_each_file_once),
+        cmocka_unit_test_setup_teardown(the_eventfd_tells_of_an_end, os_setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
