@@ -82,7 +82,7 @@ void bench_report(const struct bench *bench, const struct load *load, struct buf
     buf_addf(out, "%s: %s jobs, %u connections, depth %u, %u-byte bodies, %u-byte ids\n",
              bench_scenario_name(o->scenario), count_text(count, jobs), o->connections, o->depth,
              o->body_bytes, o->id_bytes);
-    if (o->scenario != BENCH_IDLE)
+    if (o->scenario == BENCH_PUT || o->scenario == BENCH_CYCLE) /* else the due times set it */
         buf_addf(out, "  %-11s%s a second, for %s\n", "rate",
                  count_text((uint64_t)((double)count * 1e6 / elapsed_us), rate),
                  duration_text(bench->elapsed_us, room));

@@ -178,7 +178,8 @@ void cli_print_json(const json_t *value)
 
 void cli_flush(struct buf *out)
 {
-    (void)fwrite(out->at, 1, out->len, stdout); /* main looks at ferror at the end */
+    if (out->len > 0)
+        (void)fwrite(out->at, 1, out->len, stdout); /* main looks at ferror at the end */
     (void)fflush(stdout);
     out->len = 0;
 }

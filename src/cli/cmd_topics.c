@@ -191,8 +191,8 @@ static int list_run(struct cli *cli, int argc, char **argv)
         }
     }
     cli_words(cli, argc, 1, 1);
-    if (strcmp(state, "delayed") && strcmp(state, "ready") && strcmp(state, "reserved") &&
-        strcmp(state, "buried"))
+    if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
+        strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
     struct buf query = {0};
     buf_addf(&query, "/jobs?state=%s&limit=%u&cursor=", state,

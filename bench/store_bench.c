@@ -1,0 +1,214 @@
+/*
+ * The store alone: group commits of K records of about 300 bytes, as in the floors that
+ * docs/performance.md quotes, and the opening of a store with a million jobs.
+ *
+ *     build/bench/store_bench [DIRECTORY]      default: a new one under /var/tmp
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/disk.h"
+#include "store/store.h"
+
+enum { BODY_BYTES_COMMIT = 180, BODY_BYTES_RESTART = 256, RESTART_JOBS = 1000000 };
+
+struct bench {
+    struct store_ear ear;
+    struct os_disk *disk;
+    struct store *store;
+    uint64_t replayed;
+    uint64_t seq;
+};
+
+static enum err replay(struct store_ear *ear, const struct event *event)
+{
+    struct bench *bench = (struct bench *)ear; /* its first member */
+    bench->replayed += event->kind == EVENT_JOB;
+    return OK;
+}
+
+static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+{
+    (void)ear;
+    (void)done_bytes;
+    (void)all_bytes;
+}
+
+static void durable(struct store_ear *ear, uint64_t batch)
+{
+    (void)ear;
+    (void)batch;
+}
+
+static void failed(struct store_ear *ear, int sys_errno)
+{
+    (void)ear;
+    (void)fprintf(stderr, "the disk failed: %s\n", strerror(sys_errno));
+    exit(1);
+}
+
+static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
+                  struct bytes body)
+{
+    (void)ear; /* every job here stays where it is: nothing is cleaned */
+    (void)seq;
+    (void)where;
+    (void)content_type;
+    (void)body;
+}
+
+static void carry_rest(struct store_ear *ear)
+{
+    (void)ear;
+}
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int64_t cpu_us(void)
+{
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return (int64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+           usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+static void open_store(struct bench *bench, const char *directory)
+{
+    struct store_trouble trouble;
+    if (os_disk_new(directory, &bench->disk)) {
+        (void)fprintf(stderr, "%s: %s\n", directory, strerror(errno));
+        exit(1);
+    }
+    struct store_options options = {
+        .disk = os_disk_port(bench->disk),
+        .segment_bytes = 32 * 1024 * 1024,
+        .recent_bytes = 16 * 1024 * 1024,
+        .body_max = 1024 * 1024,
+        .now_us = now_us(),
+    };
+    if (store_open(&options, &bench->ear, &bench->store, &trouble)) {
+        (void)fprintf(stderr, "%s: %s\n", trouble.file, trouble.text);
+        exit(1);
+    }
+}
+
+static void close_store(struct bench *bench)
+{
+    store_close(bench->store);
+    os_disk_free(bench->disk);
+}
+
+static void push(struct bench *bench, struct bytes body)
+{
+    struct event event = {
+        .kind = EVENT_JOB,
+        .promised = true,
+        .job = {.seq = ++bench->seq, .state = JOB_DELAYED, .due_us = INT64_MAX},
+        .topic = BYTES("bench"),
+        .ttr_us = 60000000,
+        .body = body,
+    };
+    (void)store_append(bench->store, &event);
+}
+
+static void commit(struct bench *bench)
+{
+    struct disk *disk = os_disk_port(bench->disk);
+    uint64_t batch = store_batch(bench->store);
+    store_turn(bench->store, now_us());
+    while (store_durable(bench->store) < batch) {
+        disk->verbs->wait(disk);
+        store_poll(bench->store);
+        store_turn(bench->store, now_us());
+    }
+}
+
+static void bench_commits(struct bench *bench, unsigned records)
+{
+    char room[BODY_BYTES_COMMIT];
+    memset(room, 'b', sizeof(room));
+    unsigned commits = records < 64 ? 8000 : 4000;
+    int64_t start_us = now_us();
+    int64_t start_cpu_us = cpu_us();
+    for (unsigned i = 0; i < commits; i++) {
+        for (unsigned k = 0; k < records; k++)
+            push(bench, bytes_of(room, sizeof(room)));
+        commit(bench);
+    }
+    double all = (double)commits * records;
+    double took_us = (double)(now_us() - start_us);
+    double cpu = (double)(cpu_us() - start_cpu_us);
+    (void)printf(
+        "%4u records a commit: %6.2f us CPU a record, %9.0f records/s, %6.1f us a commit\n",
+        records, cpu / all, all * 1e6 / took_us, took_us / commits);
+}
+
+static void bench_restart(struct bench *bench, const char *directory)
+{
+    char room[BODY_BYTES_RESTART];
+    struct store_stats stats;
+    memset(room, 'r', sizeof(room));
+    open_store(bench, directory);
+    for (unsigned i = 0; i < RESTART_JOBS; i++) {
+        push(bench, bytes_of(room, sizeof(room)));
+        if (i % 500 == 499)
+            commit(bench);
+    }
+    close_store(bench);
+    bench->replayed = 0;
+    open_store(bench, directory);
+    store_stats(bench->store, &stats);
+    (void)printf("opening: %llu jobs of %d bytes, %llu MB, in %.3f s\n",
+                 (unsigned long long)bench->replayed, BODY_BYTES_RESTART,
+                 (unsigned long long)stats.disk_bytes >> 20, (double)stats.recovery_us / 1e6);
+    close_store(bench);
+}
+
+static void remove_each(void *ctx, const char *name)
+{
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/%s", (const char *)ctx, name);
+    (void)unlink(path); /* what a bench leaves */
+}
+
+static void clear(const char *directory)
+{
+    struct os_disk *disk;
+    if (os_disk_new(directory, &disk))
+        return;
+    (void)os_disk_port(disk)->verbs->list(os_disk_port(disk), remove_each,
+                                          (void *)(uintptr_t)directory);
+    os_disk_free(disk);
+}
+
+int main(int argc, char **argv)
+{
+    static const unsigned sizes[] = {1, 16, 64, 256};
+    char room[] = "/var/tmp/laterd-bench-XXXXXX";
+    const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
+    struct bench bench = {.ear = {replay, progress, durable, failed, carry, carry_rest}};
+    if (!directory) {
+        (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
+        return 1;
+    }
+    open_store(&bench, directory);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        bench_commits(&bench, sizes[i]);
+    close_store(&bench);
+    clear(directory);
+    bench_restart(&bench, directory);
+    clear(directory);
+    (void)rmdir(directory);
+    return 0;
+}
