@@ -99,7 +99,7 @@ static bool read_ttr(const struct reader *reader)
     if (*ttr_us < 1)
         return bad(reader, "the ttr must be longer than nothing");
     if (*ttr_us > reader->input->limits->ttr_max_us)
-        return bad(reader, "the ttr is over limits.ttr_max");
+        return bad(reader, "the ttr is over limits.ttr_seconds");
     return true;
 }
 
@@ -276,7 +276,7 @@ static bool read_wait(const struct reader *reader)
     if (!read_duration(reader, &reader->fields->wait_us))
         return false;
     return reader->fields->wait_us <= reader->input->limits->wait_us ||
-           bad(reader, "the wait is over limits.wait");
+           bad(reader, "the wait is over limits.wait_seconds");
 }
 
 static bool read_max(const struct reader *reader)

@@ -54,13 +54,21 @@ static void add_body(struct buf *out, const struct job_view *job)
     }
 }
 
+/* In a form that a push takes again: milliseconds, or a string where those are not whole. */
 static void add_retry(struct buf *out, const struct job_view *job)
 {
-    buf_add_str(out, ",\"retry_ms\":[");
+    buf_add_str(out, ",\"retry\":[");
     for (unsigned i = 0; i < job->retry_count; i++) {
+        int64_t wait_us = job->retry_us[i];
         if (i)
             buf_add_char(out, ',');
-        add_milliseconds(out, job->retry_us[i]);
+        if (wait_us % MILLISECOND_US == 0) {
+            buf_add_i64(out, wait_us / MILLISECOND_US);
+        } else {
+            buf_add_char(out, '"');
+            buf_add_i64(out, wait_us);
+            buf_add_str(out, "us\"");
+        }
     }
     buf_add_char(out, ']');
 }

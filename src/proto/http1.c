@@ -68,7 +68,7 @@ static size_t line_limit(const struct http1 *http)
 {
     if (http->fields_start == 0)
         return http->line_start + http->limits.line_bytes + CRLF;
-    return http->fields_start + http->limits.headers_bytes + CRLF;
+    return http->fields_start + http->limits.header_bytes + CRLF;
 }
 
 /* A line of `len` characters is whole. READY: the head is. */
@@ -84,8 +84,8 @@ static enum http_progress line_ended(struct http1 *http, struct bytes line)
         return HTTP_READY;
     if (line.at[0] == ' ' || line.at[0] == '\t')
         return http_refuse(http, 400, "a header line is folded");
-    if (++http->lines > http->limits.headers_count)
-        return http_refuse(http, 431, "there are more headers than limits.headers_count");
+    if (++http->lines > http->limits.headers)
+        return http_refuse(http, 431, "there are more headers than limits.headers");
     return HTTP_MORE;
 }
 
@@ -109,7 +109,7 @@ static enum http_progress find_end(struct http1 *http, struct bytes text)
         if (!lf)
             return http->fields_start == 0
                        ? http_refuse(http, 414, "the request line is over limits.line_bytes")
-                       : http_refuse(http, 431, "the headers are over limits.headers_bytes");
+                       : http_refuse(http, 431, "the headers are over limits.header_bytes");
         progress = line_ended(http, bytes_of(line, span - 1));
         http->line_start += span + 1;
     }
@@ -178,7 +178,7 @@ static enum http_progress begin_body(struct http1 *http, struct bytes head, stru
         http->stage = HTTP1_CHUNKS;
         http_chunks_begin(http);
     } else if (judged.body_bytes > http->limits.body_bytes) {
-        return http_refuse(http, 413, "the body is over limits.body_bytes");
+        return http_refuse(http, 413, "the body is over limits.request_bytes");
     } else {
         http->stage = HTTP1_SIZED;
         http->body_left = judged.body_bytes;

@@ -14,7 +14,7 @@
 
 /*
  * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine
- * digits of a second, those past six must not matter and are dropped). False: it is not one, or
+ * digits of a second, of which those past six are dropped). False: it is not one, or
  * before 1970.
  */
 bool moment_read(struct bytes text, int64_t *out_us);

@@ -345,7 +345,7 @@ static void a_job_is_shown_whole(void **state)
         "\"due_ms\":1700000000000,\"priority\":0,\"ttr_ms\":60000,\"created\":"
         "\"1970-01-01T00:00:00.000Z\",\"attempt\":2,\"failures\":1,\"lease\":"
         "\"18446744073709551615\",\"deadline\":\"2023-11-14T22:14:20.000Z\",\"deadline_ms\":"
-        "1700000060000,\"retry_ms\":[0,1500,0.250],\"body_base64\":\"/w==\",\"content_type\":"
+        "1700000060000,\"retry\":[0,1500,\"250us\"],\"body_base64\":\"/w==\",\"content_type\":"
         "\"x/y\"}");
     job.body = BYTES("[1, 2]");
     job.body_kind = BODY_JSON;
