@@ -101,7 +101,7 @@ static void measure(const char *name, size_t (*operation)(void))
 int main(void)
 {
     const struct http_limits http_limits = {
-        .line_bytes = 8192, .headers_count = 64, .headers_bytes = 16384, .body_bytes = 1 << 21};
+        .line_bytes = 8192, .headers = 64, .header_bytes = 16384, .body_bytes = 1 << 21};
     char text[257];
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Small limits, so that the fuzzer reaches them. */
 static const struct http_limits limits = {
-    .line_bytes = 256, .headers_count = 8, .headers_bytes = 512, .body_bytes = 128};
+    .line_bytes = 256, .headers = 8, .header_bytes = 512, .body_bytes = 128};
 
 static void note(struct buf *log, const struct http1 *http, enum http_progress progress)
 {

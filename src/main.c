@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "os/clock.h"
@@ -171,6 +172,19 @@ static int64_t three_quarters_of_memory(void)
     return pages > 0 && page_bytes > 0 ? pages / 4 * 3 * page_bytes : INT64_MAX;
 }
 
+static void complain_store(const char *dir, enum err err, const struct store_trouble *trouble)
+{
+    struct buf text = {0};
+    buf_addf(&text, "laterd: cannot open the store in %s: %s", dir, err_text(err));
+    if (trouble->file[0])
+        buf_addf(&text, "\nlaterd: %s, byte %llu", trouble->file,
+                 (unsigned long long)trouble->offset);
+    if (trouble->text[0])
+        buf_addf(&text, ": %s", trouble->text);
+    (void)fprintf(stderr, "%.*s\n", (int)text.len, text.at);
+    buf_fini(&text);
+}
+
 static struct core_limits core_limits(const struct config *config)
 {
     return (struct core_limits){
@@ -213,8 +227,7 @@ static enum err open_engine(struct program *program)
     }
     enum err err = embedded_open(&options, &program->embedded, &trouble);
     if (err)
-        (void)fprintf(stderr, "laterd: cannot open the store in %s: %s%s%s\n", config->data_dir,
-                      err_text(err), trouble.text[0] ? ": " : "", trouble.text);
+        complain_store(config->data_dir, err, &trouble);
     return err;
 }
 
@@ -257,8 +270,8 @@ static void make_server(struct program *program)
         .http =
             {
                 .line_bytes = (uint32_t)config->line_bytes,
-                .headers_count = (uint32_t)config->headers,
-                .headers_bytes = (uint32_t)config->header_bytes,
+                .headers = (uint32_t)config->headers,
+                .header_bytes = (uint32_t)config->header_bytes,
                 .body_bytes = (uint64_t)config->request_bytes,
             },
         .limits = core_limits(config),
@@ -278,8 +291,19 @@ static void make_server(struct program *program)
     }
 }
 
+/* A connection is a descriptor: take as many as we are allowed. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else we live with what there is */
+    }
+}
+
 static enum err start(struct program *program)
 {
+    raise_descriptors();
     int signal_fd = signals_catch();
     enum err err = open_listeners(program); /* a taken port is told before a long recovery */
     if (!err)

@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ enum {
     ACCEPTS = 128,                /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
     LINGER_US = 1000 * 1000,
+    SPARE_DESCRIPTORS = 40, /* for segments, the manifest, sockets that listen, logs */
 };
 
 enum source_kind { SOURCE_CONN, SOURCE_LISTENER, SOURCE_WATCH };
@@ -60,6 +62,7 @@ struct os_net {
     int epoll;
     int event_count;
     unsigned conn_count;
+    unsigned conn_max;       /* more would take the descriptors that the store needs */
     struct list open;        // net_conn::place
     struct list again;       // net_conn::place: to be shown kept input, or told of their end
     struct list lingering;   // net_conn::place: closing(), first to end first
@@ -304,6 +307,10 @@ static void conn_new(struct os_net *net, struct net_handler *handler, int fd, un
 static void accept_some(struct os_net *net, struct net_handler *handler, struct listener *listener)
 {
     for (int i = 0; i < ACCEPTS; i++) {
+        if (net->conn_count >= net->conn_max) {
+            listeners_pause(net, EMFILE);
+            return;
+        }
         int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             conn_new(net, handler, fd, listener->number);
@@ -457,6 +464,16 @@ static const struct net_verbs verbs = {
     .stop_listening = net_stop_listening,
 };
 
+/* How many descriptors the process may have, but for those that are not connections. */
+static unsigned descriptors_for_conns(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > UINT32_MAX)
+        return UINT32_MAX;
+    rlim_t spare = limit.rlim_cur > 2 * SPARE_DESCRIPTORS ? SPARE_DESCRIPTORS : limit.rlim_cur / 2;
+    return (unsigned)(limit.rlim_cur - spare);
+}
+
 struct os_net *os_net_new(struct clock *clock)
 {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -466,6 +483,7 @@ struct os_net *os_net_new(struct clock *clock)
     net->net.verbs = &verbs;
     net->clock = clock;
     net->epoll = epoll;
+    net->conn_max = descriptors_for_conns();
     list_init(&net->open);
     list_init(&net->again);
     list_init(&net->lingering);

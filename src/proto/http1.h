@@ -15,10 +15,10 @@
 #include "base/bytes.h"
 
 struct http_limits {
-    uint32_t line_bytes;    /* request line; default 8192 */
-    uint32_t headers; /* default 64 */
+    uint32_t line_bytes;   /* request line; default 8192 */
+    uint32_t headers;      /* default 64 */
     uint32_t header_bytes; /* names and values together; default 16384 */
-    uint64_t body_bytes;    /* default 1 MiB + room for the JSON around it */
+    uint64_t body_bytes;   /* default 1 MiB + room for the JSON around it */
 };
 
 enum http_method {

@@ -13,7 +13,7 @@
 #include "proto/http1.h"
 
 static const struct http_limits limits = {
-    .line_bytes = 8192, .headers_count = 64, .headers_bytes = 16384, .body_bytes = 1048576};
+    .line_bytes = 8192, .headers = 64, .header_bytes = 16384, .body_bytes = 1048576};
 
 /* ---- the corpus ---- */
 
