@@ -202,6 +202,13 @@ void sim_net_split(struct sim_net *net, bool split)
     net->split = split;
 }
 
+void sim_net_listen(struct sim_net *net)
+{
+    net->listening = true;
+    for (struct list *node = net->conns.next; node != &net->conns; node = node->next)
+        LIST_ENTRY(node, struct net_conn, place)->server_closed = true;
+}
+
 struct sim_peer *sim_net_connect(struct sim_net *net, unsigned listener)
 {
     struct sim_peer *peer = mem_zalloc(sizeof(*peer));

@@ -20,6 +20,9 @@ struct net *sim_net_port(struct sim_net *net);
 /* Cut what peers send at random places and show it piece by piece, one piece a gather. */
 void sim_net_split(struct sim_net *net, bool split);
 
+/* A server begins to listen. Connections of one before it are no more, connected or about to be. */
+void sim_net_listen(struct sim_net *net);
+
 struct sim_peer *sim_net_connect(struct sim_net *net, unsigned listener);
 void sim_peer_free(struct sim_peer *peer); /* resets it, if the server still has it */
 

@@ -1,0 +1,367 @@
+/*
+ * Owns the three simulated parts of the world and, while it is up, the server and its engine.
+ *
+ * Invariant: `server` and `embedded` are both there, or neither.
+ */
+#include "sim/world.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "server/config.h"
+#include "server/embedded.h"
+#include "server/server.h"
+#include "sim/clock.h"
+
+enum {
+    TURNS_MAX = 100000,      /* at one moment; more is a server that spins */
+    DRAIN_MAX_US = 60000000, /* for a polite end */
+    SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
+    SLOW_TIMES = 50,
+    CRASH_POINTS = 4,     /* how far into an operation a crash may come */
+    BIRTH_S = 1700000000, /* when every world begins */
+};
+
+struct world {
+    struct world_options options;
+    struct config config;
+    struct sim_random random;
+    struct sim_clock clock;
+    struct sim_net *net;
+    struct sim_disk *disk;
+    struct embedded *embedded;
+    struct server *server; /* NULL: down */
+    struct store_trouble trouble;
+    int64_t ends_us[LANE_COUNT]; /* when the lane's first operation ends; INT64_MAX: not planned */
+    unsigned turns;              /* since the clock moved */
+    bool held;
+    bool ended_well; /* the last end was polite, at this very time, and left `digest` */
+    uint64_t digest;
+    uint64_t trace;
+};
+
+/* ---- what is seen of it ---- */
+
+void world_note(struct world *world, struct bytes what)
+{
+    world->trace = XXH3_64bits_withSeed(what.at, what.len, world->trace);
+}
+
+static void note_number(struct world *world, uint64_t number)
+{
+    world_note(world, bytes_of(&number, sizeof(number)));
+}
+
+uint64_t world_trace(const struct world *world)
+{
+    return world->trace;
+}
+
+bool world_is_up(const struct world *world)
+{
+    return world->server;
+}
+
+const char *world_trouble(const struct world *world)
+{
+    return world->trouble.text;
+}
+
+int64_t world_now_us(const struct world *world)
+{
+    return world->clock.now_us;
+}
+
+struct sim_disk *world_disk(struct world *world)
+{
+    return world->disk;
+}
+
+struct sim_net *world_net(struct world *world)
+{
+    return world->net;
+}
+
+const struct core *world_core(const struct world *world)
+{
+    return embedded_core(world->embedded);
+}
+
+const struct store *world_store(const struct world *world)
+{
+    return embedded_store(world->embedded);
+}
+
+struct sim_random *world_random(struct world *world)
+{
+    return &world->random;
+}
+
+/* ---- beginnings ---- */
+
+struct world *world_new(const struct world_options *options)
+{
+    struct world *world = mem_zalloc(sizeof(*world));
+    world->options = *options;
+    world->random.state = options->seed;
+    config_init(&world->config);
+    sim_clock_init(&world->clock, INT64_C(1000000) * BIRTH_S);
+    world->net = sim_net_new(sim_random_next(&world->random));
+    sim_net_split(world->net, options->split);
+    world->disk = sim_disk_new();
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        world->ends_us[lane] = INT64_MAX;
+    return world;
+}
+
+static struct core_limits core_limits(const struct config *config)
+{
+    return (struct core_limits){
+        .jobs = (uint64_t)config->jobs,
+        .topics = (uint32_t)config->topics,
+        .waiters = (uint32_t)config->waiters,
+    };
+}
+
+static enum err open_engine(struct world *world)
+{
+    const struct world_options *options = &world->options;
+    struct embedded_options embedded = {
+        .limits = core_limits(&world->config),
+        .store =
+            {
+                .disk = sim_disk_port(world->disk),
+                .segment_bytes = options->segment_bytes ? options->segment_bytes
+                                                        : (uint64_t)world->config.segment_bytes,
+                .max_bytes = options->max_bytes,
+                .recent_bytes = 16 * 1024, /* few, so that bodies come from the disk, too */
+                .body_max = (uint32_t)world->config.body_bytes,
+                .now_us = world->clock.now_us,
+                .id_seed = options->seed | 1, /* 0 would be random */
+            },
+        .durability = DURABILITY_SYNC,
+        .hash_key = options->seed,
+        .now_us = world->clock.now_us,
+    };
+    world->trouble.text[0] = 0;
+    return embedded_open(&embedded, &world->embedded, &world->trouble);
+}
+
+static void make_server(struct world *world)
+{
+    const struct config *config = &world->config;
+    int64_t block_us = world->options.block_us;
+    struct server_options options = {
+        .clock = &world->clock.clock,
+        .net = sim_net_port(world->net),
+        .embedded = world->embedded,
+        .dialects = {[WORLD_DELAY_QUEUE] = DIALECT_DELAY_QUEUE,
+                     [WORLD_DELAYQUEUE_JAVA] = DIALECT_DELAYQUEUE_JAVA},
+        .api = {.body_bytes = (uint32_t)config->body_bytes,
+                .json_depth = (uint32_t)config->json_depth,
+                .batch_jobs = (uint32_t)config->batch_jobs,
+                .reserve_topics = (uint32_t)config->reserve_topics,
+                .wait_us = config->wait_us,
+                .block_us = block_us ? block_us : config->block_us,
+                .ttr_us = config->ttr_us,
+                .ttr_max_us = config->ttr_max_us},
+        .http = {.line_bytes = (uint32_t)config->line_bytes,
+                 .headers = (uint32_t)config->headers,
+                 .header_bytes = (uint32_t)config->header_bytes,
+                 .body_bytes = (uint64_t)config->request_bytes},
+        .limits = core_limits(config),
+        .connections_max = (uint32_t)config->connections,
+        .idle_us = config->idle_us,
+        .request_us = config->request_us,
+        .metrics_topics = (uint32_t)config->metrics_topics,
+    };
+    world->server = server_new(&options);
+}
+
+enum err world_boot(struct world *world)
+{
+    CHECK(!world->server);
+    enum err err = open_engine(world);
+    note_number(world, err);
+    if (err)
+        return err;
+    core_valid(world_core(world));
+    uint64_t digest = core_digest(world_core(world));
+    CHECK(!world->ended_well || digest == world->digest); /* P9 */
+    note_number(world, digest);
+    world->ended_well = false;
+    sim_net_listen(world->net);
+    make_server(world);
+    return OK;
+}
+
+/* ---- ends ---- */
+
+/* The disk is cut: nothing that is done from here on reaches it. */
+static void end_without_a_word(struct world *world, enum world_crash how)
+{
+    server_free(world->server);
+    embedded_close(world->embedded);
+    world->server = NULL;
+    world->embedded = NULL;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        world->ends_us[lane] = INT64_MAX;
+    world->held = false;
+    sim_disk_fail_at(world->disk, UINT64_MAX, 0);
+    if (how == WORLD_POWER)
+        sim_disk_power(world->disk, sim_random_next(&world->random));
+    else
+        sim_disk_kill(world->disk);
+}
+
+void world_crash(struct world *world, enum world_crash how)
+{
+    CHECK(world->server);
+    note_number(world, how);
+    if (!world->held) {
+        sim_disk_cut_at(world->disk, sim_disk_points(world->disk) +
+                                         sim_random_below(&world->random, CRASH_POINTS));
+        (void)sim_disk_step(world->disk, LANE_COMMIT);
+        (void)sim_disk_step(world->disk, LANE_BACKGROUND);
+    }
+    sim_disk_cut_at(world->disk, 0);
+    end_without_a_word(world, how);
+}
+
+void world_boot_cut(struct world *world, uint64_t points, enum world_crash how)
+{
+    CHECK(!world->server);
+    sim_disk_cut_at(world->disk, sim_disk_points(world->disk) + points);
+    note_number(world, open_engine(world));
+    sim_disk_cut_at(world->disk, 0);
+    end_without_a_word(world, how);
+}
+
+static void end_politely(struct world *world)
+{
+    const struct store *store = world_store(world);
+    server_free(world->server); /* gives back what did not reach its client */
+    world->server = NULL;
+    core_valid(world_core(world));
+    world->digest = core_digest(world_core(world));
+    world->ended_well = !store_failed(store) && !store_full(store);
+    embedded_close(world->embedded);
+    world->embedded = NULL;
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        world->ends_us[lane] = INT64_MAX;
+    note_number(world, world->digest);
+}
+
+void world_drain(struct world *world)
+{
+    server_drain(world->server);
+}
+
+bool world_stop(struct world *world)
+{
+    CHECK(world->server);
+    int64_t give_up_us = world->clock.now_us + DRAIN_MAX_US;
+    world->held = false;
+    world_drain(world);
+    while (world->server && world->clock.now_us < give_up_us)
+        world_run(world, world->clock.now_us + DRAIN_MAX_US / 60);
+    if (!world->server)
+        return true;
+    end_politely(world);
+    return false;
+}
+
+void world_free(struct world *world)
+{
+    if (!world)
+        return;
+    if (world->server)
+        world_crash(world, WORLD_KILL);
+    sim_net_free(world->net);
+    sim_disk_free(world->disk);
+    mem_free(world);
+}
+
+/* ---- living ---- */
+
+void world_hold_disk(struct world *world, bool hold)
+{
+    world->held = hold;
+}
+
+static int64_t operation_us(struct world *world)
+{
+    if (!world->options.disk_us)
+        return 0;
+    int64_t took_us =
+        1 + (int64_t)sim_random_below(&world->random, (uint64_t)world->options.disk_us);
+    return sim_random_chance(&world->random, SLOW_PER_MILLE) ? took_us * SLOW_TIMES : took_us;
+}
+
+/* Ends one operation of the lane if it is time; returns when to look again. */
+static int64_t lane_turn(struct world *world, enum disk_lane lane)
+{
+    int64_t *ends_us = &world->ends_us[lane];
+    if (!sim_disk_waiting(world->disk, lane))
+        return INT64_MAX;
+    if (*ends_us == INT64_MAX)
+        *ends_us = world->clock.now_us + operation_us(world);
+    if (world->held)
+        return INT64_MAX;
+    if (*ends_us > world->clock.now_us)
+        return *ends_us;
+    (void)sim_disk_step(world->disk, lane); /* there is one */
+    *ends_us = INT64_MAX;
+    return world->clock.now_us; /* the next turn hears of it */
+}
+
+/* One turn, and what the disk does meanwhile; returns when the next one is wanted. */
+static int64_t turn(struct world *world)
+{
+    int64_t next_us = server_turn(world->server);
+    note_number(world, (uint64_t)world->clock.now_us);
+    note_number(world, (uint64_t)next_us);
+    if (server_drained(world->server)) {
+        end_politely(world);
+        return INT64_MAX;
+    }
+    if (next_us > world->clock.now_us && next_us < INT64_MAX && world->options.oversleep_us)
+        next_us += (int64_t)sim_random_below(&world->random, (uint64_t)world->options.oversleep_us);
+    for (int lane = 0; lane < LANE_COUNT; lane++) {
+        int64_t lane_us = lane_turn(world, (enum disk_lane)lane);
+        if (lane_us < next_us)
+            next_us = lane_us;
+    }
+    return sim_net_pending(world->net) ? world->clock.now_us : next_us;
+}
+
+static void move_clock(struct world *world, int64_t now_us)
+{
+    if (now_us <= world->clock.now_us) {
+        CHECK(++world->turns < TURNS_MAX);
+        return;
+    }
+    world->clock.now_us = now_us;
+    world->turns = 0;
+    world->ended_well = false;
+}
+
+void world_run(struct world *world, int64_t until_us)
+{
+    while (world->server) {
+        int64_t next_us = turn(world);
+        if (next_us > until_us)
+            break;
+        move_clock(world, next_us);
+    }
+    if (until_us > world->clock.now_us)
+        move_clock(world, until_us);
+}
+
+void world_set_clock(struct world *world, int64_t now_us)
+{
+    CHECK(!world->server);
+    world->clock.now_us = now_us;
+    world->ended_well = false;
+}

@@ -1,0 +1,83 @@
+/*
+ * A whole laterd in one process (server, embedded engine, core, store) on the simulated clock,
+ * network and disk, made from one seed: the same seed and the same calls give the same life, byte
+ * for byte, which world_trace() shows.
+ *
+ * Time is virtual: world_run() runs turns, lets disk operations end after a while and then jumps to
+ * the next moment that anybody wants. It CHECKs that the server does not spin: that no moment takes
+ * more turns than there can be work for.
+ */
+#ifndef LATERD_SIM_WORLD_H
+#define LATERD_SIM_WORLD_H
+
+#include "base/err.h"
+#include "sim/disk.h"
+#include "sim/net.h"
+#include "sim/random.h"
+
+struct core;
+struct store;
+struct world;
+
+/* The listeners that a world has, for sim_net_connect(). */
+enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA };
+
+enum world_crash {
+    WORLD_KILL,  /* the process ends; what it has written stays */
+    WORLD_POWER, /* the machine ends; what was not synced is there, torn or lost */
+};
+
+struct world_options {
+    uint64_t seed;
+    bool split;             /* what clients send arrives cut at random places */
+    int64_t disk_us;        /* a disk operation takes up to so long; 0: no time at all */
+    int64_t oversleep_us;   /* a wake-up comes up to so late; 0: exactly when it is wanted */
+    uint64_t segment_bytes; /* of the store; 0: the default */
+    uint64_t max_bytes;     /* of the store; 0: no limit */
+    int64_t block_us;       /* the longest wait of /pop; 0: the default */
+};
+
+/* Down, with an empty disk. */
+struct world *world_new(const struct world_options *options);
+void world_free(struct world *world); /* in whatever state; with all peers */
+
+/*
+ * Starts the server on the disk as it is. An error: it is still down, world_trouble() says why.
+ * CHECKs that the core is valid, and that it is as it was if it ended politely at this moment (P9).
+ */
+enum err world_boot(struct world *world) MUST_USE;
+/* The same, but before the disk's primitive number `points` from now the end comes. */
+void world_boot_cut(struct world *world, uint64_t points, enum world_crash how);
+const char *world_trouble(const struct world *world);
+
+/* The end without a word: in the midst of what the disk does, unless it is held. */
+void world_crash(struct world *world, enum world_crash how);
+/* Drains and closes. False: somebody was not answered within a minute, and has been cut off. */
+bool world_stop(struct world *world);
+bool world_is_up(const struct world *world);
+
+/* Begins the drain and goes on; world_run() ends the server when all have been answered. */
+void world_drain(struct world *world);
+
+/* Lives until then. A past time or now: does what can be done now. */
+void world_run(struct world *world, int64_t until_us);
+int64_t world_now_us(const struct world *world);
+/* Time passes without anybody noticing; backwards too. Only while the server is down. */
+void world_set_clock(struct world *world, int64_t now_us);
+
+/* While the disk is held no submitted operation ends. */
+void world_hold_disk(struct world *world, bool hold);
+
+struct sim_disk *world_disk(struct world *world);
+struct sim_net *world_net(struct world *world);
+const struct core *world_core(const struct world *world);   /* while it is up */
+const struct store *world_store(const struct world *world); /* while it is up */
+
+/* All choices of a test come from here, too. */
+struct sim_random *world_random(struct world *world);
+
+/* A hash of all that has happened; a test adds what it saw. */
+uint64_t world_trace(const struct world *world);
+void world_note(struct world *world, struct bytes what);
+
+#endif
