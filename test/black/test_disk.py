@@ -179,19 +179,22 @@ def small_disk(tmp_path):
 
 
 @ROOT_ONLY
-def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(laterd, small_disk):
+@pytest.mark.parametrize("size", [1000, 5000, 12_000, 30_000])
+def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(laterd, small_disk, size):
     server = laterd({"store": {"segment_bytes": "256K"}}, data=str(small_disk / "data"))
     with Client(server.port) as client:
         ids, answer = [], None
-        for _ in range(2000):
-            answer = client.push("t", body="x" * 5000)
+        for _ in range(4000):
+            answer = client.push("t", body="x" * size)
             if answer.status != 201:
                 break
             ids.append(answer.json()["id"])
         assert answer.status in (503, 507) and "disk" in answer.text, answer
-        assert len(ids) > 50
-        assert client.post("/push", id="i", topic="t", delay=1, ttr=1,
-                           body="x" * 5000).json()["code"] == 1
+        assert len(ids) > 40
+        # A little room may come back at any time, so one push may still pass; not all of them.
+        codes = {client.call("/push", id=str(number), topic="other", delay=1000, ttr=1,
+                             body="x" * size)[0] for number in range(200)}
+        assert 1 in codes
         held = client.reserve("t", most=20)
         assert len(held) == 20
         for job in held[:10]:
@@ -207,7 +210,7 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
         assert alive == set(ids) - gone
         for job_id in sorted(alive)[: len(alive) * 3 // 4]:
             assert client.job(job_id, method="DELETE").status in (200, 204)
-        assert eventually(lambda: client.push("t", body="x" * 5000).status == 201, 15), \
+        assert eventually(lambda: client.push("t", body="x" * size).status == 201, 15), \
             "room came back, and it should have noticed by itself"
 
 
