@@ -131,8 +131,14 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
         struct job_view *job = &reply->jobs[i];
         enum err err = OK;
         if (embedded->store) {
-            err = store_read(embedded->store, job->ref.seq, job->where, job->content_type_len,
-                             job->body_len, &embedded->scratch, &job->content_type, &job->body);
+            struct body_place place = {
+                .seq = job->ref.seq,
+                .where = job->where,
+                .content_type_len = job->content_type_len,
+                .body_len = job->body_len,
+            };
+            err = store_read(embedded->store, &place, &embedded->scratch, &job->content_type,
+                             &job->body);
         } else {
             const struct memory_body *body = (const struct memory_body *)(uintptr_t)job->where;
             job->content_type = bytes_of(body->bytes, body->content_type_len);

@@ -226,25 +226,24 @@ static enum err read_record(struct store *store, uint64_t where, char *at, size_
     return err ? err : got == len ? OK : ERR_DAMAGED;
 }
 
-enum err store_read(struct store *store, uint64_t seq, uint64_t where, size_t content_type_len,
-                    size_t body_len, struct arena *arena, struct bytes *out_content_type,
-                    struct bytes *out_body)
+enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
+                    struct bytes *out_content_type, struct bytes *out_body)
 {
-    size_t len = RECORD_JOB_HEAD + content_type_len + body_len;
+    size_t len = RECORD_JOB_HEAD + place->content_type_len + place->body_len;
     size_t recent_len = 0;
-    const char *recent = wal_recent(store, where, &recent_len);
+    const char *recent = wal_recent(store, place->where, &recent_len);
     char *at = arena_alloc(arena, len);
     enum err err = OK;
     if (recent && recent_len >= len)
         memcpy(at, recent, len);
     else
-        err = recent ? ERR_DAMAGED : read_record(store, where, at, len);
+        err = recent ? ERR_DAMAGED : read_record(store, place->where, at, len);
     if (!err)
-        err = record_body(at, len, seq, content_type_len, body_len);
+        err = record_body(at, len, place->seq, place->content_type_len, place->body_len);
     if (err)
         return err;
-    *out_content_type = bytes_of(at + RECORD_JOB_HEAD, content_type_len);
-    *out_body = bytes_of(at + RECORD_JOB_HEAD + content_type_len, body_len);
+    *out_content_type = bytes_of(at + RECORD_JOB_HEAD, place->content_type_len);
+    *out_body = bytes_of(at + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
     return OK;
 }
 

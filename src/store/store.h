@@ -102,13 +102,20 @@ int64_t store_next_us(
     const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
 void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
 
+/* A job's record: what the core knows of it. */
+struct body_place {
+    uint64_t seq;
+    uint64_t where;
+    size_t content_type_len;
+    size_t body_len;
+};
+
 /*
  * Reads a job's content type and body back into the arena and checks them against the checksum
  * made from the client's bytes. ERR_DAMAGED, ERR_IO.
  */
-enum err store_read(struct store *store, uint64_t seq, uint64_t where, size_t content_type_len,
-                    size_t body_len, struct arena *arena, struct bytes *out_content_type,
-                    struct bytes *out_body) MUST_USE;
+enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
+                    struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
 
 bool store_failed(const struct store *store);
 bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */

@@ -1,14 +1,14 @@
 /*
  * The store's root and its openings: slots, boots, clean ends, numbers never given twice, versions.
  */
-#include "store_world.h"
+#include "store_model.h"
 
 #include "store/format.h"
 
-static struct manifest *decode(struct world *world, int slot, struct manifest *room)
+static struct manifest *decode(struct model *model, int slot, struct manifest *room)
 {
     uint64_t len = 0;
-    const char *at = sim_disk_file(world->disk, MANIFEST_NAME, &len);
+    const char *at = sim_disk_file(model->disk, MANIFEST_NAME, &len);
     assert_int_equal(len, MANIFEST_BYTES);
     return manifest_decode(at + (size_t)slot * BLOCK, room) == FORMAT_GOOD ? room : NULL;
 }
@@ -61,102 +61,102 @@ static void segment_names_are_exact(void **state)
 static void p4_each_opening_has_leases_of_its_own(void **state)
 {
     (void)state;
-    struct world world;
+    struct model model;
     uint64_t before = 0;
-    world_init(&world, 1);
+    model_init(&model, 1);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(world_open(&world), OK);
-        assert_true(store_lease_first(world.store) > before + (UINT64_C(1) << 43));
-        before = store_lease_first(world.store);
-        world_close(&world);
+        assert_int_equal(model_open(&model), OK);
+        assert_true(store_lease_first(model.store) > before + (UINT64_C(1) << 43));
+        before = store_lease_first(model.store);
+        model_close(&model);
     }
-    assert_int_equal(world_open(&world), OK);
-    world_fini(&world);
+    assert_int_equal(model_open(&model), OK);
+    model_fini(&model);
 }
 
 static void a_clean_end_keeps_the_exact_next_number(void **state)
 {
     (void)state;
-    struct world world;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), OK);
+    struct model model;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(world_push(&world), OK);
-    world_close(&world);
-    assert_int_equal(world_open(&world), OK);
-    assert_int_equal(store_seq_first(world.store), 4);
-    sim_disk_cut_at(world.disk, sim_disk_points(world.disk));
-    world_close(&world);
-    world.store = NULL;
-    sim_disk_power(world.disk, 1);
-    assert_int_equal(world_open(&world), OK);
-    assert_true(store_seq_first(world.store) >= 4 + SEQ_AHEAD);
-    assert_int_equal(world.trouble.text[0], 0);
-    world_fini(&world);
+        assert_int_equal(model_push(&model), OK);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(store_seq_first(model.store), 4);
+    sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+    model_close(&model);
+    model.store = NULL;
+    sim_disk_power(model.disk, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_true(store_seq_first(model.store) >= 4 + SEQ_AHEAD);
+    assert_int_equal(model.trouble.text[0], 0);
+    model_fini(&model);
 }
 
 static void a_damaged_slot_is_noticed_and_costs_only_numbers(void **state)
 {
     (void)state;
     for (int slot = 0; slot < 2; slot++) {
-        struct world world;
-        world_init(&world, 1);
-        assert_int_equal(world_open(&world), OK);
-        assert_int_equal(world_push(&world), OK);
-        uint64_t lease = store_lease_first(world.store);
-        world_close(&world);
-        assert_true(sim_disk_flip(world.disk, MANIFEST_NAME, (uint64_t)slot * BLOCK * 8 + 300));
-        assert_int_equal(world_open(&world), OK);
-        assert_non_null(strstr(world.trouble.text, "notice"));
-        assert_true(store_lease_first(world.store) > lease);
-        world_check(&world);
-        world_fini(&world);
+        struct model model;
+        model_init(&model, 1);
+        assert_int_equal(model_open(&model), OK);
+        assert_int_equal(model_push(&model), OK);
+        uint64_t lease = store_lease_first(model.store);
+        model_close(&model);
+        assert_true(sim_disk_flip(model.disk, MANIFEST_NAME, (uint64_t)slot * BLOCK * 8 + 300));
+        assert_int_equal(model_open(&model), OK);
+        assert_non_null(strstr(model.trouble.text, "notice"));
+        assert_true(store_lease_first(model.store) > lease);
+        model_check(&model);
+        model_fini(&model);
     }
 }
 
 static void a_newer_version_is_refused(void **state)
 {
     (void)state;
-    struct world world;
+    struct model model;
     struct manifest room;
     char slots[MANIFEST_BYTES] = {0};
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), OK);
-    world_close(&world);
-    struct manifest *manifest = decode(&world, 1, &room);
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    model_close(&model);
+    struct manifest *manifest = decode(&model, 1, &room);
     assert_non_null(manifest);
     manifest->version = FORMAT_VERSION + 1;
     manifest->generation += 10;
     manifest_encode(manifest, slots);
-    sim_disk_put(world.disk, MANIFEST_NAME, slots, sizeof(slots));
-    assert_int_equal(world_open(&world), ERR_UNSUPPORTED);
-    assert_non_null(strstr(world.trouble.text, "newer"));
-    world_fini(&world);
+    sim_disk_put(model.disk, MANIFEST_NAME, slots, sizeof(slots));
+    assert_int_equal(model_open(&model), ERR_UNSUPPORTED);
+    assert_non_null(strstr(model.trouble.text, "newer"));
+    model_fini(&model);
 }
 
 static void a_cut_manifest_is_refused(void **state)
 {
     (void)state;
-    struct world world;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), OK);
-    world_close(&world);
-    sim_disk_put(world.disk, MANIFEST_NAME, "short", 5);
-    assert_int_equal(world_open(&world), ERR_CORRUPT);
-    world_fini(&world);
+    struct model model;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    model_close(&model);
+    sim_disk_put(model.disk, MANIFEST_NAME, "short", 5);
+    assert_int_equal(model_open(&model), ERR_CORRUPT);
+    model_fini(&model);
 }
 
 static void a_second_opener_is_locked_out(void **state)
 {
     (void)state;
-    struct world world;
+    struct model model;
     struct store *second = NULL;
     struct store_trouble trouble;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), OK);
-    assert_int_equal(store_open(&world.options, &world.ear, &second, &trouble), ERR_LOCKED);
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(store_open(&model.options, &model.ear, &second, &trouble), ERR_LOCKED);
     assert_non_null(strstr(trouble.text, "another"));
-    world_fini(&world);
+    model_fini(&model);
 }
 
 int main(void)

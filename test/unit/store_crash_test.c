@@ -2,7 +2,7 @@
  * The power goes at every single point of a store's life, and again at points inside the recovery
  * that follows. Tiny segments: rotation, cleaning and removal happen in every run.
  */
-#include "store_world.h"
+#include "store_model.h"
 
 #include <stdlib.h>
 
@@ -16,52 +16,52 @@ struct plan {
     bool buffered;
 };
 
-static void open_through_cuts(struct world *world, const struct plan *plan)
+static void open_through_cuts(struct model *model, const struct plan *plan)
 {
     if (plan->nested)
-        sim_disk_cut_at(world->disk, sim_disk_points(world->disk) + plan->nested - 1);
-    enum err err = world_open(world);
-    if (err == OK && sim_disk_cut(world->disk)) /* a spare was being made */
-        world_close(world);
-    if (sim_disk_cut(world->disk)) {
-        world->store = NULL;
-        sim_disk_power(world->disk, plan->power_seed + 99);
-        err = world_open(world);
+        sim_disk_cut_at(model->disk, sim_disk_points(model->disk) + plan->nested - 1);
+    enum err err = model_open(model);
+    if (err == OK && sim_disk_cut(model->disk)) /* a spare was being made */
+        model_close(model);
+    if (sim_disk_cut(model->disk)) {
+        model->store = NULL;
+        sim_disk_power(model->disk, plan->power_seed + 99);
+        err = model_open(model);
     }
     if (err)
         print_error("seed %llu cut %llu nested %llu: %s: %s\n", (unsigned long long)plan->seed,
                     (unsigned long long)plan->cut_at, (unsigned long long)plan->nested,
-                    world->trouble.file, world->trouble.text);
+                    model->trouble.file, model->trouble.text);
     assert_int_equal(err, OK);
-    sim_disk_cut_at(world->disk, UINT64_MAX);
+    sim_disk_cut_at(model->disk, UINT64_MAX);
 }
 
 /* False: the life ended before the cut. */
 static bool live_and_die(const struct plan *plan)
 {
-    struct world world;
-    world_init(&world, plan->seed);
-    world.options.buffered = plan->buffered;
-    world.options.interval_us = plan->buffered ? 200000 : 0;
-    sim_disk_cut_at(world.disk, plan->cut_at);
-    if (world_open(&world) == OK) {
-        world_work(&world, TURNS);
-        world_close(&world);
+    struct model model;
+    model_init(&model, plan->seed);
+    model.options.buffered = plan->buffered;
+    model.options.interval_us = plan->buffered ? 200000 : 0;
+    sim_disk_cut_at(model.disk, plan->cut_at);
+    if (model_open(&model) == OK) {
+        model_work(&model, TURNS);
+        model_close(&model);
     }
-    bool cut = sim_disk_cut(world.disk);
+    bool cut = sim_disk_cut(model.disk);
     if (cut) {
-        world.store = NULL;
-        sim_disk_power(world.disk, plan->power_seed);
+        model.store = NULL;
+        sim_disk_power(model.disk, plan->power_seed);
         if (plan->buffered)
-            world.acknowledged = 0; /* no promise against power cuts; but never a mixture */
-        open_through_cuts(&world, plan);
-        world_check(&world);
-        world_work(&world, 30);
-        world_close(&world);
-        assert_int_equal(world_open(&world), OK);
-        world_check(&world);
+            model.acknowledged = 0; /* no promise against power cuts; but never a mixture */
+        open_through_cuts(&model, plan);
+        model_check(&model);
+        model_work(&model, 30);
+        model_close(&model);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
     }
-    world_fini(&world);
+    model_fini(&model);
     return cut;
 }
 
@@ -71,22 +71,22 @@ static void a_life_has_cleaning_and_torn_tails_in_it(void **state)
     (void)state;
     uint64_t torn = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct world world;
+        struct model model;
         struct store_stats stats;
-        world_init(&world, seed);
-        assert_int_equal(world_open(&world), OK);
-        world_work(&world, TURNS);
-        store_stats(world.store, &stats);
+        model_init(&model, seed);
+        assert_int_equal(model_open(&model), OK);
+        model_work(&model, TURNS);
+        store_stats(model.store, &stats);
         assert_true(stats.checkpoints > 3 && stats.carried_jobs > 0);
-        world_push(&world);
-        store_turn(world.store, world.now_us);
-        sim_disk_cut_at(world.disk, sim_disk_points(world.disk) + 1);
-        world_close(&world);
-        sim_disk_power(world.disk, seed);
-        assert_int_equal(world_open(&world), OK);
-        store_stats(world.store, &stats);
+        model_push(&model);
+        store_turn(model.store, model.now_us);
+        sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + 1);
+        model_close(&model);
+        sim_disk_power(model.disk, seed);
+        assert_int_equal(model_open(&model), OK);
+        store_stats(model.store, &stats);
         torn += stats.dropped_tail_bytes > 0;
-        world_fini(&world);
+        model_fini(&model);
     }
     assert_true(torn > 3);
 }
@@ -127,28 +127,28 @@ static void p1_p5_a_kill_and_then_a_cut_lose_nothing(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed < 60; seed++) {
-        struct world world;
-        world_init(&world, seed);
-        assert_int_equal(world_open(&world), OK);
+        struct model model;
+        model_init(&model, seed);
+        assert_int_equal(model_open(&model), OK);
         for (int round = 0; round < 4; round++) {
-            sim_disk_cut_at(world.disk, sim_disk_points(world.disk) + seed * 5 % 97);
-            world_work(&world, 60);
-            world_close(&world);
-            world.store = NULL;
-            if (sim_disk_cut(world.disk))
-                sim_disk_kill(world.disk);
-            sim_disk_cut_at(world.disk, UINT64_MAX);
-            assert_int_equal(world_open(&world), OK);
-            world_check(&world);
-            world_work(&world, 5);
-            sim_disk_cut_at(world.disk, sim_disk_points(world.disk));
-            world_close(&world);
-            world.store = NULL;
-            sim_disk_power(world.disk, seed + (uint64_t)round);
-            assert_int_equal(world_open(&world), OK);
-            world_check(&world);
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + seed * 5 % 97);
+            model_work(&model, 60);
+            model_close(&model);
+            model.store = NULL;
+            if (sim_disk_cut(model.disk))
+                sim_disk_kill(model.disk);
+            sim_disk_cut_at(model.disk, UINT64_MAX);
+            assert_int_equal(model_open(&model), OK);
+            model_check(&model);
+            model_work(&model, 5);
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+            model_close(&model);
+            model.store = NULL;
+            sim_disk_power(model.disk, seed + (uint64_t)round);
+            assert_int_equal(model_open(&model), OK);
+            model_check(&model);
         }
-        world_fini(&world);
+        model_fini(&model);
     }
 }
 

@@ -3,7 +3,7 @@
  * durable that is not, a failed sync is never believed to have worked at the second try (S5), and
  * the next opening finds everything that was acknowledged.
  */
-#include "store_world.h"
+#include "store_model.h"
 
 #include <errno.h>
 
@@ -17,44 +17,44 @@ struct outcome {
 
 static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_errno)
 {
-    struct world world;
+    struct model model;
     struct outcome outcome = {0};
-    world_init(&world, seed);
-    sim_disk_fail_at(world.disk, fail_at, sys_errno);
-    if (world_open(&world) == OK) {
-        world_work(&world, TURNS);
-        world_settle(&world);
-        outcome.failed = world.failed;
-        assert_int_equal(store_failed(world.store), world.failed);
-        assert_true(world.failures <= 1);
-        if (world.failed)
-            assert_int_equal(store_admit(world.store, 10), ERR_STORE_FAILED);
-        world_close(&world);
+    model_init(&model, seed);
+    sim_disk_fail_at(model.disk, fail_at, sys_errno);
+    if (model_open(&model) == OK) {
+        model_work(&model, TURNS);
+        model_settle(&model);
+        outcome.failed = model.failed;
+        assert_int_equal(store_failed(model.store), model.failed);
+        assert_true(model.failures <= 1);
+        if (model.failed)
+            assert_int_equal(store_admit(model.store, 10), ERR_STORE_FAILED);
+        model_close(&model);
     } else {
         outcome.refused = true;
-        assert_true(world.trouble.text[0]);
+        assert_true(model.trouble.text[0]);
     }
-    outcome.ended = sim_disk_points(world.disk) <= fail_at;
-    sim_disk_fail_at(world.disk, UINT64_MAX, 0);
+    outcome.ended = sim_disk_points(model.disk) <= fail_at;
+    sim_disk_fail_at(model.disk, UINT64_MAX, 0);
     /* The process ends; what the cache shows may be a lie: the machine may lose its power, or not.
      */
     if (fail_at % 2)
-        sim_disk_power(world.disk, fail_at);
-    world.store = NULL;
-    enum err err = world_open(&world);
+        sim_disk_power(model.disk, fail_at);
+    model.store = NULL;
+    enum err err = model_open(&model);
     if (err)
         print_error("seed %llu call %llu: %s\n", (unsigned long long)seed,
-                    (unsigned long long)fail_at, world.trouble.text);
+                    (unsigned long long)fail_at, model.trouble.text);
     assert_int_equal(err, OK);
-    world_check(&world);
+    model_check(&model);
     /* What is served now is durable now. */
-    sim_disk_cut_at(world.disk, sim_disk_points(world.disk));
-    world_close(&world);
-    world.store = NULL;
-    sim_disk_power(world.disk, fail_at + 1);
-    assert_int_equal(world_open(&world), OK);
-    world_check(&world);
-    world_fini(&world);
+    sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+    model_close(&model);
+    model.store = NULL;
+    sim_disk_power(model.disk, fail_at + 1);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
     return outcome;
 }
 
@@ -93,25 +93,25 @@ static void p1_p8_a_call_without_room_loses_nothing(void **state)
 static void p7_after_a_failed_sync_nothing_is_acknowledged_or_served(void **state)
 {
     (void)state;
-    struct world world;
-    world_init(&world, 1);
-    assert_int_equal(world_open(&world), OK);
-    assert_int_equal(world_push(&world), OK);
-    world_settle(&world);
-    uint64_t before = world.acknowledged;
-    assert_int_equal(world_push(&world), OK);
-    store_turn(world.store, world.now_us);
-    sim_disk_fail_at(world.disk, sim_disk_points(world.disk) + 1, EIO); /* write, then the sync */
-    assert_true(sim_disk_step(world.disk, LANE_COMMIT));
-    store_poll(world.store);
-    assert_true(world.failed);
-    world_settle(&world);
-    assert_int_equal(world.acknowledged, before);
-    world_close(&world);
-    assert_int_equal(world_open(&world), OK);
-    assert_int_equal(store_durable(world.store), before); /* read past the lying cache */
-    world_check(&world);
-    world_fini(&world);
+    struct model model;
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model_settle(&model);
+    uint64_t before = model.acknowledged;
+    assert_int_equal(model_push(&model), OK);
+    store_turn(model.store, model.now_us);
+    sim_disk_fail_at(model.disk, sim_disk_points(model.disk) + 1, EIO); /* write, then the sync */
+    assert_true(sim_disk_step(model.disk, LANE_COMMIT));
+    store_poll(model.store);
+    assert_true(model.failed);
+    model_settle(&model);
+    assert_int_equal(model.acknowledged, before);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(store_durable(model.store), before); /* read past the lying cache */
+    model_check(&model);
+    model_fini(&model);
 }
 
 int main(void)

@@ -1,0 +1,408 @@
+/*
+ * A store on a simulated disk with the dullest possible core: a list of jobs, and a journal of all
+ * that was ever appended with the batch it went into. After any crash the store must hold exactly
+ * what the journal says up to the last batch it found, and that batch must not be older than the
+ * last one it called durable.
+ */
+#ifndef LATERD_TEST_STORE_MODEL_H
+#define LATERD_TEST_STORE_MODEL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "sim/disk.h"
+#include "store/store.h"
+
+enum { MODEL_SEGMENT = 32 * 1024, MODEL_BODY_MAX = 3000 };
+
+struct model_job {
+    uint64_t seq;
+    bool live;
+    uint32_t version; /* of the body */
+    uint32_t priority;
+    struct stored stored;
+};
+
+/* One line of the journal: the job was like this from this batch on. */
+struct model_entry {
+    uint64_t batch;
+    struct model_job job;
+};
+
+struct model {
+    struct sim_disk *disk;
+    struct store *store;
+    struct store_ear ear;
+    struct store_options options;
+    struct store_trouble trouble;
+    struct model_job *jobs;
+    size_t job_count;
+    struct model_entry *journal;
+    size_t entry_count;
+    uint64_t acknowledged; /* the last batch called durable */
+    uint64_t seq_next, seq_highest, lease_highest;
+    int64_t pause_us; /* of the one topic, as replayed */
+    int64_t now_us;
+    uint64_t random;
+    bool failed;
+    int failures;
+};
+
+static inline uint64_t model_random(struct model *model, uint64_t below)
+{
+    uint64_t z = model->random += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ z >> 31) % below;
+}
+
+static inline struct model_job *model_find(struct model *model, uint64_t seq)
+{
+    for (size_t i = 0; i < model->job_count; i++)
+        if (model->jobs[i].seq == seq)
+            return &model->jobs[i];
+    return NULL;
+}
+
+static inline struct model_job *model_add(struct model *model, uint64_t seq)
+{
+    model->jobs = mem_realloc(model->jobs, (model->job_count + 1) * sizeof(*model->jobs));
+    model->jobs[model->job_count] = (struct model_job){.seq = seq};
+    return &model->jobs[model->job_count++];
+}
+
+/* The body of a job's version: its length and bytes follow from both. */
+static inline struct bytes model_body(const struct model *model, uint64_t seq, uint32_t version,
+                                      char *room)
+{
+    size_t len = 8 + (seq * 7919 + version * 104729) % (model->options.body_max - 8);
+    for (size_t i = 0; i < len; i++)
+        room[i] = (char)(seq * 31 + version * 17 + i);
+    memcpy(room, &version, sizeof(version));
+    return bytes_of(room, len);
+}
+
+/* ---- the ear ---- */
+
+static inline enum err model_replay(struct store_ear *ear, const struct event *event)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model_job *job = model_find(model, event->job.seq);
+    switch (event->kind) {
+    case EVENT_JOB:
+        if (!job)
+            job = model_add(model, event->job.seq);
+        job->live = true;
+        memcpy(&job->version, event->body.at, sizeof(job->version));
+        job->priority = event->job.priority;
+        job->stored = event->record;
+        break;
+    case EVENT_MOVE:
+        if (job)
+            job->priority = event->job.priority;
+        break;
+    case EVENT_GONE:
+        if (job)
+            job->live = false;
+        break;
+    case EVENT_TOPIC: model->pause_us = event->pause_until_us; break;
+    }
+    return OK;
+}
+
+static inline void model_progress(struct store_ear *ear, uint64_t done, uint64_t all)
+{
+    (void)ear;
+    assert_true(done <= all);
+}
+
+static inline void model_durable(struct store_ear *ear, uint64_t batch)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    assert_true(batch >= model->acknowledged);
+    assert_false(model->failed);
+    model->acknowledged = batch;
+}
+
+static inline void model_failed(struct store_ear *ear, int sys_errno)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    (void)sys_errno;
+    model->failed = true;
+    model->failures++;
+}
+
+static inline struct stored model_emit(struct model *model, const struct model_job *job,
+                                       struct bytes content_type, struct bytes body)
+{
+    struct event event = {
+        .kind = EVENT_JOB,
+        .promised = true,
+        .job = {.seq = job->seq, .state = JOB_DELAYED, .priority = job->priority},
+        .topic = BYTES("topic"),
+        .content_type = content_type,
+        .body = body,
+        .record = job->stored,
+    };
+    return store_append(model->store, &event);
+}
+
+static inline void model_carry(struct store_ear *ear, uint64_t seq, uint64_t where,
+                               struct bytes content_type, struct bytes body)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model_job *job = model_find(model, seq);
+    if (job && job->live && job->stored.where == where)
+        job->stored = model_emit(model, job, content_type, body);
+}
+
+static inline void model_emit_pause(struct model *model, int64_t until_us)
+{
+    struct event event = {.kind = EVENT_TOPIC, .topic = BYTES("topic"), .pause_until_us = until_us};
+    (void)store_append(model->store, &event);
+}
+
+static inline void model_carry_rest(struct store_ear *ear)
+{
+    model_emit_pause(LIST_ENTRY(ear, struct model, ear), 12345);
+}
+
+/* ---- life ---- */
+
+static inline void model_init(struct model *model, uint64_t seed)
+{
+    *model = (struct model){.random = seed, .now_us = 1000000, .seq_next = 1};
+    model->disk = sim_disk_new();
+    model->ear = (struct store_ear){
+        .replay = model_replay,
+        .progress = model_progress,
+        .durable = model_durable,
+        .failed = model_failed,
+        .carry = model_carry,
+        .carry_rest = model_carry_rest,
+    };
+    model->options = (struct store_options){
+        .disk = sim_disk_port(model->disk),
+        .segment_bytes = MODEL_SEGMENT,
+        .recent_bytes = 1,
+        .body_max = MODEL_BODY_MAX,
+        .id_seed = 42,
+    };
+}
+
+static inline void model_fini(struct model *model)
+{
+    store_close(model->store);
+    sim_disk_free(model->disk);
+    mem_free(model->jobs);
+    mem_free(model->journal);
+}
+
+static inline enum err model_open(struct model *model)
+{
+    model->options.now_us = model->now_us;
+    model->job_count = 0;
+    model->failed = false;
+    return store_open(&model->options, &model->ear, &model->store, &model->trouble);
+}
+
+static inline void model_close(struct model *model)
+{
+    store_close(model->store);
+    model->store = NULL;
+}
+
+/* What the journal says about each job up to the batch; later lines are forgotten. */
+static inline void model_expect(struct model *model, uint64_t batch)
+{
+    size_t kept = 0;
+    size_t live = 0;
+    while (kept < model->entry_count && model->journal[kept].batch <= batch)
+        kept++;
+    model->entry_count = kept;
+    for (size_t i = 0; i < kept; i++) {
+        const struct model_job *want = &model->journal[i].job;
+        bool newest = true;
+        for (size_t j = i + 1; j < kept && newest; j++)
+            newest = model->journal[j].job.seq != want->seq;
+        if (!newest)
+            continue;
+        const struct model_job *have = model_find(model, want->seq);
+        assert_int_equal(want->live, have && have->live);
+        if (!want->live)
+            continue;
+        live++;
+        assert_int_equal(want->version, have->version);
+        assert_int_equal(want->priority, have->priority);
+    }
+    for (size_t i = 0; i < model->job_count; i++)
+        live -= model->jobs[i].live;
+    assert_int_equal(live, 0); /* nothing was invented */
+}
+
+static inline void model_read(struct model *model, const struct model_job *job)
+{
+    char room[MODEL_BODY_MAX];
+    struct arena arena = {0};
+    struct bytes content_type, body;
+    struct bytes want = model_body(model, job->seq, job->version, room);
+    struct body_place place = {job->seq, job->stored.where, 4, want.len};
+    assert_int_equal(store_read(model->store, &place, &arena, &content_type, &body), OK);
+    assert_true(bytes_eq(content_type, BYTES("text")));
+    assert_true(bytes_eq(body, want));
+    arena_fini(&arena);
+}
+
+/* After an opening: P1, P5, and that no number is given twice. */
+static inline void model_check(struct model *model)
+{
+    struct store_stats stats;
+    uint64_t found = store_durable(model->store);
+    assert_true(found >= model->acknowledged);
+    model->acknowledged = found;
+    model_expect(model, found);
+    assert_true(store_seq_first(model->store) > model->seq_highest);
+    assert_true(store_lease_first(model->store) > model->lease_highest);
+    model->seq_next = store_seq_first(model->store);
+    model->lease_highest = store_lease_first(model->store) + 1000;
+    store_stats(model->store, &stats);
+    uint64_t live = 0;
+    for (size_t i = 0; i < model->job_count; i++) {
+        live += model->jobs[i].live;
+        if (model->jobs[i].live)
+            model_read(model, &model->jobs[i]);
+    }
+    assert_int_equal(stats.live_jobs, live);
+}
+
+/* ---- work ---- */
+
+static inline void model_note(struct model *model, const struct model_job *job)
+{
+    model->journal =
+        mem_realloc(model->journal, (model->entry_count + 1) * sizeof(*model->journal));
+    model->journal[model->entry_count++] =
+        (struct model_entry){.batch = store_batch(model->store), .job = *job};
+}
+
+static inline enum err model_push(struct model *model)
+{
+    char room[MODEL_BODY_MAX];
+    struct bytes body = model_body(model, model->seq_next, 1, room);
+    enum err err = store_admit(model->store, body.len + 4);
+    if (err)
+        return err;
+    struct model_job *job = model_add(model, model->seq_next++);
+    model->seq_highest = job->seq;
+    store_seq_note(model->store, model->seq_next);
+    job->live = true;
+    job->version = 1;
+    job->stored = model_emit(model, job, BYTES("text"), body);
+    model_note(model, job);
+    return OK;
+}
+
+static inline struct model_job *model_pick(struct model *model)
+{
+    for (int tries = 0; tries < 20 && model->job_count; tries++) {
+        struct model_job *job = &model->jobs[model_random(model, model->job_count)];
+        if (job->live)
+            return job;
+    }
+    return NULL;
+}
+
+static inline void model_change(struct model *model, struct model_job *job)
+{
+    char room[MODEL_BODY_MAX];
+    struct bytes body = model_body(model, job->seq, job->version + 1, room);
+    if (store_admit(model->store, body.len + 4))
+        return;
+    job->version++;
+    job->stored = model_emit(model, job, BYTES("text"), body);
+    model_note(model, job);
+}
+
+static inline void model_move(struct model *model, struct model_job *job)
+{
+    job->priority++;
+    struct event event = {
+        .kind = EVENT_MOVE,
+        .promised = job->priority % 2,
+        .job = {.seq = job->seq, .state = JOB_READY, .priority = job->priority},
+    };
+    (void)store_append(model->store, &event);
+    model_note(model, job);
+}
+
+static inline void model_end(struct model *model, struct model_job *job)
+{
+    struct event event = {
+        .kind = EVENT_GONE,
+        .promised = true,
+        .job = {.seq = job->seq},
+        .record = job->stored,
+    };
+    (void)store_append(model->store, &event);
+    job->live = false;
+    model_note(model, job);
+}
+
+/* One turn; the disk does what chance says. */
+static inline void model_turn(struct model *model)
+{
+    model->now_us += (int64_t)model_random(model, 60000);
+    store_turn(model->store, model->now_us);
+    if (model_random(model, 4) != 0)
+        (void)sim_disk_step(model->disk, LANE_COMMIT);
+    if (model_random(model, 2) != 0)
+        (void)sim_disk_step(model->disk, LANE_BACKGROUND);
+    store_poll(model->store);
+}
+
+/* Turns until the disk has nothing to do any more. */
+static inline void model_settle(struct model *model)
+{
+    for (int i = 0; i < 200; i++) {
+        store_turn(model->store, model->now_us);
+        model->now_us += 30000;
+        while (sim_disk_step(model->disk, LANE_COMMIT) ||
+               sim_disk_step(model->disk, LANE_BACKGROUND))
+            continue;
+        store_poll(model->store);
+    }
+}
+
+static inline void model_act(struct model *model)
+{
+    uint64_t dice = model_random(model, 10);
+    struct model_job *job = model_pick(model);
+    if (dice < 4 || !job)
+        (void)model_push(model);
+    else if (dice < 5)
+        model_change(model, job);
+    else if (dice < 7)
+        model_move(model, job);
+    else
+        model_end(model, job);
+}
+
+/* `turns` turns of mixed work, or until the store fails. */
+static inline void model_work(struct model *model, int turns)
+{
+    for (int turn = 0; turn < turns && !model->failed; turn++) {
+        for (uint64_t i = model_random(model, 4); i > 0; i--)
+            model_act(model);
+        model_turn(model);
+    }
+}
+
+#endif
