@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/clock.h"
@@ -228,6 +229,9 @@ static enum err open_engine(struct program *program)
     enum err err = embedded_open(&options, &program->embedded, &trouble);
     if (err)
         complain_store(config->data_dir, err, &trouble);
+    else if (trouble.text[0])
+        log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", trouble.file,
+                  (unsigned long long)trouble.offset, trouble.text);
     return err;
 }
 
@@ -249,6 +253,14 @@ static void log_opened(const struct program *program)
               (long long)(stats.recovery_us / 1000), (unsigned long long)stats.dropped_tail_bytes);
 }
 
+/* How far local time is east of UTC now: the delayqueue-java dialect's dates name no zone. */
+static int64_t local_zone_us(void)
+{
+    struct tm local;
+    time_t now = time(NULL);
+    return localtime_r(&now, &local) ? (int64_t)local.tm_gmtoff * 1000000 : 0;
+}
+
 static void make_server(struct program *program)
 {
     const struct config *config = &program->config;
@@ -266,6 +278,7 @@ static void make_server(struct program *program)
                 .block_us = config->block_us,
                 .ttr_us = config->ttr_us,
                 .ttr_max_us = config->ttr_max_us,
+                .zone_us = local_zone_us(),
             },
         .http =
             {

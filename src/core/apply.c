@@ -145,13 +145,13 @@ static enum err check(const struct job *job, const struct cmd *cmd)
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
-static void end_job(struct core *core, uint32_t number, enum cmd_kind kind, void *asker)
+static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *asker)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
     struct job_view view;
     core_view(core, job, &view);
-    if (kind == CMD_FINISH) {
+    if (cmd->kind == CMD_FINISH || cmd->job.is_done) {
         topic->finished++;
         core->totals.finished++;
     } else {
@@ -159,7 +159,7 @@ static void end_job(struct core *core, uint32_t number, enum cmd_kind kind, void
         core->totals.deleted++;
     }
     core_retire(core, number);
-    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+    core_reply(core, asker, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = &view});
     core_forget(core, number);
 }
 
@@ -239,7 +239,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
         return;
     }
     if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE) {
-        end_job(core, number, cmd->kind, asker);
+        end_job(core, number, cmd, asker);
         return;
     }
     if (cmd->kind == CMD_RELEASE)

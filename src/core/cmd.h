@@ -69,6 +69,7 @@ struct cmd_reserve {
 struct cmd_job { /* FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
     uint64_t lease;    /* 0 = not given */
+    bool is_done;      /* DELETE: its work is done, count it as finished */
     bool undelivered;  /* RELEASE: the client never got it: the attempt does not count */
     bool has_delay;    /* RELEASE: due_us is given (else the retry schedule decides) */
     bool has_priority; /* RELEASE, BURY, RESCHEDULE */

@@ -198,10 +198,12 @@ static void decode_pop(const struct api_input *input, struct fields *fields, str
     };
 }
 
-static void decode_job(enum cmd_kind kind, struct fields *fields, struct call *call)
+static void decode_job(const struct api_input *input, enum cmd_kind kind, struct fields *fields,
+                       struct call *call)
 {
     struct bytes id = trim(fields->id);
     call->cmd = (struct cmd){.kind = kind};
+    call->cmd.job.is_done = bytes_eq(input->request->path, BYTES("/finish"));
     if (id.len == 0)
         refuse(call, "job id不能为空");
     else if (!job_ref_parse(id, &call->cmd.job.ref))
@@ -231,7 +233,7 @@ void delay_queue_decode(const struct api_input *input, struct call *call)
     else if (calls[i].kind == CMD_RESERVE)
         decode_pop(input, &fields, call);
     else
-        decode_job(calls[i].kind, &fields, call);
+        decode_job(input, calls[i].kind, &fields, call);
 }
 
 /* ---- replying ---- */

@@ -111,7 +111,8 @@ static bool read_ref(struct bytes text, struct job_ref *out_ref)
 static void decode_finish(const struct api_input *input, struct call *call)
 {
     struct bytes id;
-    call->cmd = (struct cmd){.kind = CMD_DELETE}; /* from any state, as in the original */
+    call->cmd = (struct cmd){.kind = CMD_DELETE,
+                             .job.is_done = true}; /* from any state, as in the original */
     if (!parameter(input, BYTES("id"), &id) || !read_ref(id, &call->cmd.job.ref))
         refuse(call, "id: 1 to 255 bytes");
 }

@@ -98,6 +98,12 @@ static struct bytes keep(struct arena *arena, struct bytes bytes)
     return arena_copy(arena, bytes);
 }
 
+static const int64_t *keep_retry(struct arena *arena, const struct job_view *job)
+{
+    struct bytes schedule = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
+    return (const int64_t *)(const void *)keep(arena, schedule).at;
+}
+
 static void hold_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
 {
     struct held_list *list = &embedded->gathering;
@@ -112,8 +118,8 @@ static void hold_reply(struct embedded *embedded, struct ticket *ticket, const s
         held->job = reply->jobs[0];
         held->job.ref.id = keep(&list->arena, held->job.ref.id);
         held->job.topic = keep(&list->arena, held->job.topic);
-        held->job.retry_count = 0; /* the reply to a change does not show these */
-        held->job.content_type = (struct bytes){0};
+        held->job.retry_us = keep_retry(&list->arena, &held->job);
+        held->job.content_type = (struct bytes){0}; /* a change's reply does not show them */
         held->job.body = (struct bytes){0};
         held->reply.jobs = &held->job;
     }
