@@ -38,4 +38,4 @@ cover: ## line and branch coverage of the unit tests, as text and HTML
 	gcovr --root . --object-directory $(COVER) --exclude-throw-branches \
 	    --exclude-unreachable-branches --filter src/base --filter src/core --filter src/proto \
 	    --filter src/store --filter src/server $(COVER) \
-	    --html-details $(COVER)/index.html --txt-metric branch
+	    --html-details $(COVER)/index.html --txt --print-summary
