@@ -92,13 +92,14 @@ static int point(struct sim_disk *disk)
 
 static void content_write(struct content *content, uint64_t offset, const void *data, size_t len)
 {
+    if (len == 0)
+        return;
     if (offset + len > content->len) {
         content->at = mem_realloc(content->at, offset + len);
         memset(content->at + content->len, 0, offset + len - content->len);
         content->len = offset + len;
     }
-    if (len)
-        memcpy(content->at + offset, data, len);
+    memcpy(content->at + offset, data, len);
 }
 
 static void content_copy(struct content *to, const struct content *from)
@@ -610,9 +611,9 @@ uint64_t sim_disk_points(const struct sim_disk *disk)
     return disk->points;
 }
 
-void sim_disk_cut_at(struct sim_disk *disk, uint64_t at)
+void sim_disk_cut_at(struct sim_disk *disk, uint64_t number)
 {
-    disk->cut_at = at;
+    disk->cut_at = number;
 }
 
 bool sim_disk_cut(const struct sim_disk *disk)
@@ -639,9 +640,9 @@ void sim_disk_kill(struct sim_disk *disk)
     disk->cut_at = UINT64_MAX;
 }
 
-void sim_disk_fail_at(struct sim_disk *disk, uint64_t at, int sys_errno)
+void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno)
 {
-    disk->fail_at = at;
+    disk->fail_at = number;
     disk->fail_errno = sys_errno;
 }
 

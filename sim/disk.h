@@ -34,20 +34,20 @@ unsigned sim_disk_waiting(const struct sim_disk *disk, enum disk_lane lane);
 uint64_t sim_disk_points(const struct sim_disk *disk);
 
 /*
- * The power goes before primitive number `point` (counted as sim_disk_points counts): from then on
+ * The power goes before primitive number `number` (counted as sim_disk_points counts): from then on
  * everything fails and nothing changes, until sim_disk_power() resolves what survived.
  */
-void sim_disk_cut_at(struct sim_disk *disk, uint64_t point);
+void sim_disk_cut_at(struct sim_disk *disk, uint64_t number);
 bool sim_disk_cut(const struct sim_disk *disk);
 void sim_disk_power(struct sim_disk *disk, uint64_t seed);
 /* The same for a killed process: what the cache has stays there, synced or not. */
 void sim_disk_kill(struct sim_disk *disk);
 
 /*
- * Primitive number `point` fails with `sys_errno`; UINT64_MAX: none. A failing sync loses the
+ * Primitive number `number` fails with `sys_errno`; UINT64_MAX: none. A failing sync loses the
  * unsynced writes of its file: the cache goes on showing them, and the next sync says all is well.
  */
-void sim_disk_fail_at(struct sim_disk *disk, uint64_t point, int sys_errno);
+void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno);
 
 /* Room for all files together; 0: no limit. */
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);

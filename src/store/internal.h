@@ -54,8 +54,8 @@ struct segment {
 
 /* Bytes [start, start + used) of a segment's file, as they are or will be on disk. */
 struct slab {
-    struct list link; /* store::slabs, oldest first */
     uint32_t number;  /* of the segment */
+    struct list link; /* store::slabs, oldest first */
     uint64_t start;
     size_t used; /* sealed batches; the open one lies behind */
     size_t cap;
@@ -157,6 +157,7 @@ struct store {
     uint64_t seq_next;
     uint64_t seq_mark; /* durable: numbers below may be given */
     enum commit_step step;
+    int64_t last_took_us; /* the last batch's commit */
     struct disk_op commit;
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
     uint64_t sync_mark;   /* … and the seq mark then */

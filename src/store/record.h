@@ -20,8 +20,8 @@ enum {
 /* Bytes of the event's record; a multiple of eight. */
 size_t record_bytes(const struct event *event);
 
-/* Writes record_bytes(event) bytes at `at`. */
-void record_encode(const struct event *event, size_t len, void *at);
+/* Writes the record; `len` is record_bytes(event). */
+void record_encode(const struct event *event, size_t len, void *record);
 
 /*
  * What a record says. The event's bytes are borrowed from the record, its retry waits from
@@ -35,8 +35,8 @@ struct record {
     int64_t retry_us[RETRY_STEPS_MAX];
 };
 
-/* ERR_CORRUPT when `room` bytes at `at` do not begin with a whole, possible record. */
-enum err record_decode(const void *at, size_t room, struct record *out_record) MUST_USE;
+/* ERR_CORRUPT when `room` bytes do not begin with a whole, possible record. */
+enum err record_decode(const void *bytes, size_t room, struct record *out_record) MUST_USE;
 
 /* Is the body still what the client sent? */
 bool record_body_good(const struct record *record);
@@ -45,7 +45,7 @@ bool record_body_good(const struct record *record);
  * Finds content type and body at the beginning of a JOB record of which `len` bytes are in memory,
  * if it is that of job `seq` and has just these lengths and the body that the client sent.
  */
-enum err record_body(const void *at, size_t len, uint64_t seq, size_t content_type_len,
+enum err record_body(const void *record, size_t len, uint64_t seq, size_t content_type_len,
                      size_t body_len) MUST_USE;
 
 #endif

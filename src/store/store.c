@@ -139,11 +139,11 @@ void store_close(struct store *store)
         return;
     struct disk *disk = store->disk;
     store->closing = true;
-    bool drained = drain(store);
+    bool whole = drain(store);
     wait_for_disk(store);
-    if (drained && !store->failed && manifest_write_now(store, true))
-        drained = false; /* the next opening recovers instead; nothing is lost by that */
-    store->failed = true;
+    if (whole && !store->failed)
+        whole = manifest_write_now(store, true) == OK;
+    store->failed = !whole; /* the next opening recovers then; nothing is lost by that */
     store_free(store);
     disk->verbs->unlock(disk);
 }

@@ -30,6 +30,7 @@ struct store_options {
     uint64_t recent_bytes;  /* memory for recently written batches: bodies read without the disk */
     bool buffered;          /* write now, sync later: durability interval or os */
     int64_t interval_us;    /* buffered: sync this often; 0 = leave it to the system */
+    int64_t inline_us;      /* commits are made in the turn while they take less; 0 = never */
     uint32_t body_max;      /* bytes of the largest body that can come */
     int64_t now_us;
     uint64_t id_seed; /* for the simulator: makes the id of a new store; 0 = random */
