@@ -99,6 +99,7 @@ static void content_write(struct content *content, uint64_t offset, const void *
         memset(content->at + content->len, 0, offset + len - content->len);
         content->len = offset + len;
     }
+    CHECK(content->at); /* for clang's analyzer */
     memcpy(content->at + offset, data, len);
 }
 

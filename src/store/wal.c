@@ -65,6 +65,7 @@ static struct slab *slab_new(struct store *store, size_t least)
     slab->used = 0;
     slab->batch_last = 0;
     store->slab_bytes += cap;
+    CHECK(store->slabs.prev); /* for clang's analyzer */
     list_add_tail(&store->slabs, &slab->link);
     return slab;
 }
