@@ -24,7 +24,10 @@
 #include "server/embedded.h"
 #include "server/server.h"
 
-enum { EXIT_USAGE = 2 };
+enum {
+    EXIT_USAGE = 2,
+    INLINE_COMMIT_US = 2000, /* a disk that takes longer is left to its own thread */
+};
 
 struct program {
     struct config config;
@@ -210,6 +213,7 @@ static enum err open_engine(struct program *program)
                 .recent_bytes = (uint64_t)config->recent_bytes,
                 .buffered = config->durability != DURABILITY_SYNC,
                 .interval_us = config->interval_us,
+                .inline_us = INLINE_COMMIT_US,
                 .body_max = (uint32_t)config->body_bytes,
                 .now_us = program->clock.clock.now_us(&program->clock.clock),
             },

@@ -209,7 +209,7 @@ uint64_t store_durable(const struct store *store)
 /*
  * While the disk is quick the commit is made here and now: clients whose requests come meanwhile
  * wait in their sockets and share the next commit, and two thread switches and two wake-ups are
- * saved (docs/decisions/0010-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
+ * saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
  * the disk's thread does it, so that a disk that stalls holds up only those who need it.
  */
 static void submit(struct store *store, enum commit_step step)
