@@ -34,6 +34,7 @@ struct world {
     struct server *server; /* NULL: down */
     struct store_trouble trouble;
     int64_t ends_us[LANE_COUNT]; /* when the lane's first operation ends; INT64_MAX: not planned */
+    int64_t wanted_us;           /* when the next turn is */
     unsigned turns;              /* since the clock moved */
     bool held;
     bool ended_well; /* the last end was polite, at this very time, and left `digest` */
@@ -98,6 +99,12 @@ struct sim_random *world_random(struct world *world)
     return &world->random;
 }
 
+/* Something has happened that a turn should look at. */
+static void want_turn(struct world *world)
+{
+    world->wanted_us = world->clock.now_us;
+}
+
 /* ---- beginnings ---- */
 
 struct world *world_new(const struct world_options *options)
@@ -106,6 +113,8 @@ struct world *world_new(const struct world_options *options)
     world->options = *options;
     world->random.state = options->seed;
     config_init(&world->config);
+    if (options->body_bytes)
+        world->config.body_bytes = options->body_bytes;
     sim_clock_init(&world->clock, INT64_C(1000000) * BIRTH_S);
     world->net = sim_net_new(sim_random_next(&world->random));
     sim_net_split(world->net, options->split);
@@ -193,6 +202,7 @@ enum err world_boot(struct world *world)
     world->ended_well = false;
     sim_net_listen(world->net);
     make_server(world);
+    want_turn(world);
     return OK;
 }
 
@@ -256,6 +266,7 @@ static void end_politely(struct world *world)
 void world_drain(struct world *world)
 {
     server_drain(world->server);
+    want_turn(world);
 }
 
 bool world_stop(struct world *world)
@@ -288,6 +299,7 @@ void world_free(struct world *world)
 void world_hold_disk(struct world *world, bool hold)
 {
     world->held = hold;
+    want_turn(world);
 }
 
 static int64_t operation_us(struct world *world)
@@ -347,14 +359,21 @@ static void move_clock(struct world *world, int64_t now_us)
     world->ended_well = false;
 }
 
+bool world_step(struct world *world, int64_t until_us)
+{
+    int64_t next_us = sim_net_pending(world->net) ? world->clock.now_us : world->wanted_us;
+    if (!world->server || next_us > until_us)
+        return false;
+    move_clock(world, next_us);
+    world->wanted_us = turn(world);
+    return true;
+}
+
 void world_run(struct world *world, int64_t until_us)
 {
-    while (world->server) {
-        int64_t next_us = turn(world);
-        if (next_us > until_us)
-            break;
-        move_clock(world, next_us);
-    }
+    want_turn(world);
+    while (world_step(world, until_us))
+        continue;
     if (until_us > world->clock.now_us)
         move_clock(world, until_us);
 }

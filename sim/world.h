@@ -34,6 +34,7 @@ struct world_options {
     int64_t oversleep_us;   /* a wake-up comes up to so late; 0: exactly when it is wanted */
     uint64_t segment_bytes; /* of the store; 0: the default */
     uint64_t max_bytes;     /* of the store; 0: no limit */
+    int64_t body_bytes;     /* of a job's body at most; 0: the default */
     int64_t block_us;       /* the longest wait of /pop; 0: the default */
 };
 
@@ -61,6 +62,11 @@ void world_drain(struct world *world);
 
 /* Lives until then. A past time or now: does what can be done now. */
 void world_run(struct world *world, int64_t until_us);
+/*
+ * Moves the clock to the next moment that anybody wants and does one turn then. False: there is
+ * none until then, and nothing was done. After each step the clock still shows the turn's time.
+ */
+bool world_step(struct world *world, int64_t until_us);
 int64_t world_now_us(const struct world *world);
 /* Time passes without anybody noticing; backwards too. Only while the server is down. */
 void world_set_clock(struct world *world, int64_t now_us);
