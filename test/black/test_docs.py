@@ -1,5 +1,6 @@
 """What the documents say of the program is so: keys, metrics, options, manual pages."""
 
+import json
 import os
 import re
 import shutil
@@ -92,3 +93,89 @@ def test_links_between_documents_lead_somewhere():
             for link in re.findall(r"\]\(([^)#\s]+)", text_of(folder, name)):
                 if "://" not in link and not link.startswith("mailto:"):
                     assert os.path.exists(os.path.join(folder, link)), f"{name} links to {link}"
+
+
+# The examples of docs/http-api.md: "$ command # status", then the reply, in any layout.
+
+EXAMPLE = re.compile(r"^\$ (?P<command>.*?)\s+# (?P<status>\d{3})\n(?P<reply>(?:[^$].*\n)*)", re.M)
+
+
+def examples_of(document):
+    for block in re.findall(r"^```console\n(.*?)^```", document, re.M | re.S):
+        found = list(EXAMPLE.finditer(block))
+        assert sum(len(match.group(0)) for match in found) == len(block), \
+            f"not all of this is an example with a status:\n{block}"
+        yield from (match.group("command", "status", "reply") for match in found)
+
+
+def without_the_hour(text):
+    """What every run has anew is blotted out: times, and cursors, which begin with one."""
+    text = re.sub(r'"\d{4}-\d\d-\d\dT[^"]*Z"', '"TIME"', text)
+    text = re.sub(r'_ms":\d{13}\b', '_ms":"MS"', text)
+    return re.sub(r'"cursor":"\d+\.(\d+)"', r'"cursor":"TIME.\1"', text)
+
+
+def comparable(text):
+    text = without_the_hour(text)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_the_examples_of_the_http_api_are_what_happens(laterd):
+    server = laterd(listeners=("127.0.0.1:0", "127.0.0.1:0,delayqueue-java"))
+    examples = list(examples_of(text_of("docs", "http-api.md")))
+    assert len(examples) > 30
+    for command, status, reply in examples:
+        real = command.replace("127.0.0.1:9277", f"127.0.0.1:{server.ports[0]}")
+        real = real.replace("127.0.0.1:8080", f"127.0.0.1:{server.ports[1]}")
+        real = re.sub(r"\bcurl ", "curl -s -m 30 -w '\\n%{http_code}' ", real, count=1)
+        body, _, got = said_by("bash", "-c", real).rpartition("\n")
+        assert got == status, f"{command}\n{body}"
+        assert comparable(body) == comparable(reply), f"{command}\n{body}"
+
+
+def calls_told_in(document):
+    """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
+    found = re.findall(r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)", document)
+    return {(method, path.rstrip()) for method, path in found}
+
+
+def test_the_http_api_and_openapi_know_the_same_calls():
+    paths = json.loads(text_of("docs", "openapi.json"))["paths"]
+    described = {(method.upper(), path) for path, item in paths.items() for method in item
+                 if method in ("get", "post", "put", "patch", "delete")}
+    assert calls_told_in(text_of("docs", "http-api.md")) == described
+
+
+def test_every_word_for_an_error_is_in_the_http_api():
+    told = text_of("docs", "http-api.md")
+    words = set()
+    folder = os.path.join(ROOT, "src", "proto")
+    for name in os.listdir(folder):
+        if name.startswith("api_v1"):
+            words |= set(re.findall(r'\b(?:4\d\d|5\d\d), "([a-z_]+)"', text_of(folder, name)))
+    words |= set(re.findall(r'problem\.code = "([a-z_]+)"',
+                            text_of("src", "server", "http_session.c")))
+    assert len(words) > 10
+    missing = [word for word in words if f"`{word}`" not in told]
+    assert not missing
+
+
+def test_every_test_that_the_promises_name_is_there():
+    named = re.findall(r"`(p\d+_\w+)`", text_of("docs", "promises.md"))
+    source = "".join(text_of(folder, name)
+                     for folder in (os.path.join("test", "unit"), os.path.join("test", "black"))
+                     for name in os.listdir(os.path.join(ROOT, folder))
+                     if name.endswith((".c", ".py")))
+    assert {re.match(r"p\d+", name).group() for name in named} == {f"p{n}" for n in range(1, 11)}
+    missing = [name for name in named if not re.search(rf"\b(test_)?{name}\b", source)]
+    assert not missing
+
+
+def test_every_file_that_the_architecture_names_is_there():
+    for name in re.findall(r"`((?:\w+/)+\w+\.[ch])`", text_of("ARCHITECTURE.md")):
+        places = [os.path.join(ROOT, *at, name) for at in ((), ("src",))]
+        assert any(map(os.path.exists, places)), name
