@@ -54,6 +54,7 @@ struct embedded {
     uint64_t held_count;
     struct held_list gathering; /* batch not sealed yet, or the newest */
     struct held_list waiting;   /* older batches */
+    struct held_list syncing;   /* pushes that want more than the server's durability */
     struct arena scratch;
     struct buf damaged; /* uint64_t seqs of reserved jobs whose body could not be read */
 };
@@ -98,6 +99,12 @@ static struct bytes keep(struct arena *arena, struct bytes bytes)
     return arena_copy(arena, bytes);
 }
 
+/* A push may ask for more than the server's setting. Asking for less gets what all others get. */
+static bool wants_sync(const struct embedded *embedded)
+{
+    return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
+}
+
 static const int64_t *keep_retry(struct arena *arena, const struct job_view *job)
 {
     struct bytes schedule = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
@@ -106,7 +113,7 @@ static const int64_t *keep_retry(struct arena *arena, const struct job_view *job
 
 static void hold_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
 {
-    struct held_list *list = &embedded->gathering;
+    struct held_list *list = wants_sync(embedded) ? &embedded->syncing : &embedded->gathering;
     struct held *held = arena_alloc(&list->arena, sizeof(*held));
     held->next = NULL;
     held->ticket = ticket;
@@ -174,8 +181,8 @@ static bool must_wait(const struct embedded *embedded, const struct reply *reply
      * "Not found" waits as well: to a client it says that the job is gone for good, and the
      * change that made it so may not be durable yet.
      */
-    if (embedded->asked != DURABILITY_SYNC && embedded->durability == DURABILITY_SYNC)
-        return false; /* this push asked not to wait */
+    if (wants_sync(embedded))
+        return store_batch(embedded->store) > store_synced(embedded->store);
     return store_batch(embedded->store) > store_durable(embedded->store);
 }
 
@@ -185,6 +192,8 @@ static void core_replied(struct core_ear *ear, void *asker, const struct reply *
     struct ticket *ticket = asker;
     ticket->parked = 0;
     if (must_wait(embedded, reply)) {
+        if (wants_sync(embedded))
+            store_want_sync(embedded->store);
         hold_reply(embedded, ticket, reply);
         return;
     }
@@ -248,6 +257,12 @@ static void batch_durable(struct store_ear *ear, uint64_t batch)
     }
 }
 
+static void batch_synced(struct store_ear *ear, uint64_t batch)
+{
+    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
+    release(embedded, &embedded->syncing, batch, OK);
+}
+
 static void store_broke(struct store_ear *ear, int sys_errno)
 {
     struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
@@ -257,6 +272,7 @@ static void store_broke(struct store_ear *ear, int sys_errno)
               strerror(sys_errno));
     release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
     release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
+    release(embedded, &embedded->syncing, 0, ERR_STORE_FAILED);
 }
 
 /* ---- recovery and checkpoint ---- */
@@ -417,6 +433,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .replay = replay,
         .progress = replay_progress,
         .durable = batch_durable,
+        .synced = batch_synced,
         .failed = store_broke,
         .carry = carry,
         .carry_rest = carry_rest,
@@ -426,6 +443,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->now_us = options->now_us;
     embedded->gathering.last = &embedded->gathering.first;
     embedded->waiting.last = &embedded->waiting.first;
+    embedded->syncing.last = &embedded->syncing.first;
     embedded->core = core_new(&(struct core_options){
         .limits = options->limits,
         .sink = &embedded->sink,
@@ -467,9 +485,11 @@ void embedded_close(struct embedded *embedded)
     }
     release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
     release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
+    release(embedded, &embedded->syncing, 0, ERR_STORE_FAILED);
     core_free(embedded->core);
     arena_fini(&embedded->gathering.arena);
     arena_fini(&embedded->waiting.arena);
+    arena_fini(&embedded->syncing.arena);
     arena_fini(&embedded->scratch);
     buf_fini(&embedded->damaged);
     mem_free(embedded);

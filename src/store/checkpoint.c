@@ -182,7 +182,7 @@ void checkpoint_turn(struct store *store)
         if (store->synced >= checkpoint->batch_last)
             forget(store);
         else
-            store->sync_wanted = true; /* buffered mode: nobody else may ask for it */
+            store_want_sync(store); /* buffered mode: nobody else may ask for it */
         break;
     case CHECKPOINT_MANIFEST:
         if (store->manifest_durable_first == store->manifest.batch_first)

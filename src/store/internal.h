@@ -164,7 +164,7 @@ struct store {
     uint64_t written_mark;
     struct segment *written_segment; /* buffered: of the last written batch */
     char *head_block;                /* BLOCK bytes for a segment's header */
-    bool sync_wanted;                /* buffered: a checkpoint waits for the disk */
+    uint64_t sync_wanted;            /* buffered: the batch that somebody wants on disk */
     bool failed, closing;
 
     struct checkpoint checkpoint;

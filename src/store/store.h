@@ -43,6 +43,8 @@ struct store_ear {
     void (*progress)(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
     /* All batches up to this number are as durable as asked for. */
     void (*durable)(struct store_ear *ear, uint64_t batch);
+    /* Buffered: all batches up to this number are on disk. */
+    void (*synced)(struct store_ear *ear, uint64_t batch);
     /* A write or sync failed (S5); every answer that waits must be a failure now. */
     void (*failed)(struct store_ear *ear, int sys_errno);
     /*
@@ -93,6 +95,9 @@ void store_seq_note(struct store *store, uint64_t seq_next);
 /* The batch that an answer must wait for so that all appended so far is durable. */
 uint64_t store_batch(const struct store *store);
 uint64_t store_durable(const struct store *store);
+uint64_t store_synced(const struct store *store);
+/* Buffered: have all appended so far synced as soon as can be, and ear->synced() told of it. */
+void store_want_sync(struct store *store);
 
 /*
  * The end of a turn: seals and hands over the open batch if it is wanted (promised events, or old

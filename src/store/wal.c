@@ -204,6 +204,18 @@ uint64_t store_durable(const struct store *store)
     return store->written;
 }
 
+uint64_t store_synced(const struct store *store)
+{
+    return store->synced;
+}
+
+void store_want_sync(struct store *store)
+{
+    store->sync_wanted = store_batch(store);
+    if (store->open)
+        store->open->wanted = true;
+}
+
 /* ---- the commit lane ---- */
 
 /*
@@ -266,9 +278,9 @@ static void sync_done(struct store *store)
     store->synced = store->sync_number;
     store->seq_mark = store->sync_mark;
     store->last_sync_us = store->now_us;
-    store->sync_wanted = false;
     count_sync(store);
     wal_kick(store);
+    store->ear->synced(store->ear, store->synced);
 }
 
 static void committed(struct disk_op *op)
@@ -356,7 +368,8 @@ static bool sync_due(const struct store *store)
         return false;
     int64_t interval_us = store->options.interval_us;
     bool mark_near = store->seq_next + SEQ_AHEAD / 2 > store->seq_mark;
-    return store->sync_wanted || store->closing || mark_near ||
+    bool wanted = store->sync_wanted > store->synced && store->written >= store->sync_wanted;
+    return wanted || store->closing || mark_near ||
            (interval_us > 0 && store->now_us - store->last_sync_us >= interval_us);
 }
 

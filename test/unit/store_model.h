@@ -21,7 +21,7 @@
 #include "sim/disk.h"
 #include "store/store.h"
 
-enum { MODEL_SEGMENT = 32 * 1024, MODEL_BODY_MAX = 3000 };
+enum { MODEL_SEGMENT = 32 * 1024, MODEL_BODY_MAX = 3000, MODEL_ROOM = 32 * 1024 };
 
 struct model_job {
     uint64_t seq;
@@ -124,6 +124,12 @@ static inline void model_progress(struct store_ear *ear, uint64_t done, uint64_t
     assert_true(done <= all);
 }
 
+static inline void model_synced(struct store_ear *ear, uint64_t batch)
+{
+    (void)ear;
+    (void)batch;
+}
+
 static inline void model_durable(struct store_ear *ear, uint64_t batch)
 {
     struct model *model = LIST_ENTRY(ear, struct model, ear);
@@ -185,6 +191,7 @@ static inline void model_init(struct model *model, uint64_t seed)
         .replay = model_replay,
         .progress = model_progress,
         .durable = model_durable,
+        .synced = model_synced,
         .failed = model_failed,
         .carry = model_carry,
         .carry_rest = model_carry_rest,
@@ -250,7 +257,7 @@ static inline void model_expect(struct model *model, uint64_t batch)
 
 static inline void model_read(struct model *model, const struct model_job *job)
 {
-    char room[MODEL_BODY_MAX];
+    char room[MODEL_ROOM];
     struct arena arena = {0};
     struct bytes content_type, body;
     struct bytes want = model_body(model, job->seq, job->version, room);
@@ -295,7 +302,7 @@ static inline void model_note(struct model *model, const struct model_job *job)
 
 static inline enum err model_push(struct model *model)
 {
-    char room[MODEL_BODY_MAX];
+    char room[MODEL_ROOM];
     struct bytes body = model_body(model, model->seq_next, 1, room);
     enum err err = store_admit(model->store, body.len + 4);
     if (err)
@@ -322,7 +329,7 @@ static inline struct model_job *model_pick(struct model *model)
 
 static inline void model_change(struct model *model, struct model_job *job)
 {
-    char room[MODEL_BODY_MAX];
+    char room[MODEL_ROOM];
     struct bytes body = model_body(model, job->seq, job->version + 1, room);
     if (store_admit(model->store, body.len + 4))
         return;
