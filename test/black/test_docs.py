@@ -137,6 +137,27 @@ def test_the_examples_of_the_http_api_are_what_happens(laterd):
         assert comparable(body) == comparable(reply), f"{command}\n{body}"
 
 
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_first_commands_a_reader_types_work(laterd, name):
+    server = laterd()
+    address = f"127.0.0.1:{server.port}"
+    block = "\n".join(re.findall(r"^```console\n(.*?)^```", text_of(name), re.M | re.S))
+    steps = re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)
+    assert len(steps) >= 3
+    for command, reply in steps:
+        real = command.replace("127.0.0.1:9277", address).replace("build/later ", f"{LATER} ")
+        real = re.sub(r"\bcurl ", "curl -s -S -f -m 30 ", real)
+        real = real.replace("--delay 5s", "--delay 1s").replace('"delay":"5s"', '"delay":"1s"')
+        done = subprocess.run(["bash", "-c", real.replace('"delay":5', '"delay":1')],
+                              capture_output=True, text=True, check=False, timeout=40,
+                              stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, LATER_SERVER=f"http://{address}"))
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert not reply or comparable(done.stdout) == comparable(reply), command
+        assert '"code":1' not in done.stdout, command
+
+
 def calls_told_in(document):
     """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
     found = re.findall(r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)", document)
