@@ -142,7 +142,7 @@ def test_the_examples_of_the_http_api_are_what_happens(laterd):
 def test_the_first_commands_a_reader_types_work(laterd, name):
     server = laterd()
     address = f"127.0.0.1:{server.port}"
-    block = "\n".join(re.findall(r"^```console\n(.*?)^```", text_of(name), re.M | re.S))
+    block = "".join(re.findall(r"^```console\n(.*?)^```", text_of(name), re.M | re.S))
     steps = re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)
     assert len(steps) >= 3
     for command, reply in steps:
