@@ -17,31 +17,70 @@ enum {
     SLACK_SEGMENTS = 2,
 };
 
-/* Bytes of the log's own files, without the spares. */
+/* Bytes of the segments that can be cleaned: all but the last. */
 static uint64_t log_bytes(const struct store *store)
 {
     uint64_t bytes = 0;
     for (const struct segment *at = segment_first(store); at; at = segment_after(store, at))
-        bytes += at->size_bytes;
+        bytes += segment_after(store, at) ? at->size_bytes : 0;
     return bytes;
+}
+
+/*
+ * What cleaning all of the log would free, as far as can be told: it is packed as tight as it gets
+ * when every segment ends with half a record's worth of waste.
+ */
+static uint64_t gain_bytes(const struct store *store)
+{
+    uint64_t segment_bytes = store->options.segment_bytes;
+    uint64_t record = store->live_jobs ? store->live_bytes / store->live_jobs : 0;
+    uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
+    uint64_t live = store->live_bytes + store->live_bytes / 32; /* headers, padding */
+    uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
+    uint64_t used = log_bytes(store);
+    return used > packed ? used - packed : 0;
+}
+
+/*
+ * On a full disk: is there something to gain, and room to gain it? Going round the whole log may be
+ * needed to get at it, because the dead may lie in the middle. If that freed less than was thought,
+ * it is not tried again before more has died.
+ */
+static bool worth_it_full(struct store *store, const struct segment *oldest)
+{
+    struct checkpoint *checkpoint = &store->checkpoint;
+    uint64_t gain = gain_bytes(store);
+    uint64_t step = store->options.segment_bytes / 2;
+    uint64_t need = oldest->live_bytes + oldest->live_bytes / 16 + 4 * BLOCK; /* and padding */
+    if (gain < step || segment_room(store) < need)
+        return false;
+    if (oldest->batch_first >= checkpoint->round_end) {
+        if (!checkpoint->round_over) {
+            checkpoint->round_over = true;
+            checkpoint->round_gain = gain;
+        }
+        if (gain < checkpoint->round_gain + step)
+            return false;
+        checkpoint->round_over = false;
+        checkpoint->round_end = store->batch_next;
+    }
+    return true;
 }
 
 /*
  * Is cleaning the oldest segment worth it? As long as the log is larger than twice what lives, a
  * pass over all of it writes at most as much as it frees.
  */
-static bool worth_it(const struct store *store, const struct segment *oldest)
+static bool worth_it(struct store *store, const struct segment *oldest)
 {
+    uint64_t segment_bytes = store->options.segment_bytes;
     if (oldest->live_jobs == 0)
         return true;
-    uint64_t segment_bytes = store->options.segment_bytes;
-    uint64_t used = log_bytes(store);
-    uint64_t slack = SLACK_SEGMENTS * segment_bytes;
-    if (store->full) {
-        uint64_t need = oldest->live_bytes + oldest->live_bytes / 8 + 4 * BLOCK; /* and padding */
-        return used > store->live_bytes + slack && segment_room(store) > need;
-    }
-    return used > SEGMENTS_LEAST * segment_bytes && used > 2 * store->live_bytes + slack;
+    if (store->full)
+        return worth_it_full(store, oldest);
+    uint64_t used = log_bytes(store) + segment_bytes;
+    return used > SEGMENTS_LEAST * segment_bytes &&
+           used > 2 * store->live_bytes + SLACK_SEGMENTS * segment_bytes;
 }
 
 static void start(struct store *store)

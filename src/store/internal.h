@@ -26,6 +26,7 @@ enum {
     FILES_OPEN_MAX = 64,            /* segments' files kept open for reading */
     OPEN_AGE_US = 100 * 1000,       /* unpromised events wait so long for company */
     PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
+    FULL_AGE_US = 10 * 1000,        /* on a full disk commits gather, not to be mostly padding */
     RETRY_US = 1000 * 1000,         /* a full disk is asked again so often */
     ENDING_BYTES = 64,              /* kept back for ending a live job */
     BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
@@ -106,7 +107,10 @@ struct checkpoint {
     uint64_t offset;     /* CHECKPOINT_WALK: the next batch */
     uint64_t batch_next; /* its number */
     uint64_t batch_last; /* CHECKPOINT_DURABLE: wait for this one */
-    bool broken;         /* the oldest segment is damaged: it stays, and so do all after it */
+    uint64_t round_end;  /* full: batches before this are of the round under way … */
+    uint64_t round_gain; /* … and when it was over, so much was still thought to be gained */
+    bool round_over;
+    bool broken; /* the oldest segment is damaged: it stays, and so do all after it */
     struct scan scan;
     struct disk_op remove;
 };

@@ -173,11 +173,11 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
     if (max_bytes && need + BLOCK > max_bytes)
         return ERR_DISK_LIMIT;
     /*
-     * While the disk is full, room is kept back: a segment's worth for cleaning the oldest one, and
-     * the record that ends each job, so that finish and delete go on.
+     * While the disk is full, room is kept back, so that finish and delete go on: for the record
+     * that ends each job, and two segments' worth for cleaning the oldest one, with what is ended
+     * meanwhile.
      */
-    uint64_t segment_bytes = store->options.segment_bytes;
-    uint64_t kept = segment_bytes + segment_bytes / 4 + (store->live_jobs + 1) * ENDING_BYTES;
+    uint64_t kept = 2 * store->options.segment_bytes + (store->live_jobs + 1) * ENDING_BYTES;
     if (store->full && segment_room(store) < need + kept)
         return store->full;
     if (store->sealed_bytes > BACKLOG_MAX || store->seq_next + SEQ_AHEAD / 8 >= store->seq_mark)

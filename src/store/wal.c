@@ -411,7 +411,8 @@ static bool proof_due_at(const struct store *store, int64_t *out_at_us)
 static int64_t open_due_at(const struct store *store)
 {
     const struct batch *open = store->open;
-    return open->wanted ? open->opened_us : open->opened_us + OPEN_AGE_US;
+    int64_t age_us = !open->wanted ? OPEN_AGE_US : store->full ? FULL_AGE_US : 0;
+    return open->opened_us + age_us;
 }
 
 void wal_turn(struct store *store)

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-enum { JOBS_MAX = 400 };
+enum { JOBS_MAX = 2000 };
 
 static void open_full(struct model *model, uint64_t capacity, uint64_t max_bytes)
 {
@@ -124,6 +124,36 @@ static void p8_a_store_opens_on_a_full_disk(void **state)
     }
 }
 
+/* Whatever the bodies' size and how they lie in the blocks, before and after a restart. */
+static void p8_ends_go_on_for_bodies_of_every_size(void **state)
+{
+    (void)state;
+    for (uint32_t body_max = 600; body_max < 24000; body_max += body_max / 3) {
+        for (uint64_t segments = 6; segments < 14; segments++) {
+            struct model model;
+            model_init(&model, body_max + segments);
+            model.options.body_max = body_max;
+            sim_disk_capacity(model.disk, segments * MODEL_SEGMENT + 8192);
+            assert_int_equal(model_open(&model), OK);
+            assert_int_equal(fill(&model), ERR_DISK_FULL);
+            for (size_t i = 0; i < 5 && i < model.job_count; i++)
+                model_end(&model, &model.jobs[i]);
+            model_settle(&model);
+            sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+            model_close(&model);
+            model.store = NULL;
+            sim_disk_power(model.disk, body_max);
+            assert_int_equal(model_open(&model), OK);
+            model_check(&model);
+            end_all(&model);
+            for (int i = 0; i < 60; i++)
+                step(&model);
+            assert_int_equal(model_push(&model), OK);
+            model_fini(&model);
+        }
+    }
+}
+
 static void p8_disk_use_follows_the_live_jobs(void **state)
 {
     (void)state;
@@ -187,6 +217,7 @@ int main(void)
         cmocka_unit_test(p8_max_bytes_refuses_pushes_and_ends_jobs),
         cmocka_unit_test(p8_room_given_back_ends_the_refusals),
         cmocka_unit_test(p8_a_store_opens_on_a_full_disk),
+        cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
         cmocka_unit_test(p8_disk_use_follows_the_live_jobs),
         cmocka_unit_test(a_record_larger_than_a_segment_has_one_of_its_own),
     };

@@ -146,7 +146,7 @@ static void flipped_bodies_are_never_served(void **state)
     assert_int_equal(model_open(&model), OK);
     struct bytes content_type, body;
     struct arena arena = {0};
-    char room[MODEL_BODY_MAX];
+    char room[MODEL_ROOM];
     size_t len = model_body(&model, job.seq, 1, room).len;
     uint64_t at = (job.stored.where & UINT32_MAX) * 8 + 104;
     struct body_place place = {job.seq, job.stored.where, 4, len};
