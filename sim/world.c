@@ -350,10 +350,9 @@ static int64_t turn(struct world *world)
 
 static void move_clock(struct world *world, int64_t now_us)
 {
-    if (now_us <= world->clock.now_us) {
-        CHECK(++world->turns < TURNS_MAX);
+    CHECK(++world->turns < TURNS_MAX);
+    if (now_us <= world->clock.now_us)
         return;
-    }
     world->clock.now_us = now_us;
     world->turns = 0;
     world->ended_well = false;
@@ -362,8 +361,10 @@ static void move_clock(struct world *world, int64_t now_us)
 bool world_step(struct world *world, int64_t until_us)
 {
     int64_t next_us = sim_net_pending(world->net) ? world->clock.now_us : world->wanted_us;
-    if (!world->server || next_us > until_us)
+    if (!world->server || next_us > until_us) {
+        move_clock(world, until_us);
         return false;
+    }
     move_clock(world, next_us);
     world->wanted_us = turn(world);
     return true;
@@ -374,8 +375,6 @@ void world_run(struct world *world, int64_t until_us)
     want_turn(world);
     while (world_step(world, until_us))
         continue;
-    if (until_us > world->clock.now_us)
-        move_clock(world, until_us);
 }
 
 void world_set_clock(struct world *world, int64_t now_us)

@@ -63,8 +63,8 @@ void world_drain(struct world *world);
 /* Lives until then. A past time or now: does what can be done now. */
 void world_run(struct world *world, int64_t until_us);
 /*
- * Moves the clock to the next moment that anybody wants and does one turn then. False: there is
- * none until then, and nothing was done. After each step the clock still shows the turn's time.
+ * Moves the clock to the next moment that anybody wants and does one turn then. False: there was
+ * none until then, which it now is.
  */
 bool world_step(struct world *world, int64_t until_us);
 int64_t world_now_us(const struct world *world);

@@ -1,0 +1,207 @@
+/*
+ * What clients know, and what must therefore be true: the oracle of life_test.c.
+ *
+ * Every push makes a `version`, whose number is in its body. An operation that may end a version
+ * counts in `may_end` from the moment it is sent; if its answer says that it did nothing it is
+ * taken off again, and if it says that it did, the version has `ended`. An operation whose answer
+ * never came stays counted: nobody knows. So a version that was acknowledged and that nothing may
+ * have ended must be there (P2), and one that has ended must never be seen again (P5).
+ */
+#ifndef LATERD_TEST_LIFE_ORACLE_H
+#define LATERD_TEST_LIFE_ORACLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/mem.h"
+
+enum { IDS = 40, TOPICS = 3, NO_ID = IDS };
+
+struct version {
+    unsigned id, topic;
+    bool json;  /* the body is a JSON object, not text */
+    bool typed; /* it has a content type */
+    bool acked, ended;
+    unsigned may_end; /* operations that may have ended it, for all we know */
+    int64_t ended_us; /* when we were told */
+    int64_t due_us;   /* it is not handed out before */
+    int64_t ttr_us;
+    int64_t held_until_us; /* no other client gets it before; 0: that is not known */
+    uint64_t lease;        /* the newest that was seen */
+};
+
+struct oracle {
+    uint64_t seed;
+    struct version *versions;
+    unsigned count;
+    bool busy[IDS];        /* an operation on this id is under way: its owner's alone */
+    unsigned changes[IDS]; /* operations sent that may move the job */
+    uint64_t pushed, delivered, finished, crashes, full, failures;
+};
+
+#define BROKEN(oracle, ...)                                                                        \
+    do {                                                                                           \
+        (void)fprintf(stderr, "seed %llu: ", (unsigned long long)(oracle)->seed);                  \
+        (void)fprintf(stderr, __VA_ARGS__);                                                        \
+        (void)fprintf(stderr, "\n");                                                               \
+        abort();                                                                                   \
+    } while (0)
+
+static inline void oracle_fini(struct oracle *oracle)
+{
+    mem_free(oracle->versions);
+}
+
+/* The body of a version: its number, and a length that follows from it. */
+static inline void oracle_body(unsigned number, bool json, struct buf *out)
+{
+    size_t filler = (number * 2654435761u >> 20) % (number % 16 ? 300 : 4000);
+    buf_addf(out, json ? "{\"v\":%u,\"pad\":\"" : "v%u.", number);
+    for (size_t i = 0; i < filler; i++)
+        buf_add_char(out, (char)('a' + (number * 7 + i * 3) % 26));
+    if (json)
+        buf_add_str(out, "\"}");
+}
+
+static inline unsigned oracle_push(struct oracle *oracle, const struct version *version)
+{
+    oracle->versions =
+        mem_realloc(oracle->versions, (oracle->count + 1) * sizeof(*oracle->versions));
+    oracle->versions[oracle->count] = *version;
+    return oracle->count++;
+}
+
+/* ---- operations on an id ---- */
+
+/* An operation is sent that may end whatever has the id. */
+static inline void oracle_may_end(struct oracle *oracle, unsigned id, unsigned before)
+{
+    for (unsigned i = 0; i < before; i++) {
+        struct version *version = &oracle->versions[i];
+        if (version->id == id && !version->ended) {
+            version->may_end++;
+            version->held_until_us = 0;
+        }
+    }
+}
+
+/* It turned out that it did nothing. */
+static inline void oracle_did_not_end(struct oracle *oracle, unsigned id, unsigned before)
+{
+    for (unsigned i = 0; i < before; i++) {
+        struct version *version = &oracle->versions[i];
+        if (version->id == id && !version->ended && version->may_end > 0)
+            version->may_end--;
+    }
+}
+
+static inline void oracle_ended(struct version *version, int64_t now_us)
+{
+    if (!version->ended)
+        version->ended_us = now_us;
+    version->ended = true;
+}
+
+static inline void oracle_ended_all(struct oracle *oracle, unsigned id, unsigned before,
+                                    int64_t now_us)
+{
+    for (unsigned i = 0; i < before; i++)
+        if (oracle->versions[i].id == id)
+            oracle_ended(&oracle->versions[i], now_us);
+}
+
+/*
+ * We were told that no job has the id. `mine`: how many of the operations that may have ended one
+ * are the one that was told so.
+ */
+static inline void oracle_absent(struct oracle *oracle, unsigned id, unsigned before, unsigned mine)
+{
+    for (unsigned i = 0; i < before; i++) {
+        const struct version *version = &oracle->versions[i];
+        if (version->id == id && version->acked && !version->ended && version->may_end <= mine)
+            BROKEN(oracle, "P2: version %u of job%u was acknowledged and is not there", i, id);
+    }
+}
+
+/* We were told that a job has the id. */
+static inline void oracle_present(const struct oracle *oracle, unsigned id, unsigned before)
+{
+    for (unsigned i = 0; i < before; i++)
+        if (oracle->versions[i].id == id && !oracle->versions[i].ended)
+            return;
+    BROKEN(oracle, "P5: job%u is there, and all that ever had this id have ended", id);
+}
+
+/* From now on the job may be handed out from then on; earlier it must not be. */
+static inline void oracle_due(struct oracle *oracle, unsigned id, int64_t due_us, bool sure)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        struct version *version = &oracle->versions[i];
+        if (version->id == id && !version->ended && (sure || due_us < version->due_us))
+            version->due_us = due_us;
+    }
+}
+
+/* Reservations may not have been in the log. */
+static inline void oracle_crashed(struct oracle *oracle)
+{
+    oracle->crashes++;
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].held_until_us = 0;
+    memset(oracle->busy, 0, sizeof(oracle->busy));
+}
+
+/* ---- what comes back ---- */
+
+/* A job was handed to a client. */
+struct delivery {
+    unsigned number;
+    int64_t now_us;
+    int64_t asked_us;    /* when the client sent its reserve */
+    bool prompt;         /* the answer came in the very turn that reserved it */
+    uint64_t lease;      /* 0: the dialect shows none */
+    int64_t deadline_ms; /* 0: the same */
+};
+
+static inline void oracle_delivered(struct oracle *oracle, const struct delivery *delivery)
+{
+    struct version *version = &oracle->versions[delivery->number];
+    int64_t now_us = delivery->now_us;
+    unsigned number = delivery->number;
+    oracle->delivered++;
+    if (version->ended && (delivery->prompt || version->ended_us < delivery->asked_us))
+        BROKEN(oracle, "P5: version %u of job%u has ended and is delivered", number, version->id);
+    if (now_us < version->due_us)
+        BROKEN(oracle, "P3: version %u of job%u comes %lld us early", number, version->id,
+               (long long)(version->due_us - now_us));
+    if (!delivery->prompt)
+        return;
+    if (now_us < version->held_until_us)
+        BROKEN(oracle, "P4: version %u of job%u is held %lld us longer by another client", number,
+               version->id, (long long)(version->held_until_us - now_us));
+    if (delivery->deadline_ms && delivery->deadline_ms != (now_us + version->ttr_us) / 1000)
+        BROKEN(oracle, "version %u of job%u: its deadline is not ttr after now", number,
+               version->id);
+    if (delivery->lease && delivery->lease <= version->lease)
+        BROKEN(oracle, "P4: version %u of job%u: lease %llu is not new", number, version->id,
+               (unsigned long long)delivery->lease);
+    version->held_until_us = now_us + version->ttr_us;
+    if (delivery->lease)
+        version->lease = delivery->lease;
+}
+
+/* All is drained: what was acknowledged, and what nothing may have ended, came. */
+static inline void oracle_finish(const struct oracle *oracle)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        if (version->acked && !version->ended && !version->may_end)
+            BROKEN(oracle, "P2: version %u of job%u was acknowledged and never came", i,
+                   version->id);
+    }
+}
+
+#endif
