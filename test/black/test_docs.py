@@ -79,8 +79,9 @@ def test_make_help_lists_every_target_meant_for_people():
 
 def test_later_names_every_command_in_its_help():
     told = said_by(LATER, "--help")
-    for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "topics",
-                    "list", "stats", "verify", "bench", "top"):
+    for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "run",
+                    "reschedule", "topics", "list", "pause", "resume", "stats", "verify", "bench",
+                    "top"):
         assert re.search(rf"\b{command}\b", told), command
 
 
@@ -160,7 +161,8 @@ def test_the_first_commands_a_reader_types_work(laterd, name):
 
 def calls_told_in(document):
     """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
-    found = re.findall(r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)", document)
+    pattern = r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)"
+    found = re.findall(pattern, document)
     return {(method, path.rstrip()) for method, path in found}
 
 
