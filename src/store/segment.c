@@ -144,6 +144,8 @@ void segment_provide(struct store *store)
 {
     if (store->failed || store->closing || (store->full && store->now_us < store->retry_at_us))
         return;
+    /* While one is being made there is nothing to do: made() says more, or the next try. */
+    store->retry_at_us = store->now_us + RETRY_US;
     struct segment *stalled = first_stalled(&store->log); /* batches wait for these */
     if (!stalled)
         stalled = first_stalled(&store->spares);
