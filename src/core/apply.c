@@ -95,6 +95,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     struct job *job = core_job(core, number);
     index_add(&core->index, number);
     topic->pushed++;
+    rate_add(&topic->push_rate, core->now_us);
     core->totals.pushed++;
     core_place(core, number, core_waiting_state(core, job));
     core_say_job(core, job, push->content_type, push->body, true);
@@ -153,6 +154,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
     core_view(core, job, &view);
     if (cmd->kind == CMD_FINISH || cmd->job.is_done) {
         topic->finished++;
+        rate_add(&topic->finish_rate, core->now_us);
         core->totals.finished++;
     } else {
         topic->deleted++;

@@ -150,9 +150,11 @@ struct topic_view {
     uint64_t waiters;
     int64_t pause_until_us;  /* 0 = not paused */
     int64_t oldest_ready_us; /* due time of the head of the ready queue; 0 = none */
-    int64_t next_due_us;     /* a lower bound for the server's next delayed job; 0 = none */
+    int64_t next_due_us;     /* TOPIC only: when the first delayed job is due; 0 = none */
     /* Since the topic was made: */
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    /* In the last whole ten seconds: */
+    uint32_t pushed_10s, reserved_10s, finished_10s;
     const struct lateness *lateness;
 };
 

@@ -45,15 +45,15 @@ void core_free(struct core *core);
 
 /*
  * Does the command. If it cannot be answered now, `*out_parked` (may be NULL) is set to a handle
- * for core_cancel, otherwise to 0: a reserve that must wait, or LIST and CLEAR_TOPIC (of delayed or
- * reserved jobs) when there are many jobs. Complexity: O(log ready jobs of the topic); TOPICS:
- * O(topics).
+ * for core_cancel, otherwise to 0: a reserve that must wait, or LIST, TOPIC and CLEAR_TOPIC (of
+ * delayed or reserved jobs) when there are many jobs. Complexity: O(log ready jobs of the topic);
+ * TOPICS: O(topics).
  *
- * LIST and CLEAR_TOPIC read the whole pool of jobs, at once if it is small, else a slice in each
- * core_tick. A job that keeps its state and due time from beginning to end of a listing, over all
- * its pages, is shown exactly once; one that changes meanwhile may be shown or not; none is shown
- * twice on one page, nor in a state that it is not in. A page may hold fewer jobs than asked for
- * though there are more: `more` and the cursor say so.
+ * LIST, TOPIC (of one that has delayed jobs) and CLEAR_TOPIC read the whole pool of jobs, at once
+ * if it is small, else a slice in each core_tick. A job that keeps its state and due time from
+ * beginning to end of a listing, over all its pages, is shown exactly once; one that changes
+ * meanwhile may be shown or not; none is shown twice on one page, nor in a state that it is not in.
+ * A page may hold fewer jobs than asked for though there are more: `more` and the cursor say so.
  */
 void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
                 uint64_t *out_parked);

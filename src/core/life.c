@@ -167,6 +167,7 @@ void core_lease(struct core *core, uint32_t number)
     lateness_add(&topic->lateness, late_us);
     lateness_add(&core->totals.lateness, late_us);
     topic->reserved++;
+    rate_add(&topic->reserve_rate, core->now_us);
     core->totals.reserved++;
     core_place(core, number, JOB_RESERVED);
     core_say_move(core, job, false);

@@ -49,7 +49,7 @@ struct waiter {
 struct scan {
     struct list of_core; // core::scans
     uint32_t generation;
-    enum cmd_kind kind; /* LIST or CLEAR_TOPIC */
+    enum cmd_kind kind; /* LIST, CLEAR_TOPIC, or TOPIC (for its first delayed job) */
     void *asker;
     uint32_t topic; /* pinned */
     enum job_state state;

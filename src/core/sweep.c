@@ -24,13 +24,11 @@ static void view_topic(const struct core *core, const struct topic *topic,
                        struct topic_view *out_view)
 {
     uint32_t first = queue_first(&topic->ready);
-    int64_t next_due_us = wheel_next_us(&core->delays);
     *out_view = (struct topic_view){
         .name = topic->name,
         .waiters = topic->waiters,
         .pause_until_us = topic->pause_until_us,
         .oldest_ready_us = first == POOL_NONE ? 0 : core_job(core, first)->due_us,
-        .next_due_us = next_due_us == INT64_MAX ? 0 : next_due_us,
         .pushed = topic->pushed,
         .reserved = topic->reserved,
         .finished = topic->finished,
@@ -39,6 +37,9 @@ static void view_topic(const struct core *core, const struct topic *topic,
         .released = topic->released,
         .buried = topic->buried,
         .kicked = topic->kicked,
+        .pushed_10s = rate_last(&topic->push_rate, core->now_us),
+        .reserved_10s = rate_last(&topic->reserve_rate, core->now_us),
+        .finished_10s = rate_last(&topic->finish_rate, core->now_us),
         .lateness = &topic->lateness,
     };
     for (int state = 0; state < JOB_STATES; state++)
@@ -171,11 +172,23 @@ static void reply_page(struct core *core, struct scan *scan)
     core_reply(core, scan->asker, &reply);
 }
 
+/* One topic's counts; the scan has found its first delayed job. */
+static void reply_topic(struct core *core, const struct scan *scan)
+{
+    struct topic_view view;
+    view_topic(core, topics_at(&core->topics, scan->topic), &view);
+    if (scan->page.count)
+        view.next_due_us = scan->page.entries[0].due_us;
+    core_reply(core, scan->asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+}
+
 static void scan_end(struct core *core, struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     if (scan->kind == CMD_LIST)
         reply_page(core, scan);
+    else if (scan->kind == CMD_TOPIC)
+        reply_topic(core, scan);
     else
         core_reply(core, scan->asker,
                    &(struct reply){.kind = CMD_CLEAR_TOPIC,
@@ -284,12 +297,12 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
         reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
         return;
     }
-    struct topic_view view;
     if (cmd->kind == CMD_RESUME) {
         pause_topic(core, cmd, asker);
     } else if (cmd->kind == CMD_TOPIC) {
-        view_topic(core, topic, &view);
-        core_reply(core, asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+        struct cmd first = {.kind = CMD_TOPIC,
+                            .topic = {.state = JOB_DELAYED, .max = 1, .after_due_us = INT64_MIN}};
+        scan_topic(core, topic, &first, asker, out_parked);
     } else if (cmd->kind == CMD_KICK_TOPIC) {
         kick_topic(core, topic, cmd->topic.max, asker);
     } else if (cmd->topic.state <= JOB_GONE || cmd->topic.state >= JOB_STATES) {

@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "core/cmd.h"
 #include "core/queue.h"
+#include "core/rate.h"
 
 struct topic {
     struct bytes name; /* mem_alloc'd */
@@ -29,6 +30,7 @@ struct topic {
     uint64_t jobs[JOB_STATES];
     uint64_t waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    struct rate push_rate, reserve_rate, finish_rate;
     struct lateness lateness;
 };
 

@@ -169,6 +169,26 @@ static void add_lateness(struct buf *out, const struct lateness *lateness)
     buf_add_char(out, '}');
 }
 
+/* Counts of ten seconds as rates a second. */
+static void add_rates(struct buf *out, const struct topic_view *topic)
+{
+    const struct {
+        const char *key;
+        uint32_t count;
+    } rates[] = {
+        {",\"rates\":{\"pushed\":", topic->pushed_10s},
+        {",\"reserved\":", topic->reserved_10s},
+        {",\"finished\":", topic->finished_10s},
+    };
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        buf_add_str(out, rates[i].key);
+        buf_add_u64(out, rates[i].count / 10);
+        buf_add_char(out, '.');
+        buf_add_u64(out, rates[i].count % 10);
+    }
+    buf_add_char(out, '}');
+}
+
 static void add_topic(struct buf *out, const struct topic_view *topic)
 {
     const struct {
@@ -196,6 +216,7 @@ static void add_topic(struct buf *out, const struct topic_view *topic)
         buf_add_u64(out, counts[i].count);
     }
     buf_add_char(out, '}'); /* of the totals */
+    add_rates(out, topic);
     buf_add_str(out, topic->pause_until_us ? ",\"paused\":true" : ",\"paused\":false");
     if (topic->pause_until_us && topic->pause_until_us != INT64_MAX)
         add_time(out, ",\"paused_until\":\"", topic->pause_until_us);
