@@ -404,6 +404,8 @@ static bool proof_due_at(const struct store *store, int64_t *out_at_us)
     bool busy = store->open || store->step != COMMIT_IDLE || !list_empty(&store->sealed);
     if (busy || store->closing || store->options.buffered || store->last_full <= store->proven)
         return false;
+    if (segment_room(store) < BLOCK)
+        return false; /* a full disk; the turn in which there is room again finds it late */
     *out_at_us = store->last_commit_us + PROOF_AGE_US;
     return true;
 }
@@ -420,8 +422,7 @@ void wal_turn(struct store *store)
     int64_t proof_us;
     if (store->failed)
         return;
-    if (proof_due_at(store, &proof_us) && store->now_us >= proof_us &&
-        segment_room(store) >= BLOCK) {
+    if (proof_due_at(store, &proof_us) && store->now_us >= proof_us) {
         open_batch(store, 0);
         store->open->wanted = true;
     }
