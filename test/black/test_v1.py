@@ -421,7 +421,7 @@ def test_stats_have_the_whole_servers_figures(client):
 def test_a_topic_tells_when_its_own_first_delayed_job_is_due(shared):
     with Client(shared.port) as client:
         assert client.post("/v1/topics/soon/jobs", delay="10m", body=1).status == 201
-        late = client.post("/v1/topics/late/jobs", delay="3h", body=1).json
+        late = client.post("/v1/topics/late/jobs", delay="3h", body=1).json()
         assert client.post("/v1/topics/late/jobs", delay="4h", body=1).status == 201
-        assert client.get("/v1/topics/late").json["next_due"] == late["due"]
-        assert client.get("/v1/topics/late").json["rates"].keys() == {"pushed", "reserved", "finished"}
+        assert client.get("/v1/topics/late").json()["next_due"] == late["due"]
+        assert client.get("/v1/topics/late").json()["rates"].keys() == {"pushed", "reserved", "finished"}
