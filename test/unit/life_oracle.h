@@ -38,6 +38,7 @@ struct oracle {
     struct version *versions;
     unsigned count;
     bool busy[IDS];        /* an operation on this id is under way: its owner's alone */
+    unsigned clears;       /* of the last topic, under way: they may end what is pushed meanwhile */
     unsigned changes[IDS]; /* operations sent that may move the job */
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
@@ -71,6 +72,8 @@ static inline unsigned oracle_push(struct oracle *oracle, const struct version *
     oracle->versions =
         mem_realloc(oracle->versions, (oracle->count + 1) * sizeof(*oracle->versions));
     oracle->versions[oracle->count] = *version;
+    if (version->topic == TOPICS - 1)
+        oracle->versions[oracle->count].may_end += oracle->clears;
     return oracle->count++;
 }
 
@@ -126,12 +129,15 @@ static inline void oracle_absent(struct oracle *oracle, unsigned id, unsigned be
     }
 }
 
-/* We were told that a job has the id. */
-static inline void oracle_present(const struct oracle *oracle, unsigned id, unsigned before)
+/* We asked then, and were told that a job has the id. */
+static inline void oracle_present(const struct oracle *oracle, unsigned id, unsigned before,
+                                  int64_t asked_us)
 {
-    for (unsigned i = 0; i < before; i++)
-        if (oracle->versions[i].id == id && !oracle->versions[i].ended)
+    for (unsigned i = 0; i < before; i++) {
+        const struct version *version = &oracle->versions[i];
+        if (version->id == id && (!version->ended || version->ended_us >= asked_us))
             return;
+    }
     BROKEN(oracle, "P5: job%u is there, and all that ever had this id have ended", id);
 }
 
