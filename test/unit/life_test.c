@@ -549,7 +549,8 @@ static void got_delete(struct life *life, const struct ask *ask, int status, con
 static void got_get(struct life *life, const struct ask *ask, int status, const json_t *answer)
 {
     const json_t *job = ask->old ? json_object_get(answer, "data") : answer;
-    if (status == 404 || (ask->old && json_is_null(job))) {
+    bool well = !ask->old || json_integer_value(json_object_get(answer, "code")) == 0;
+    if (status == 404 || (ask->old && well && json_is_null(job))) {
         oracle_absent(&life->oracle, ask->id, ask->before, 0);
     } else if (status == 200 && json_is_object(job)) {
         unsigned number = read_version(life, job, ask->old);
