@@ -131,6 +131,9 @@ void core_totals(const struct core *core, struct core_totals *out_totals);
 void core_due_within(const struct core *core, int64_t now_us, const int64_t *spans_us,
                      uint64_t *out_counts, uint32_t span_count);
 
+/* Shows every job, in no order. O(jobs). The core must not be called from inside. */
+void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx);
+
 /* CHECKs every invariant of the whole state. O(everything): tests and the simulator only. */
 void core_valid(const struct core *core);
 

@@ -150,6 +150,15 @@ static uint64_t digest_job(const struct core *core, const struct job *job)
     return mix_bytes(hash, topics_at(&core->topics, job->topic)->name);
 }
 
+void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx)
+{
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        const struct job *job = core_job(core, i);
+        if (job->state != JOB_GONE)
+            each(ctx, job);
+    }
+}
+
 uint64_t core_digest(const struct core *core)
 {
     uint64_t sum = 0; /* a sum does not depend on the order */

@@ -469,9 +469,10 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     return OK;
 }
 
-static void free_memory_bodies(struct embedded *embedded)
+static void free_memory_body(void *ctx, const struct job *job)
 {
-    (void)embedded; /* the process ends; core_free knows the jobs, see core.h */
+    (void)ctx;
+    mem_free((void *)(uintptr_t)job->where);
 }
 
 void embedded_close(struct embedded *embedded)
@@ -481,7 +482,7 @@ void embedded_close(struct embedded *embedded)
     if (embedded->store) {
         store_close(embedded->store); /* tells batch_durable() of the last ones */
     } else {
-        free_memory_bodies(embedded);
+        core_each(embedded->core, free_memory_body, NULL);
     }
     release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
     release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);

@@ -1,5 +1,6 @@
 """The life of the process: its command line, its signals, what a service manager gives it."""
 
+import os
 import re
 import resource
 import signal
@@ -263,3 +264,14 @@ def test_it_rests_when_nothing_is_to_do(laterd):
         assert cpu_ticks(server.pid) - ticks <= 3
     for wire in polls:
         wire.close()
+
+
+def test_without_persistence_nothing_is_written_and_jobs_live_in_memory(laterd):
+    server = laterd(arguments=["--no-persist"])
+    with Client(server.port) as client:
+        assert client.post("/v1/topics/t/jobs", id="a", body={"n": 1}).status == 201
+        assert client.post("/v1/topics/t/jobs", id="a", body=2, if_exists="replace").status == 201
+        jobs = client.post("/v1/reserve", topics=["t"]).json()["jobs"]
+        assert [(job["id"], job["body"]) for job in jobs] == [("a", 2)]
+    assert server.stop() == 0
+    assert not os.path.exists(server.data) or os.listdir(server.data) == []
