@@ -8,6 +8,7 @@
 #include "server/request.h"
 
 enum {
+    RESET_SOON_US = 1000 * 1000,
     OWED_MAX = 1024,              /* pipelined requests that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024 /* more than this not taken by the client: read no further */
 };
@@ -93,19 +94,29 @@ static void take_request(struct http_session *http)
         submit(http, &call);
 }
 
+/* A stable word for programs; in docs/http-api.md. */
+static const char *refusal_code(int status)
+{
+    switch (status) {
+    case 408: return "request_timeout";
+    case 413: return "body_too_large";
+    case 414: return "line_too_long";
+    case 417: return "expectation_failed";
+    case 431: return "headers_too_large";
+    case 501: return "not_implemented";
+    case 503: return "connections_limit";
+    case 505: return "http_version";
+    default: return "bad_request";
+    }
+}
+
 void http_session_refuse(struct session *session, enum err err, int status, const char *detail)
 {
     struct http_session *http = of(session);
     struct call_style style = {.dialect = DIALECT_COUNT, .close = true};
-    struct problem problem = {.status = status, .err = err, .code = "bad_request"};
+    struct problem problem = {.status = status, .err = err, .code = refusal_code(status)};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
-    if (status == 408)
-        problem.code = "request_timeout";
-    else if (status == 503)
-        problem.code = "connections_limit";
-    else if (status != 400)
-        problem.code = "http_refused";
     answer_problem(http, &style, &problem);
 }
 
@@ -153,10 +164,25 @@ static void note_progress(struct http_session *http)
     }
 }
 
+/* A client that asks on has, in all likelihood, read what the system had taken for it. */
+static void forget_handed(struct http_session *http)
+{
+    uint64_t sent = http->handed.len ? session_sent(&http->session) : 0;
+    size_t count = 0;
+    for (; count < http->handed.len; count += sizeof(struct handed)) {
+        struct handed handed;
+        memcpy(&handed, http->handed.at + count, sizeof(handed));
+        if (handed.end > sent)
+            break;
+    }
+    buf_drop(&http->handed, count);
+}
+
 static size_t input(struct session *session, struct bytes bytes)
 {
     struct http_session *http = of(session);
     size_t used = 0;
+    forget_handed(http);
     http->in_input = true;
     while (used < bytes.len && may_take(http)) {
         if (!feed(http, bytes_of(bytes.at + used, bytes.len - used), &used))
@@ -181,7 +207,6 @@ static void read_on(struct http_session *http)
 static void drained(struct session *session)
 {
     struct http_session *http = of(session);
-    http->handed.len = 0;
     http->active_us = session->server->now_us;
     read_on(http);
 }
@@ -209,9 +234,24 @@ static void ended(struct session *session)
     session_touch(session);
 }
 
-static void fini(struct session *session, uint64_t sent)
+/*
+ * A reset soon after a reservation was sent means that the client had closed before it read it (had
+ * it read all, it would have ended with a FIN). Later it can be a proxy that tidies up, while the
+ * client is at work on the job.
+ */
+static uint64_t arrived(const struct http_session *http, enum session_end end)
+{
+    const struct session *session = &http->session;
+    if (end == SESSION_POLITE)
+        return session_end(session);
+    bool soon = session->server->now_us - http->handed_us <= RESET_SOON_US;
+    return end == SESSION_RESET && soon ? 0 : session_sent(session);
+}
+
+static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
+    uint64_t sent = arrived(http, end);
     for (size_t i = 0; i < http->handed.len; i += sizeof(struct handed)) {
         struct handed handed;
         memcpy(&handed, http->handed.at + i, sizeof(handed));
@@ -245,7 +285,7 @@ static void expired(struct session *session)
                             "the request was not whole within limits.request_seconds");
         return;
     }
-    session_free(session, false);
+    session_free(session, SESSION_DROPPED);
 }
 
 static void drain(struct session *session)

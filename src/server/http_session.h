@@ -20,7 +20,8 @@ struct http_session {
     bool in_input;      /* input() is on the stack: it goes on reading by itself */
     int64_t active_us;  /* the last time bytes came or an answer went */
     int64_t begun_us;   /* when the request under way began; 0 = none */
-    struct buf handed;  // struct handed: reservations in bytes that may not have been sent
+    struct buf handed;  // struct handed: reservations in bytes that may not have arrived
+    int64_t handed_us;  /* when the newest of them was answered */
 };
 
 void http_session_init(struct session *session);

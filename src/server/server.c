@@ -25,7 +25,7 @@ void server_free(struct server *server)
     if (!server)
         return;
     while (!list_empty(&server->all))
-        session_free(LIST_ENTRY(server->all.next, struct session, all), false);
+        session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
     arena_fini(&server->scratch);

@@ -52,14 +52,14 @@ uint64_t session_sent(const struct session *session)
     return session->passed - net->verbs->unsent(net, session->conn);
 }
 
-void session_free(struct session *session, bool linger)
+void session_free(struct session *session, enum session_end end)
 {
     struct server *server = session->server;
-    session->kind->fini(session, linger ? session_end(session) : session_sent(session));
+    session->kind->fini(session, end);
     if (session->timed)
         wheel_remove(&server->timers, session->number);
     if (session->conn)
-        server->net->verbs->close(server->net, session->conn, linger);
+        server->net->verbs->close(server->net, session->conn, end == SESSION_POLITE);
     list_remove(&session->dirty);
     list_remove(&session->all);
     buf_fini(&session->out);
@@ -105,7 +105,7 @@ static void handle_gone(struct net_handler *handler, void *user, bool half)
         session->kind->ended(session);
         return;
     }
-    session_free(session, false);
+    session_free(session, SESSION_RESET);
 }
 
 static void handle_drained(struct net_handler *handler, void *user)
@@ -160,7 +160,7 @@ void sessions_flush(struct server *server)
             buf_shrink(&session->out, SPARE_OUT_BYTES);
         }
         if (session->closing)
-            session_free(session, true);
+            session_free(session, SESSION_POLITE);
         else if (!session->timed)
             session_arm(session);
     }

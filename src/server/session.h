@@ -9,15 +9,19 @@
 
 #include "server/server.h"
 
+/* How a connection ends. */
+enum session_end {
+    SESSION_POLITE,  /* by us, and what is unsent will be sent */
+    SESSION_DROPPED, /* by us, and what is unsent is lost */
+    SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
+};
+
 struct session_kind {
     size_t (*input)(struct session *session, struct bytes bytes); /* as net_handler::input */
     void (*ended)(struct session *session);   /* the client sends no more; it may still read */
     void (*drained)(struct session *session); /* the client has taken all that was sent */
-    /*
-     * The session ends: cancels what is under way. `sent`: session_sent()-wise, what the client
-     * gets; reservations in later bytes are given back.
-     */
-    void (*fini)(struct session *session, uint64_t sent);
+    /* The session ends: cancels what is under way, gives back what did not reach the client. */
+    void (*fini)(struct session *session, enum session_end end);
     /* When to give up on the client if nothing happens; INT64_MAX = do not. */
     int64_t (*deadline_us)(const struct session *session);
     void (*expired)(struct session *session); /* that time has come */
@@ -58,7 +62,6 @@ void sessions_init(struct server *server);
 void sessions_expire(struct server *server);
 void sessions_flush(struct server *server);
 int64_t sessions_next_us(const struct server *server);
-/* `linger`: what is still unsent will be sent; else it is lost. */
-void session_free(struct session *session, bool linger);
+void session_free(struct session *session, enum session_end end);
 
 #endif

@@ -122,3 +122,16 @@ def test_p10_waits_end_when_they_should(client, topic):
         assert client.reserve(topic, wait=int(wait * 1000)) == []
         took = time.monotonic() - begin
         assert wait - 0.002 <= took < wait + 0.3
+
+
+def test_p6_a_client_that_closes_without_reading_its_job_gives_it_back(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        assert client.push("t", id="a", ttr="1h", delay="200ms", body="x").status == 201
+        wire = Wire(server.port)
+        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"],"wait":"5s"}',
+                                {"Content-Type": "application/json"}))
+        assert eventually(lambda: client.get("/v1/jobs/a").json()["state"] == "reserved")
+        wire.close()  # with the answer unread: the system sends a reset
+        assert eventually(lambda: client.get("/v1/jobs/a").json()["state"] == "ready")
+        assert client.get("/v1/jobs/a").json()["attempt"] == 0
