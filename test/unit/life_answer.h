@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "core/core.h"
 #include "life_ask.h"
 
 static inline void check_body(struct life *life, unsigned number, const json_t *body, bool old)
@@ -71,6 +72,7 @@ static inline void got_job(struct life *life, struct client *client, const struc
         .deadline_ms = json_integer_value(json_object_get(job, "deadline_ms")),
     };
     oracle_delivered(&life->oracle, &delivery);
+    client->got_us = delivery.now_us;
     if (client->job_count < JOBS_MAX)
         client->jobs[client->job_count++] =
             (struct held_job){.version = delivery.number, .lease = delivery.lease};
@@ -184,6 +186,19 @@ static inline void got_get(struct life *life, const struct ask *ask, int status,
     }
 }
 
+/* What an earlier server reserved may have been on its way to a client when it crashed. */
+static inline void got_census(const struct life *life, const json_t *answer)
+{
+    const json_t *jobs = json_object_get(answer, "jobs");
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        const char *lease = json_string_value(json_object_get(job, "lease"));
+        uint64_t number = lease ? strtoull(lease, NULL, 10) : 0;
+        if (number >= life->lease_first)
+            oracle_reserved(&life->oracle, json_string_value(json_object_get(job, "id")), number);
+    }
+}
+
 static inline void got_answer(struct life *life, struct client *client, const struct ask *ask,
                               const struct wire_answer *wire)
 {
@@ -195,6 +210,7 @@ static inline void got_answer(struct life *life, struct client *client, const st
     case OP_FINISH: got_finish(life, ask, wire->status); break;
     case OP_GET: got_get(life, ask, wire->status, answer); break;
     case OP_RESERVE: got_reserve(life, client, ask, answer); break;
+    case OP_CENSUS: got_census(life, answer); break;
     case OP_RELEASE: {
         const struct version *version = &oracle->versions[ask->version];
         if (wire->status == 200 && ask->due_us && oracle->changes[version->id] == ask->changes)
@@ -240,8 +256,28 @@ static inline void take_answers(struct life *life, struct client *client, bool r
     }
 }
 
+/* A reset soon after a job has come looks to the server as if it had not come (P6). */
+static inline void give_back(struct life *life, const struct client *client)
+{
+    if (world_now_us(life->world) - client->got_us > GIVEN_BACK_US)
+        return;
+    for (unsigned i = 0; i < client->job_count; i++)
+        life->oracle.versions[client->jobs[i].version].held_until_us = 0;
+}
+
+static inline uint64_t lease_next(const struct world *world)
+{
+    struct core_totals totals;
+    core_totals(world_core(world), &totals);
+    return totals.lease_next;
+}
+
 static inline void leave(struct life *life, struct client *client)
 {
+    give_back(life, client);
+    /* Its last answer was left to linger: whether it arrives, the server does not wait to see. */
+    if (client->shut && client->ask_count && world_is_up(life->world))
+        life->lease_first = lease_next(life->world);
     for (unsigned i = 0; i < client->ask_count; i++)
         forget_ask(life, &client->asks[i]);
     sim_peer_free(client->peer);

@@ -16,6 +16,7 @@ enum {
     JOBS_MAX = 8, /* reserved by one client */
     BATCH_MAX = 4,
     SECOND_US = 1000000,
+    GIVEN_BACK_US = 2 * SECOND_US, /* longer than the server thinks that soon is */
 };
 
 enum op {
@@ -28,6 +29,7 @@ enum op {
     OP_RESERVE,
     OP_RESCHEDULE,
     OP_CLEAR,
+    OP_CENSUS,
     OP_OTHER, /* its answer says nothing that we use */
 };
 
@@ -58,14 +60,16 @@ struct client {
     unsigned ask_count;
     struct held_job jobs[JOBS_MAX];
     unsigned job_count;
+    int64_t got_us; /* when the newest one came */
 };
 
 struct life {
     struct world *world;
     struct oracle oracle;
     struct client clients[CLIENTS];
-    bool faulty;  /* a fault was planted since the server started */
-    bool crowded; /* the disk has little room */
+    bool faulty;          /* a fault was planted since the server started */
+    bool crowded;         /* the disk has little room */
+    uint64_t lease_first; /* leases from here on are accounted for: see oracle_reserved() */
 };
 
 static inline uint64_t below(struct life *life, uint64_t limit)
@@ -237,8 +241,8 @@ static inline void ask_reserve(struct life *life, struct client *client)
     struct ask ask = {.op = OP_RESERVE, .id = NO_ID, .old = chance(life, 300)};
     unsigned one = (unsigned)below(life, TOPICS), two = (unsigned)below(life, TOPICS);
     struct buf body = {0};
-    if (client->job_count + 3 > JOBS_MAX)
-        client->job_count = 0; /* it forgets them */
+    while (client->job_count + BATCH_MAX > JOBS_MAX) /* it forgets one */
+        life->oracle.versions[client->jobs[--client->job_count].version].held_until_us = 0;
     if (ask.old)
         buf_addf(&body, "{\"topic\":\"t%u,t%u\"}", one, two);
     else

@@ -25,6 +25,7 @@ struct version {
     bool json;  /* the body is a JSON object, not text */
     bool typed; /* it has a content type */
     bool acked, ended;
+    bool came_bare;   /* the old dialect delivered it, which shows no leases */
     unsigned may_end; /* operations that may have ended it, for all we know */
     int64_t ended_us; /* when we were told */
     int64_t due_us;   /* it is not handed out before */
@@ -151,12 +152,14 @@ static inline void oracle_due(struct oracle *oracle, unsigned id, int64_t due_us
     }
 }
 
-/* Reservations may not have been in the log. */
+/* Reservations may not have been in the log: older ones may be good again. */
 static inline void oracle_crashed(struct oracle *oracle)
 {
     oracle->crashes++;
-    for (unsigned i = 0; i < oracle->count; i++)
+    for (unsigned i = 0; i < oracle->count; i++) {
         oracle->versions[i].held_until_us = 0;
+        oracle->versions[i].lease = 0;
+    }
     memset(oracle->busy, 0, sizeof(oracle->busy));
 }
 
@@ -183,6 +186,10 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     if (now_us < version->due_us)
         BROKEN(oracle, "P3: version %u of job%u comes %lld us early", number, version->id,
                (long long)(version->due_us - now_us));
+    version->came_bare = version->came_bare || !delivery->lease;
+    uint64_t seen = version->lease;
+    if (delivery->lease > seen)
+        version->lease = delivery->lease;
     if (!delivery->prompt)
         return;
     if (now_us < version->held_until_us)
@@ -191,12 +198,23 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     if (delivery->deadline_ms && delivery->deadline_ms != (now_us + version->ttr_us) / 1000)
         BROKEN(oracle, "version %u of job%u: its deadline is not ttr after now", number,
                version->id);
-    if (delivery->lease && delivery->lease <= version->lease)
+    if (delivery->lease && delivery->lease <= seen)
         BROKEN(oracle, "P4: version %u of job%u: lease %llu is not new", number, version->id,
                (unsigned long long)delivery->lease);
     version->held_until_us = now_us + version->ttr_us;
-    if (delivery->lease)
-        version->lease = delivery->lease;
+}
+
+/* All clients have gone, and a job is reserved: one of them must have had it (P6). */
+static inline void oracle_reserved(const struct oracle *oracle, const char *id, uint64_t lease)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        char want[16];
+        (void)snprintf(want, sizeof(want), "job%u", version->id);
+        if (strcmp(id, want) == 0 && (version->came_bare || version->lease == lease))
+            return;
+    }
+    BROKEN(oracle, "P6: %s is reserved for a client that has gone and never had it", id);
 }
 
 /* All is drained: what was acknowledged, and what nothing may have ended, came. */

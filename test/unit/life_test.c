@@ -90,6 +90,7 @@ static void boot(struct life *life)
     if (world_boot(life->world))
         BROKEN(&life->oracle, "it does not start: %s", world_trouble(life->world));
     life->faulty = false;
+    life->lease_first = lease_next(life->world);
 }
 
 static enum world_crash some_crash(struct life *life)
@@ -143,6 +144,30 @@ static void crowd(struct life *life)
                       life->crowded ? sim_disk_used(disk) + below(life, SEGMENT_BYTES * 2) : 0);
 }
 
+/* Until all that the client asked is answered, or the time is over. */
+static void await(struct life *life, struct client *client, int64_t span_us)
+{
+    int64_t until_us = world_now_us(life->world) + span_us;
+    while (client->ask_count && world_step(life->world, until_us))
+        listen(life);
+}
+
+/* Everybody leaves; then nothing may be reserved that nobody had. */
+static void census(struct life *life)
+{
+    struct client *client = &life->clients[0];
+    char path[60];
+    leave_all(life);
+    client->peer = sim_net_connect(world_net(life->world), WORLD_DELAY_QUEUE);
+    client->slow = false;
+    for (unsigned topic = 0; topic < TOPICS; topic++) {
+        struct ask ask = {.op = OP_CENSUS, .id = NO_ID};
+        (void)snprintf(path, sizeof(path), "/v1/topics/t%u/jobs?state=reserved&limit=100", topic);
+        send_ask(life, client, &ask, "GET", path, NULL);
+    }
+    await(life, client, SECOND_US);
+}
+
 static void befall(struct life *life)
 {
     unsigned dice = (unsigned)below(life, 1000);
@@ -161,6 +186,8 @@ static void befall(struct life *life)
         life->oracle.failures++;
     } else if (dice < 46) {
         crowd(life);
+    } else if (dice < 56 && !store_failed(world_store(life->world))) {
+        census(life);
     }
 }
 
@@ -175,14 +202,6 @@ static void live(struct life *life)
             act(life, &life->clients[below(life, CLIENTS)]);
         run(life, (int64_t)below(life, (uint64_t)spans_us[below(life, 5)]));
     }
-}
-
-/* Until all that the client asked is answered, or the time is over. */
-static void await(struct life *life, struct client *client, int64_t span_us)
-{
-    int64_t until_us = world_now_us(life->world) + span_us;
-    while (client->ask_count && world_step(life->world, until_us))
-        listen(life);
 }
 
 static void drain_some(struct life *life, struct client *client, unsigned topic)
