@@ -148,17 +148,24 @@ void sessions_expire(struct server *server)
     }
 }
 
+static void send_out(struct session *session)
+{
+    struct net *net = session->server->net;
+    net->verbs->send(net, session->conn, buf_bytes(&session->out));
+    session->passed += session->out.len;
+    session->out.len = 0;
+    buf_shrink(&session->out, SPARE_OUT_BYTES);
+    if (net->verbs->unsent(net, session->conn) == 0)
+        session->kind->drained(session); /* the network says so only of what it had to keep */
+}
+
 void sessions_flush(struct server *server)
 {
     while (!list_empty(&server->dirty)) {
         struct session *session = LIST_ENTRY(server->dirty.next, struct session, dirty);
         list_remove(&session->dirty);
-        if (session->out.len) {
-            server->net->verbs->send(server->net, session->conn, buf_bytes(&session->out));
-            session->passed += session->out.len;
-            session->out.len = 0;
-            buf_shrink(&session->out, SPARE_OUT_BYTES);
-        }
+        if (session->out.len)
+            send_out(session);
         if (session->closing)
             session_free(session, SESSION_POLITE);
         else if (!session->timed)
