@@ -38,9 +38,9 @@ static bool may_take(const struct http_session *http)
 {
     const struct session *session = &http->session;
     const struct net *net = session->server->net;
+    size_t unsent = http->early_bytes + session->out.len + net->verbs->unsent(net, session->conn);
     return !session->closing && !http->last && http->request_count < OWED_MAX &&
-           session->out.len + net->verbs->unsent(net, session->conn) < UNSENT_MAX_BYTES &&
-           !parked(http); /* nothing behind it may run */
+           unsent < UNSENT_MAX_BYTES && !parked(http); /* nothing behind it may run */
 }
 
 static void answer_problem(struct http_session *http, const struct call_style *style,

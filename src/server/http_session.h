@@ -14,6 +14,7 @@ struct http_session {
     struct http1 http;
     struct list requests; // request::place, oldest first
     uint32_t request_count;
+    size_t early_bytes; /* of all answers that wait behind older requests */
     bool ended;         /* the client sends no more */
     bool last;          /* no request is taken after those in the list */
     bool owes_continue; /* 100 Continue, as soon as nothing is owed before it */

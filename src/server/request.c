@@ -32,6 +32,8 @@ void request_free(struct request *request)
     struct server *server = request->http->session.server;
     list_remove(&request->place);
     request->http->request_count--;
+    if (request->answered)
+        request->http->early_bytes -= request->early.len;
     buf_fini(&request->early);
     buf_fini(&request->handed);
     batch_free(request->batch);
@@ -114,6 +116,7 @@ void request_done(struct request *request)
     struct http_session *http = request->http;
     struct session *session = &http->session;
     request->answered = true;
+    http->early_bytes += request->early.len;
     if (!is_first(request))
         return;
     while (!list_empty(&http->requests)) {
