@@ -280,7 +280,7 @@ static void expired(struct session *session)
 {
     struct http_session *http = of(session);
     session->server->counts.timed_out++;
-    if (http->begun_us && list_empty(&http->requests)) {
+    if (http->begun_us && list_empty(&http->requests) && !session->closing) {
         http_session_refuse(session, ERR_INVALID, 408,
                             "the request was not whole within limits.request_seconds");
         return;

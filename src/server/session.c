@@ -41,6 +41,12 @@ void session_arm(struct session *session)
     wheel_add(&server->timers, session->number);
 }
 
+static size_t unsent(const struct session *session)
+{
+    const struct net *net = session->server->net;
+    return net->verbs->unsent(net, session->conn);
+}
+
 uint64_t session_end(const struct session *session)
 {
     return session->passed + session->out.len;
@@ -48,8 +54,7 @@ uint64_t session_end(const struct session *session)
 
 uint64_t session_sent(const struct session *session)
 {
-    const struct net *net = session->server->net;
-    return session->passed - net->verbs->unsent(net, session->conn);
+    return session->passed - unsent(session);
 }
 
 void session_free(struct session *session, enum session_end end)
@@ -113,6 +118,8 @@ static void handle_drained(struct net_handler *handler, void *user)
     struct session *session = user;
     (void)handler;
     session->kind->drained(session);
+    if (session->closing)
+        session_touch(session);
 }
 
 void sessions_init(struct server *server)
@@ -155,7 +162,7 @@ static void send_out(struct session *session)
     session->passed += session->out.len;
     session->out.len = 0;
     buf_shrink(&session->out, SPARE_OUT_BYTES);
-    if (net->verbs->unsent(net, session->conn) == 0)
+    if (unsent(session) == 0)
         session->kind->drained(session); /* the network says so only of what it had to keep */
 }
 
@@ -166,9 +173,9 @@ void sessions_flush(struct server *server)
         list_remove(&session->dirty);
         if (session->out.len)
             send_out(session);
-        if (session->closing)
+        if (session->closing && unsent(session) == 0)
             session_free(session, SESSION_POLITE);
-        else if (!session->timed)
+        else
             session_arm(session);
     }
 }

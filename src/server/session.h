@@ -11,7 +11,7 @@
 
 /* How a connection ends. */
 enum session_end {
-    SESSION_POLITE,  /* by us, and what is unsent will be sent */
+    SESSION_POLITE,  /* by us, when all is sent */
     SESSION_DROPPED, /* by us, and what is unsent is lost */
     SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
 };
@@ -32,7 +32,7 @@ struct session {
     uint32_t timer_prev, timer_next; /* the timers wheel's */
     uint32_t number;                 /* in server::sessions */
     bool timed;                      /* is on the wheel */
-    bool closing;                    /* close when `out` is sent */
+    bool closing;                    /* close when all is sent, or its time is up */
     int64_t timer_us;                /* when the wheel looks at deadline_us() again */
     const struct session_kind *kind;
     struct server *server;

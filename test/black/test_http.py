@@ -226,3 +226,23 @@ def test_waiting_clients_are_served_first_come_first_served(shared, client, topi
     for number in range(5):
         client.push_id(topic, body=number)
         assert polls[number].response().json()["jobs"][0]["body"] == number
+
+
+def test_a_last_answer_may_be_taken_slowly(shared):
+    """Closing must not cut off what the system could not take at once."""
+    body = "b" * 900_000
+    with Client(shared.port) as client:
+        for _ in range(7):
+            assert client.push("slow", body=body).status == 201
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", shared.port))
+        ask = json.dumps({"topics": ["slow"], "max": 7}).encode()
+        sock.sendall(request_bytes("POST", "/v1/reserve", ask, {
+            "Connection": "close", "Content-Type": "application/json"}))
+        time.sleep(1.5)
+        sock.settimeout(10)
+        answer = b""
+        while more := sock.recv(1 << 20):
+            answer += more
+    assert answer.endswith(b"]}") and answer.count(b"b" * 900_000) == 7
