@@ -235,9 +235,15 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
 {
     uint32_t number = index_find(&core->index, &cmd->job.ref);
-    enum err err = number == POOL_NONE ? ERR_NOT_FOUND : check(core_job(core, number), cmd);
+    if (number == POOL_NONE) {
+        reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
+        return;
+    }
+    const struct job *job = core_job(core, number);
+    enum err err = check(job, cmd);
     if (err) {
-        reply_err(core, cmd->kind, asker, err);
+        struct reply no = {.err = err, .kind = cmd->kind, .state = (enum job_state)job->state};
+        core_reply(core, asker, &no);
         return;
     }
     if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE) {

@@ -161,6 +161,7 @@ struct topic_view {
 struct reply {
     enum err err;
     enum cmd_kind kind;
+    enum job_state state;  /* ERR_WRONG_STATE: the job's */
     bool kept;             /* PUSH with IF_EXISTS_KEEP: the job was there already */
     bool replaced;         /* PUSH with IF_EXISTS_REPLACE: there was an older one */
     uint32_t count;        /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
