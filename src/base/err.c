@@ -8,7 +8,6 @@ static const struct {
     [ERR_NOT_FOUND] = {"not_found", "no such job or topic"},
     [ERR_EXISTS] = {"exists", "a live job has this id"},
     [ERR_STALE_LEASE] = {"stale_lease", "another lease, or none, holds this job now"},
-    [ERR_LEASE_REQUIRED] = {"lease_required", "this call needs the job's lease"},
     [ERR_WRONG_STATE] = {"wrong_state", "the job's state does not allow this"},
     [ERR_EMPTY] = {"empty", "no job came within the wait"},
     [ERR_INVALID] = {"invalid", "the request is not valid"},

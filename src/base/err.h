@@ -12,7 +12,6 @@ enum err {
     ERR_NOT_FOUND,      /* no such job or topic */
     ERR_EXISTS,         /* a live job has this id */
     ERR_STALE_LEASE,    /* the lease given is not the one that holds the job */
-    ERR_LEASE_REQUIRED, /* the topic wants a lease and none was given */
     ERR_WRONG_STATE,    /* the job's state does not allow this move */
     ERR_EMPTY,          /* a reserve waited and no job came */
     ERR_INVALID,        /* bad input */

@@ -26,7 +26,6 @@ int api_status(enum err err)
     case ERR_NOT_FOUND: return 404;
     case ERR_EXISTS:
     case ERR_STALE_LEASE:
-    case ERR_LEASE_REQUIRED:
     case ERR_WRONG_STATE: return 409;
     case ERR_TOO_LARGE: return 413;
     case ERR_JOBS_LIMIT:
@@ -57,6 +56,13 @@ void api_problem_set(struct problem *problem, int status, const char *code, cons
     *problem = (struct problem){.status = status, .err = ERR_INVALID, .code = code};
     memcpy(problem->field, field, strnlen(field, sizeof(problem->field) - 1));
     memcpy(problem->detail, detail, strnlen(detail, sizeof(problem->detail) - 1));
+}
+
+void api_problem_add(struct problem *problem, const char *text)
+{
+    size_t len = strnlen(problem->detail, sizeof(problem->detail) - 1);
+    size_t room = sizeof(problem->detail) - 1 - len;
+    memcpy(problem->detail + len, text, strnlen(text, room));
 }
 
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail)
@@ -136,6 +142,11 @@ void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style styl
 
 /* ---- which dialect ---- */
 
+static bool is_below_v1(struct bytes path)
+{
+    return bytes_starts(path, BYTES("/v1")) && (path.len == 3 || path.at[3] == '/');
+}
+
 /* The server's own pages. */
 static bool decode_page(const struct http_request *request, struct call *call)
 {
@@ -161,6 +172,25 @@ static bool decode_page(const struct http_request *request, struct call *call)
     return false;
 }
 
+/*
+ * May the page behind this request have what it asks for? A page of another origin may read what a
+ * browser lets it read, but drive nothing: a browser sends simple requests to any address, a local
+ * server's too, without asking. In the roots' dialects every call changes something, GET or not.
+ */
+static bool refuse_cross_site(const struct http_request *request, bool is_v1, struct call *call)
+{
+    bool reads = request->method == HTTP_M_GET || request->method == HTTP_M_HEAD;
+    bool always_200 = call->style.dialect == DIALECT_DELAY_QUEUE && !is_v1;
+    if (!request->cross_site || (is_v1 && reads))
+        return false;
+    if (is_v1)
+        call->style.dialect = DIALECT_COUNT;
+    api_refuse_call(call, always_200 ? 200 : 403, "cross_site",
+                    "a web page of another origin may not change anything here (Origin, "
+                    "Sec-Fetch-Site)");
+    return true;
+}
+
 void api_decode(enum api_dialect root, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call)
@@ -174,12 +204,13 @@ void api_decode(enum api_dialect root, const struct api_limits *limits,
         .http10 = request->http10,
         .head_only = request->method == HTTP_M_HEAD,
     };
-    bool is_v1 = bytes_starts(request->path, BYTES("/v1/"));
+    bool is_v1 = is_below_v1(request->path) || root == DIALECT_NONE || root == DIALECT_COUNT;
     if (root == DIALECT_DELAY_QUEUE && !is_v1 && request->method == HTTP_M_POST) {
-        delay_queue_decode(&input, call); /* the hot path: the server's own pages are not POSTed */
-    } else if (decode_page(request, call)) {
+        if (!refuse_cross_site(request, is_v1, call))
+            delay_queue_decode(&input, call); /* the hot path: no page is POSTed */
+    } else if (decode_page(request, call) || refuse_cross_site(request, is_v1, call)) {
         return;
-    } else if (is_v1 || root == DIALECT_NONE || root == DIALECT_COUNT) {
+    } else if (is_v1) {
         call->style.dialect = DIALECT_COUNT;
         v1_decode(&input, call);
     } else if (root == DIALECT_DELAYQUEUE_JAVA) {

@@ -31,7 +31,7 @@ void delayqueue_java_decode(const struct api_input *input, struct call *call);
 void delayqueue_java_reply(const struct api_output *output, const struct reply *reply);
 void delayqueue_java_problem(const struct api_output *output, const struct problem *problem);
 
-/* `path` begins with "/v1/". */
+/* `path` is anything, "/v1" and what is not there included. */
 void v1_decode(const struct api_input *input, struct call *call);
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
 void v1_problem(const struct api_output *output, const struct problem *problem);
@@ -39,6 +39,8 @@ void v1_problem(const struct api_output *output, const struct problem *problem);
 /* Fills in a problem; detail and field are cut to fit. */
 void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
                      const char *detail);
+/* Appends to the detail, cut to fit. */
+void api_problem_add(struct problem *problem, const char *text);
 /* The same, for `return`. Inline, so that whoever reads the caller sees that it is always false. */
 static inline bool api_refuse(struct problem *problem, int status, const char *code,
                               const char *field, const char *detail)

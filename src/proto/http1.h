@@ -44,6 +44,7 @@ struct http_request {
     struct bytes body;
     bool keep_alive;
     bool http10;
+    bool cross_site; /* a browser sends it for a page of another origin */
 };
 
 enum http_progress {
@@ -104,6 +105,7 @@ struct http_response {
     bool head_only;           /* answer to HEAD: length but no body */
     int retry_after_s;        /* 0 = none */
     struct bytes allow;       /* 405: methods */
+    struct bytes location;    /* 201: where the new thing is; may be empty */
     struct bytes date;        /* IMF-fixdate of this second, made by the caller; may be empty */
 };
 

@@ -15,7 +15,8 @@ struct judge {
     struct http_head *head;
     struct bytes name, value; /* of the header line under way */
     struct bytes encoding;    /* Transfer-Encoding */
-    uint32_t hosts, lengths, encodings, expects, content_types, accepts, authorizations;
+    struct bytes host, origin;
+    uint32_t hosts, origins, lengths, encodings, expects, content_types, accepts, authorizations;
     bool bad_host, bad_length;
     struct http_refusal refusal; /* status 0: none yet */
 };
@@ -165,6 +166,7 @@ static void judge_line(struct judge *judge)
     case 4:
         if (bytes_eq_nocase(name, BYTES("host"))) {
             judge->hosts++;
+            judge->host = value;
             judge->bad_host |= !is_host(value);
         }
         break;
@@ -175,6 +177,9 @@ static void judge_line(struct judge *judge)
         } else if (bytes_eq_nocase(name, BYTES("expect"))) {
             judge->expects++;
             head->expects_continue = bytes_eq_nocase(value, BYTES("100-continue"));
+        } else if (bytes_eq_nocase(name, BYTES("origin"))) {
+            judge->origins++;
+            judge->origin = value;
         }
         break;
     case 12:
@@ -193,6 +198,8 @@ static void judge_line(struct judge *judge)
         if (bytes_eq_nocase(name, BYTES("content-length"))) {
             judge->lengths++;
             judge->bad_length |= !bytes_to_u64(value, &head->body_bytes);
+        } else if (bytes_eq_nocase(name, BYTES("sec-fetch-site"))) {
+            head->request.cross_site |= bytes_eq_nocase(value, BYTES("cross-site"));
         }
         break;
     case 17:
@@ -289,6 +296,20 @@ static bool judge_encoding(struct judge *judge)
     return true;
 }
 
+/*
+ * Is the Origin the host that was asked? Its scheme may be https, for the browser may see us
+ * through a proxy that ends TLS. The opaque origin, "null", is nobody's own.
+ */
+static bool is_own_origin(struct bytes origin, struct bytes host)
+{
+    size_t scheme = 0;
+    if (bytes_starts(origin, BYTES("http://")))
+        scheme = sizeof("http://") - 1;
+    else if (bytes_starts(origin, BYTES("https://")))
+        scheme = sizeof("https://") - 1;
+    return scheme && bytes_eq_nocase(bytes_of(origin.at + scheme, origin.len - scheme), host);
+}
+
 static bool judge_all(struct judge *judge)
 {
     struct http_head *head = judge->head;
@@ -306,7 +327,9 @@ static bool judge_all(struct judge *judge)
         return refuse(judge, 400, "Content-Length is not a number of bytes");
     if (!judge_encoding(judge))
         return false;
-    if (judge->content_types > 1 || judge->authorizations > 1)
+    if (judge->origins && !is_own_origin(judge->origin, judge->host))
+        head->request.cross_site = true;
+    if (judge->content_types > 1 || judge->authorizations > 1 || judge->origins > 1)
         return refuse(judge, 400, "a header that may come once came twice");
     if (judge->expects && (!head->expects_continue || judge->expects > 1))
         return refuse(judge, 417, "no expectation but 100-continue is known");

@@ -36,6 +36,7 @@ struct ask {
     const char *type;   /* Content-Type, or NULL */
     const char *body;
     const char *accept;
+    bool cross_site;
 };
 
 static inline struct bytes text_or_nothing(const char *text)
@@ -58,6 +59,7 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .accept = text_or_nothing(asked.accept),
         .body = text_or_nothing(asked.body),
         .keep_alive = true,
+        .cross_site = asked.cross_site,
     };
     api_decode(dialect, &fixture_limits, &request, NOW_US, &fixture_arena, &call);
     return call;

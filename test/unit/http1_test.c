@@ -326,6 +326,40 @@ static void a_target_is_taken_apart(void **state)
     http1_fini(&http);
 }
 
+static void a_request_of_another_sites_page_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lines;
+        bool cross_site;
+    } cases[] = {
+        {"Host: a:1\r\n", false},
+        {"Host: a:1\r\nOrigin: http://a:1\r\n", false},
+        {"ORIGIN: http://A:1 \r\nhost: a:1\r\n", false},
+        {"Host: a\r\nOrigin: https://a\r\n", false},
+        {"Host: a:1\r\nOrigin: http://a:2\r\n", true},
+        {"Host: a:1\r\nOrigin: http://a\r\n", true},
+        {"Host: a:1\r\nOrigin: http://evil.example\r\n", true},
+        {"Host: a:1\r\nOrigin: http://a:1.evil.example\r\n", true},
+        {"Host: a:1\r\nOrigin: ftp://a:1\r\n", true},
+        {"Host: a:1\r\nOrigin: null\r\n", true},
+        {"Host: a:1\r\nOrigin:\r\n", true},
+        {"Host: a:1\r\nSec-Fetch-Site: cross-site\r\n", true},
+        {"Host: a:1\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://a:1\r\n", false},
+        {"Host: a:1\r\nSec-Fetch-Site: none\r\n", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http1 http;
+        char text[200];
+        (void)snprintf(text, sizeof(text), "POST / HTTP/1.1\r\n%s\r\n", cases[i].lines);
+        http1_init(&http, &limits);
+        assert_int_equal(feed_all(&http, text), HTTP_READY);
+        if (http.request.cross_site != cases[i].cross_site)
+            fail_msg("%s", cases[i].lines);
+        http1_fini(&http);
+    }
+}
+
 static void a_response_is_whole(void **state)
 {
     (void)state;
@@ -369,6 +403,7 @@ int main(void)
         cmocka_unit_test(keep_alive_follows_version_and_header),
         cmocka_unit_test(midway_means_that_a_request_has_begun),
         cmocka_unit_test(a_target_is_taken_apart),
+        cmocka_unit_test(a_request_of_another_sites_page_is_known),
         cmocka_unit_test(a_response_is_whole),
         cmocka_unit_test(a_date_is_written_as_the_rfc_does),
     };
