@@ -65,6 +65,7 @@ struct api_pushes {
     struct bytes rest;
     bool ndjson; /* else: the inside of a JSON array */
     uint32_t done;
+    uint32_t line; /* NDJSON: of the job decoded last, the first being 1 */
     struct bytes topic;
 };
 

@@ -32,7 +32,10 @@ static const struct route {
 
 enum { ROUTE_COUNT = sizeof(routes) / sizeof(routes[0]) };
 
-/* Cuts what follows "/v1/" at its slashes; the number of parts, or PARTS_MAX if there are more. */
+/*
+ * Cuts what follows "/v1/" at its slashes; the number of parts, or PARTS_MAX if there are more.
+ * "/v1" itself has none, and is no call.
+ */
 static unsigned cut_path(struct bytes path, struct bytes *parts)
 {
     unsigned count = 0;
@@ -86,7 +89,8 @@ static const struct route *find_route(struct call *call, enum http_method method
     if (allow)
         api_refuse_call(call, 405, "method_not_allowed", "this path does not know the method");
     else
-        api_refuse_call(call, 404, "no_such_path", "there is nothing at this path");
+        api_refuse_call(call, 404, "no_such_path",
+                        "there is no such call; GET /v1/openapi.json lists all there are");
     call->problem.allow = allow;
     return NULL;
 }
@@ -160,9 +164,12 @@ static bool read_part(struct v1_call *v1, struct bytes raw)
                api_refuse(v1->input.problem, 400, "bad_path", field,
                           "an id is 1 … 255 bytes of UTF-8");
     }
-    return !api_topic_flaw(v1->part) ||
-           api_refuse(v1->input.problem, 400, "bad_path", field,
-                      "a topic's name is 1 … 200 bytes of UTF-8 without control characters");
+    const char *flaw = api_topic_flaw(v1->part);
+    if (!flaw)
+        return true;
+    api_problem_set(v1->input.problem, 400, "bad_path", field, "the topic ");
+    api_problem_add(v1->input.problem, flaw);
+    return false;
 }
 
 void v1_decode(const struct api_input *input, struct call *call)

@@ -18,6 +18,14 @@ static bool bad(const struct reader *reader, const char *detail)
     return api_refuse(reader->input->problem, 400, "bad_field", reader->name, detail);
 }
 
+/* A flaw as api_id_flaw() names it, after the words "the id ". */
+static bool bad_part(const struct reader *reader, const char *subject, const char *flaw)
+{
+    (void)bad(reader, subject);
+    api_problem_add(reader->input->problem, flaw);
+    return false;
+}
+
 static bool read_string(const struct reader *reader, struct bytes *out_text)
 {
     if (reader->value->kind != JSON_KIND_STRING)
@@ -58,7 +66,7 @@ static bool read_id(const struct reader *reader)
     if (!read_string(reader, &reader->fields->id))
         return false;
     const char *flaw = api_id_flaw(reader->fields->id);
-    return !flaw || bad(reader, flaw);
+    return !flaw || bad_part(reader, "the id ", flaw);
 }
 
 static bool read_delay(const struct reader *reader)
@@ -191,7 +199,12 @@ static bool read_word(const struct reader *reader, const char *const *words, uns
             return true;
         }
     }
-    return bad(reader, "this is not one of the words that are known here");
+    (void)bad(reader, "this is not one of ");
+    for (unsigned i = 0; words[i]; i++) {
+        api_problem_add(reader->input->problem, i ? ", " : "");
+        api_problem_add(reader->input->problem, words[i]);
+    }
+    return false;
 }
 
 static bool read_if_exists(const struct reader *reader)
@@ -259,9 +272,9 @@ static bool read_topics(const struct reader *reader)
         if (item.kind != JSON_KIND_STRING)
             return bad(reader, "the topics must be an array of names");
         struct bytes topic = json_text(&item, reader->input->scratch);
-        if (api_topic_flaw(topic))
-            return bad(reader, "a topic's name is 1 … 200 bytes of UTF-8 without control "
-                               "characters");
+        const char *flaw = api_topic_flaw(topic);
+        if (flaw)
+            return bad_part(reader, "a topic's name ", flaw);
         if (is_listed(fields, topic))
             continue;
         if (fields->topic_count == most)

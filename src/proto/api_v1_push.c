@@ -39,14 +39,15 @@ static bool refuse_batch_size(const struct v1_input *input)
                       "the batch has more jobs than limits.batch_jobs");
 }
 
-/* The next line that is not blank; false: none is left. */
-static bool next_line(struct bytes *rest, struct bytes *out_line)
+/* The next line that is not blank; false: none is left. `line_number` counts all of them. */
+static bool next_line(struct bytes *rest, struct bytes *out_line, uint32_t *line_number)
 {
     while (rest->len) {
         const char *end = memchr(rest->at, '\n', rest->len);
         size_t len = end ? (size_t)(end - rest->at) : rest->len, step = len + (end != NULL);
         *out_line = bytes_of(rest->at, len);
         *rest = bytes_of(rest->at + step, rest->len - step);
+        ++*line_number;
         for (size_t i = 0; i < len; i++) {
             if (!strchr(" \t\r", out_line->at[i]) || out_line->at[i] == '\0')
                 return true;
@@ -58,8 +59,8 @@ static bool next_line(struct bytes *rest, struct bytes *out_line)
 static bool begin_lines(const struct v1_call *v1)
 {
     struct bytes rest = v1->request->body, line;
-    uint32_t count = 0;
-    while (next_line(&rest, &line)) {
+    uint32_t count = 0, line_number = 0;
+    while (next_line(&rest, &line, &line_number)) {
         if (++count > v1->input.limits->batch_jobs)
             return refuse_batch_size(&v1->input);
     }
@@ -127,6 +128,20 @@ static bool next_item(struct api_pushes *pushes, struct bytes *out_item)
     return true;
 }
 
+/* An item's refusal begins with where it stands, for whoever looks for it in a long file. */
+static void name_line(struct problem *problem, uint32_t line_number)
+{
+    struct buf detail = {0};
+    buf_add_str(&detail, "line ");
+    buf_add_u64(&detail, line_number);
+    buf_add_str(&detail, ": ");
+    buf_add_str(&detail, problem->detail);
+    buf_add_char(&detail, '\0');
+    memset(problem->detail, 0, sizeof(problem->detail));
+    api_problem_add(problem, detail.at);
+    buf_fini(&detail);
+}
+
 bool api_pushes_next(struct api_pushes *pushes, const struct api_limits *limits, int64_t now_us,
                      struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem)
 {
@@ -135,10 +150,13 @@ bool api_pushes_next(struct api_pushes *pushes, const struct api_limits *limits,
     struct v1_fields fields;
     struct bytes item;
     *out_problem = (struct problem){0};
-    if (!(pushes->ndjson ? next_line(&pushes->rest, &item) : next_item(pushes, &item)))
+    if (!(pushes->ndjson ? next_line(&pushes->rest, &item, &pushes->line)
+                         : next_item(pushes, &item)))
         return false;
     pushes->done++;
     if (v1_read_body(&input, item, push_fields, &fields))
         make_push(&input, pushes->topic, &fields, out_cmd);
+    else if (pushes->ndjson)
+        name_line(out_problem, pushes->line);
     return true;
 }

@@ -292,6 +292,70 @@ static struct problem problem_of(enum err err)
     return problem;
 }
 
+/* Which state the command wants, and what to do in another. */
+static const char *wanted_state(enum cmd_kind kind)
+{
+    switch (kind) {
+    case CMD_FINISH: return "only a reserved job can be finished; DELETE takes it from any state";
+    case CMD_RELEASE: return "only a reserved job can be released; reserve it first";
+    case CMD_TOUCH: return "only a reserved job can be touched; reserve it first";
+    case CMD_BURY: return "only a reserved job can be buried; reserve it first";
+    case CMD_KICK: return "only a buried or delayed job can be kicked; a holder can release it";
+    case CMD_RUN: return "only a delayed job can be run now; kick a buried one";
+    case CMD_RESCHEDULE:
+        return "only a delayed job can be changed; push it again with \"if_exists\":\"replace\"";
+    case CMD_PUSH:
+    case CMD_RESERVE:
+    case CMD_GET:
+    case CMD_DELETE:
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: break;
+    }
+    return err_text(ERR_WRONG_STATE);
+}
+
+/* Where a job that was pushed is, as the Location header says it. */
+static void add_location(struct buf *out, const struct job_ref *ref)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    char room[JOB_TEXT_ID_MAX];
+    struct bytes id = job_ref_text(ref, room);
+    buf_add_str(out, "/v1/jobs/");
+    for (size_t i = 0; i < id.len; i++) {
+        unsigned char c = (unsigned char)id.at[i], letter = c | 0x20;
+        if ((letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') ||
+            (c != '\0' && strchr("-._~", c))) {
+            buf_add_char(out, (char)c);
+        } else {
+            char escape[3] = {'%', hex[c >> 4], hex[c & 15]};
+            buf_add(out, escape, sizeof(escape));
+        }
+    }
+}
+
+/* 201. The location is written behind the body, to spare a buffer. */
+static void send_created(const struct api_output *output, const struct job_ref *ref,
+                         struct buf *body)
+{
+    const struct call_style *style = output->style;
+    size_t len = body->len;
+    add_location(body, ref);
+    struct http_response response = {
+        .status = 201,
+        .content_type = json_type,
+        .location = bytes_of(body->at + len, body->len - len),
+        .close = style->close,
+        .http10_keep_alive = style->http10 && !style->close,
+        .date = output->date,
+    };
+    http_respond(output->out, &response, bytes_of(body->at, len));
+}
+
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us)
 {
     enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
@@ -303,14 +367,22 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
     }
     if (reply->err != OK) {
         struct problem problem = problem_of(reply->err);
+        if (reply->err == ERR_WRONG_STATE) {
+            api_problem_set(&problem, problem.status, problem.code, "", "the job is ");
+            api_problem_add(&problem, job_state_name(reply->state));
+            api_problem_add(&problem, ": ");
+            api_problem_add(&problem, wanted_state(kind));
+        }
         v1_problem(output, &problem);
         return;
     }
     add_answer(&body, reply, kind);
     if (body.len == 0)
         api_send(output, 204, NULL, bytes_of(NULL, 0));
+    else if (kind == CMD_PUSH && !reply->kept)
+        send_created(output, &reply->jobs[0].ref, &body);
     else
-        api_send(output, kind == CMD_PUSH && !reply->kept ? 201 : 200, json_type, buf_bytes(&body));
+        api_send(output, 200, json_type, buf_bytes(&body));
     buf_fini(&body);
 }
 

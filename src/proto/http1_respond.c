@@ -58,6 +58,8 @@ void http_respond(struct buf *out, const struct http_response *response, struct 
         add_field(out, BYTES("Content-Type: "), bytes_str(response->content_type));
     if (response->allow.len)
         add_field(out, BYTES("Allow: "), response->allow);
+    if (response->location.len)
+        add_field(out, BYTES("Location: "), response->location);
     if (response->retry_after_s) {
         buf_add_str(out, "Retry-After: ");
         buf_add_i64(out, response->retry_after_s);

@@ -425,3 +425,54 @@ def test_a_topic_tells_when_its_own_first_delayed_job_is_due(shared):
         assert client.post("/v1/topics/late/jobs", delay="4h", body=1).status == 201
         assert client.get("/v1/topics/late").json()["next_due"] == late["due"]
         assert client.get("/v1/topics/late").json()["rates"].keys() == {"pushed", "reserved", "finished"}
+
+
+# Pages of other sites
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://evil.example"}, {"Origin": "null"},
+                                     {"Origin": "http://localhost:3000"},
+                                     {"Sec-Fetch-Site": "cross-site"}])
+def test_another_sites_page_can_drive_nothing(client, topic, headers):
+    path = f"/v1/topics/{topic}/jobs"
+    problem(client.request("POST", path, {"id": topic}, headers), 403, "cross_site")
+    problem(client.request("DELETE", f"/v1/jobs/{topic}", b"", headers), 403, "cross_site")
+    push = {"topic": topic, "id": topic, "delay": 1, "ttr": 1, "body": ""}
+    refused = client.request("POST", "/push", push, headers)
+    assert refused.status == 200 and refused.json()["code"] == 1
+    assert client.get(f"/v1/jobs/{topic}").status == 404
+
+
+def test_the_servers_own_page_may_drive_it(client, topic):
+    for origin in ("http://localhost", "https://localhost"):
+        answer = client.request("POST", f"/v1/topics/{topic}/jobs", b"",
+                                {"Origin": origin, "Sec-Fetch-Site": "same-origin"})
+        assert answer.status == 201
+
+
+# What refusals say
+
+def test_a_wrong_state_names_the_state_and_what_would_do(client, topic):
+    job_id = client.push_id(topic)
+    for verb in ("finish", "touch", "run", "kick"):
+        detail = problem(client.job(job_id, verb), 409, "wrong_state")["detail"]
+        assert detail.startswith("the job is ready: only a ")
+    detail = problem(client.job(job_id, method="PATCH", priority=1), 409, "wrong_state")["detail"]
+    assert "if_exists" in detail
+
+
+def test_a_created_job_has_a_location(client, topic):
+    created = client.push(topic, id=f"{topic}/ü 1", delay="1h")
+    assert created.status == 201
+    assert client.get(created.headers["location"]).json()["id"] == f"{topic}/ü 1"
+    kept = client.push(topic, id=f"{topic}/ü 1", if_exists="keep")
+    assert kept.status == 200 and "location" not in kept.headers
+
+
+def test_a_bad_line_is_named_by_its_number(client, topic):
+    answer = client.request("POST", f"/v1/topics/{topic}/jobs", '{}\n\n{"delay":"soon"}\n',
+                            {"Content-Type": "application/x-ndjson"})
+    assert answer.json()["results"][1]["problem"]["detail"].startswith("line 3: this must be a ")
+
+
+def test_v1_itself_is_no_call_and_says_where_they_are(client):
+    assert "/v1/openapi.json" in problem(client.get("/v1"), 404, "no_such_path")["detail"]

@@ -140,6 +140,8 @@ static void paths_and_methods_have_their_answers(void **state)
         int status;
         const char *allow;
     } cases[] = {
+        {HTTP_M_GET, "/v1", 404, NULL},
+        {HTTP_M_POST, "/v1", 404, NULL},
         {HTTP_M_GET, "/v1/", 404, NULL},
         {HTTP_M_GET, "/v1/nothing", 404, NULL},
         {HTTP_M_GET, "/v1/jobs", 404, NULL},
@@ -176,6 +178,93 @@ static void paths_and_methods_have_their_answers(void **state)
             assert_non_null(strstr(fixture_out.at, line));
         }
     }
+}
+
+static void another_sites_page_may_read_but_change_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        enum api_dialect root;
+        enum http_method method;
+        const char *target;
+        int status; /* 0: taken */
+    } cases[] = {
+        {DIALECT_NONE, HTTP_M_POST, "/v1/topics/t/jobs", 403},
+        {DIALECT_NONE, HTTP_M_DELETE, "/v1/jobs/a", 403},
+        {DIALECT_NONE, HTTP_M_PATCH, "/v1/jobs/a", 403},
+        {DIALECT_NONE, HTTP_M_PUT, "/v1/jobs/a", 403},
+        {DIALECT_NONE, HTTP_M_GET, "/v1/jobs/a", 0},
+        {DIALECT_NONE, HTTP_M_GET, "/metrics", 0},
+        {DIALECT_DELAY_QUEUE, HTTP_M_POST, "/v1/reserve", 403},
+        {DIALECT_DELAY_QUEUE, HTTP_M_POST, "/pop", 200},
+        {DIALECT_DELAY_QUEUE, HTTP_M_GET, "/pop", 200},
+        {DIALECT_DELAYQUEUE_JAVA, HTTP_M_POST, "/push", 403},
+        {DIALECT_DELAYQUEUE_JAVA, HTTP_M_GET, "/pop/t", 403},
+        {DIALECT_DELAYQUEUE_JAVA, HTTP_M_POST, "/v1/reserve", 403},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct call call = ask(
+            cases[i].root,
+            (struct ask){.method = cases[i].method, .target = cases[i].target, .cross_site = true});
+        bool refused = call.kind == CALL_PROBLEM;
+        if (refused != (cases[i].status != 0))
+            fail_msg("%s: %s", cases[i].target, refused ? "refused" : "taken");
+        if (!refused)
+            continue;
+        const char *body = refusal(&call);
+        assert_int_equal(status(), cases[i].status);
+        assert_non_null(strstr(body, "another origin"));
+        bool is_v1 = strncmp(cases[i].target, "/v1/", 4) == 0;
+        assert_int_equal(strstr(body, "\"code\":\"cross_site\"") != NULL, is_v1);
+        assert_int_equal(strstr(body, "\"code\":1,") != NULL, !is_v1);
+    }
+}
+
+static void details_say_what_would_be_right(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *detail;
+    } cases[] = {
+        {"{\"if_exists\":\"skip\"}", "this is not one of reject, replace, keep"},
+        {"{\"durability\":\"\"}", "this is not one of default, sync, interval, os"},
+        {"{\"id\":\"\"}", "the id is empty"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct call call = push(cases[i].body);
+        assert_int_equal(call.kind, CALL_PROBLEM);
+        assert_string_equal(call.problem.detail, cases[i].detail);
+    }
+    struct call call = v1(HTTP_M_POST, "/v1/reserve", "{\"topics\":[\"\"]}");
+    assert_string_equal(call.problem.detail, "a topic's name is empty");
+    call = v1(HTTP_M_POST, "/v1/topics//jobs", "{}");
+    assert_string_equal(call.problem.detail, "the topic is empty");
+}
+
+static void a_wrong_state_is_told_with_what_would_do(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_POST, "/v1/jobs/a/run", NULL);
+    struct reply reply = {.kind = CMD_RUN, .err = ERR_WRONG_STATE, .state = JOB_BURIED};
+    assert_string_equal(
+        answer(&call, &reply),
+        "{\"type\":\"about:blank\",\"title\":\"Conflict\",\"status\":409,\"code\":\"wrong_state\","
+        "\"detail\":\"the job is buried: only a delayed job can be run now; kick a buried one\"}");
+}
+
+static void what_was_created_has_a_location(void **state)
+{
+    (void)state;
+    struct call call = push("{}");
+    struct job_view job = {.ref.id = BYTES("a/\xc3\xa9.Z~"), .state = JOB_READY};
+    struct reply reply = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
+    const char *body = answer(&call, &reply);
+    assert_int_equal(status(), 201);
+    assert_non_null(strstr(fixture_out.at, "Location: /v1/jobs/a%2F%C3%A9.Z~\r\n"));
+    assert_non_null(strstr(body, "\"result\":\"created\"}"));
+    reply.kept = true;
+    (void)answer(&call, &reply);
+    assert_null(strstr(fixture_out.at, "Location"));
 }
 
 static void media_types_are_looked_at(void **state)
@@ -298,6 +387,22 @@ static void a_batch_is_an_array_or_lines(void **state)
     assert_string_equal(items(&call), "+a -bad_json +b ");
 }
 
+static void a_bad_line_is_named_by_its_number(void **state)
+{
+    (void)state;
+    struct cmd cmd;
+    struct problem problem;
+    struct call call = ask(DIALECT_NONE, (struct ask){.method = HTTP_M_POST,
+                                                      .target = "/v1/topics/t/jobs",
+                                                      .type = "application/x-ndjson",
+                                                      .body = "{}\n\n \n5\n"});
+    assert_true(
+        api_pushes_next(&call.pushes, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_true(
+        api_pushes_next(&call.pushes, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_string_equal(problem.detail, "line 4: an object is expected here");
+}
+
 static void a_batch_is_answered_item_by_item(void **state)
 {
     (void)state;
@@ -413,11 +518,16 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_body_over_the_limit_is_413),
         cmocka_unit_test(paths_and_methods_have_their_answers),
+        cmocka_unit_test(another_sites_page_may_read_but_change_nothing),
+        cmocka_unit_test(details_say_what_would_be_right),
+        cmocka_unit_test(a_wrong_state_is_told_with_what_would_do),
+        cmocka_unit_test(what_was_created_has_a_location),
         cmocka_unit_test(media_types_are_looked_at),
         cmocka_unit_test(jobs_are_named_in_the_path),
         cmocka_unit_test(reserve_takes_topics_wait_and_max),
         cmocka_unit_test(lists_have_cursors),
         cmocka_unit_test(a_batch_is_an_array_or_lines),
+        cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(a_batch_is_answered_item_by_item),
         cmocka_unit_test(a_job_is_shown_whole),
         cmocka_unit_test(errors_have_their_status),
