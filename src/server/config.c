@@ -323,18 +323,60 @@ static const struct key *find(const char *section, const char *name)
     return NULL;
 }
 
-static const char *range_of(const struct key *key)
+/* As a person would write it: 262144 is 256K. */
+static void add_bytes(struct buf *out, int64_t bytes)
+{
+    static const char suffixes[] = "KMGT";
+    int i = -1;
+    while (i < 3 && bytes && bytes % 1024 == 0) {
+        bytes /= 1024;
+        i++;
+    }
+    buf_add_i64(out, bytes);
+    if (i >= 0)
+        buf_add_char(out, suffixes[i]);
+}
+
+static void add_duration(struct buf *out, int64_t us)
+{
+    size_t i = sizeof(units) / sizeof(units[0]) - 1;
+    while (i > 0 && us % units[i].us)
+        i--;
+    buf_add_i64(out, us ? us / units[i].us : 0);
+    buf_add_str(out, us ? units[i].name : "s");
+}
+
+/* What a key's value must be, to be read after "must be ". */
+static void add_range(struct buf *out, const struct key *key)
 {
     switch (key->kind) {
-    case KIND_BYTES: return "bytes, with K, M or G";
-    case KIND_SECONDS: return "seconds, or with a unit: 250ms, 90s, 5m, 1h30m, 7d";
-    case KIND_LEVEL: return "debug, info, warn or error";
-    case KIND_DURABILITY: return "sync, os, or interval:1ms to interval:60s";
-    case KIND_DIR: return "a directory";
+    case KIND_BYTES:
+        buf_add_str(out, "bytes such as 4096, 64K or 32M, from ");
+        add_bytes(out, key->least);
+        if (key->most == INT64_MAX) {
+            buf_add_str(out, " up");
+            break;
+        }
+        buf_add_str(out, " to ");
+        add_bytes(out, key->most);
+        break;
+    case KIND_SECONDS:
+        buf_add_str(out, "seconds, or a duration such as 250ms or 1h30m, from ");
+        add_duration(out, key->least);
+        buf_add_str(out, " to ");
+        add_duration(out, key->most);
+        break;
+    case KIND_LEVEL: buf_add_str(out, "debug, info, warn or error"); break;
+    case KIND_DURABILITY: buf_add_str(out, "sync, os, or interval:1ms to interval:60s"); break;
+    case KIND_DIR: buf_add_str(out, "a directory"); break;
+    case KIND_HTTP: buf_add_str(out, "ADDRESS:PORT or unix:/PATH"); break;
     case KIND_COUNT:
-    case KIND_HTTP: break;
+        buf_add_str(out, "a whole number from ");
+        buf_add_i64(out, key->least);
+        buf_add_str(out, " to ");
+        buf_add_i64(out, key->most);
+        break;
     }
-    return "a number in range";
 }
 
 static void complain(struct reading *reading, const char *what)
@@ -348,18 +390,46 @@ static void complain(struct reading *reading, const char *what)
     *reading->trouble = text;
 }
 
+static bool is_section(const char *name)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (strcmp(keys[i].section, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* There is no such key in that section: is it the section that is wrong, or the key? */
+static void complain_unknown(struct reading *reading, const char *section, const char *name)
+{
+    char what[CONFIG_TEXT_MAX];
+    const struct key *near_key = nearest(name);
+    const char *near_section = keys[0].section;
+    for (size_t i = 1; i < KEY_COUNT; i++) {
+        if (distance(section, keys[i].section) < distance(section, near_section))
+            near_section = keys[i].section;
+    }
+    if (section[0] == '\0')
+        (void)snprintf(what, sizeof(what),
+                       "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
+                       name, near_key->name, near_key->section);
+    else if (!is_section(section))
+        (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
+                       near_section);
+    else
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
+                       name, section, near_key->name, near_key->section);
+    complain(reading, what);
+}
+
 static int take_key(void *ctx, const char *section, const char *name, const char *value)
 {
     struct reading *reading = ctx;
     const struct key *key = find(section, name);
     struct config_trouble why = {{0}};
-    char what[CONFIG_TEXT_MAX];
     if (!key) {
-        key = nearest(name);
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
-                       name, section, key->name, key->section);
-        complain(reading, what);
+        complain_unknown(reading, section, name);
         return 0;
     }
     if (key->kind == KIND_HTTP && !reading->http_seen) {
@@ -368,15 +438,16 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     }
     if (set(reading->config, key, value, &why))
         return 1;
-    if (why.text[0])
-        (void)snprintf(what, sizeof(what), "%.300s", why.text);
-    else if (key->kind == KIND_COUNT)
-        (void)snprintf(what, sizeof(what), "%s = %.60s: must be %lld to %lld", name, value,
-                       (long long)key->least, (long long)key->most);
-    else
-        (void)snprintf(what, sizeof(what), "%s = %.60s: must be %s, in range", name, value,
-                       range_of(key));
-    complain(reading, what);
+    struct buf what = {0};
+    if (why.text[0]) {
+        buf_add_str(&what, why.text);
+    } else {
+        buf_addf(&what, "%s = %.60s: must be ", name, value);
+        add_range(&what, key);
+    }
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
     return 0;
 }
 

@@ -66,6 +66,17 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     assert f":{line}:" in said and nearest in said
 
 
+@pytest.mark.parametrize("text, says", [
+    ("[limits]\njobs = 3x\n", "jobs = 3x: must be a whole number from 1 to 2000000000"),
+    ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
+    ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
+    ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),
+    ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
+def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
+    code, said = checked(tmp_path, text)
+    assert code == 2 and says in said
+
+
 @pytest.mark.parametrize("text", [
     "[limits]\njobs = many\n", "[limits]\njobs = -1\n", "[limits]\njobs = 0\n", "[limits]\njobs =\n",
     "[store]\nsegment_bytes = 1\n", "[store]\ndurability = sometimes\n",
