@@ -102,7 +102,7 @@ static void options_of(struct cli *cli, int argc, char **argv, struct bench_opti
     (void)snprintf(out->topic, sizeof(out->topic), "later-bench-%d", (int)getpid()); /* it fits */
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;)
         take_option(cli, out, c);
-    cli_words(cli, argc, 1, 1);
+    cli_words(cli, argc, argv, 1, 1);
     out->scenario = scenario_of(cli, argv[optind]);
     bool timed = out->scenario == BENCH_DUE || out->scenario == BENCH_BURST;
     if (out->jobs == 0)

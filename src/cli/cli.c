@@ -9,18 +9,52 @@
 
 static void help(const struct command *command)
 {
-    (void)printf("usage: later %s %s\n\n%s.\n\n%s\n"
+    (void)printf("usage: later %s%s%s\n\n%s.\n\n%s\n"
                  "Also: -s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n"
                  "      -j, --json         output for programs\n"
                  "      -t, --timeout D    give up on an answer after so long (10s)\n"
                  "      -h, --help         this text\n",
-                 command->name, command->synopsis, command->summary, command->help);
+                 command->name, *command->synopsis ? " " : "", command->synopsis, command->summary,
+                 command->help);
+}
+
+/* How many long options begin like `word` ("--de" or "--de=5"), which getopt lets people cut. */
+static unsigned meant(const struct option *options, const char *word)
+{
+    unsigned count = 0;
+    size_t len = strcspn(word + 2, "=");
+    for (const struct option *at = options; at->name; at++)
+        count += strncmp(at->name, word + 2, len) == 0;
+    return count;
+}
+
+/* Says in one line what getopt found wrong, and ends the program. */
+_Noreturn static void bad_option(const struct cli *cli, char **argv, const struct option *options,
+                                 int found)
+{
+    const char *word = argv[optind - 1];
+    if (found == ':')
+        cli_usage(cli, "%s needs a value", word);
+    for (const struct option *at = options; at->name && optopt != 0; at++) {
+        if (at->val == optopt) /* a letter that we know: it is the value that is wrong */
+            cli_usage(cli, "--%s takes no value", at->name);
+    }
+    if (optopt != 0)
+        cli_usage(cli, "there is no option -%c", optopt);
+    if (meant(options, word) > 1)
+        cli_usage(cli, "%s could be several options: write it out", word);
+    cli_usage(cli, "there is no option %s", word);
 }
 
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
 {
-    char shorts[80] = {0};
-    size_t len = 0;
+    /* '+': options for all commands end at the command; ':': we say what is wrong, not getopt. */
+    char shorts[80] = "+:";
+    size_t len = 2;
+    if (cli->command) {
+        memcpy(shorts, ":", 2);
+        len = 1;
+    }
     for (const struct option *at = options; at->name; at++) {
         if (at->val > 127) /* has no short form */
             continue;
@@ -35,8 +69,13 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         case 's': cli->server = optarg; break;
         case 'j': cli->json = true; break;
         case 't': cli->timeout_us = cli_duration_us(cli, "--timeout", optarg); break;
-        case 'h': help(cli->command); exit(EXIT_DONE);
-        case '?': cli_usage(cli, "see above"); /* getopt has said what is wrong */
+        case 'h':
+            if (!cli->command)
+                return option; /* main knows all commands */
+            help(cli->command);
+            exit(EXIT_DONE);
+        case '?':
+        case ':': bad_option(cli, argv, options, option);
         default: return option;
         }
     }
@@ -45,7 +84,14 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
 static void say(const struct cli *cli, const char *format, va_list args)
 {
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
-    (void)fprintf(stderr, "later %s: ", cli->command->name);
+    (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
+                  cli->command ? cli->command->name : "");
+    if (cli->subject) {
+        struct buf name = {0};
+        text_add_safe(&name, bytes_str(cli->subject), false);
+        (void)fprintf(stderr, "%.*s: ", (int)name.len, name.at ? name.at : "");
+        buf_fini(&name);
+    }
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
 }
@@ -64,25 +110,35 @@ void cli_usage(const struct cli *cli, const char *format, ...)
     va_start(args, format);
     say(cli, format, args);
     va_end(args);
-    (void)fprintf(stderr, "usage: later %s %s\n       later %s --help has examples\n",
-                  cli->command->name, cli->command->synopsis, cli->command->name);
+    if (cli->command)
+        (void)fprintf(stderr, "usage: later %s%s%s\n       later %s --help has examples\n",
+                      cli->command->name, *cli->command->synopsis ? " " : "",
+                      cli->command->synopsis, cli->command->name);
+    else
+        (void)fputs("usage: later [--server URL] [--json] [--timeout D] COMMAND [options] …\n"
+                    "       later --help lists the commands\n",
+                    stderr);
     exit(EXIT_USAGE);
 }
 
-void cli_words(const struct cli *cli, int argc, int min, int max)
+void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
 {
     if (argc - optind < min)
-        cli_usage(cli, "something is missing");
+        cli_usage(cli, "something is missing behind '%s'", argv[argc - 1]);
     if (argc - optind > max)
-        cli_usage(cli, "too many words");
+        cli_usage(cli, "one word too many: '%s'", argv[optind + max]);
 }
 
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text)
 {
     int64_t us;
-    if (duration_parse(text, &us))
-        cli_usage(cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d", option, text);
-    return us;
+    uint64_t bare;
+    if (duration_parse(text, &us) == OK)
+        return us;
+    if (number_parse(text, 0, INT64_MAX, &bare) == OK)
+        cli_usage(cli, "%s %s of what? write %ss, %sm, %sh or %sms", option, text, text, text, text,
+                  text);
+    cli_usage(cli, "%s '%s' is not a duration such as 250ms, 30s, 1h30m or 2d", option, text);
 }
 
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max)

@@ -38,7 +38,8 @@ extern const struct command command_push, command_pop, command_get, command_rm, 
     command_verify, command_bench;
 
 struct cli {
-    const struct command *command;
+    const struct command *command; /* NULL: main is still reading the options before it */
+    const char *subject;           /* what the command is at, for its messages; NULL: nothing */
     const char *server;
     bool json;     /* output for programs */
     bool terminal; /* standard output is one */
@@ -55,14 +56,17 @@ struct cli {
         NULL, 0, NULL, 0                                                                           \
     }
 
-/* getopt_long with the common options dealt with; -1 at the end. Options and words may be mixed. */
+/*
+ * getopt_long with the common options dealt with; -1 at the end. Options and words may be mixed,
+ * but before the command, where the first word ends them and 'h' comes back to the caller.
+ */
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options);
 
 /* Says what is wrong on standard error, with a hint at --help, and ends the program. */
 _Noreturn void cli_usage(const struct cli *cli, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Between `min` and `max` words are left after the options, or it is bad usage. */
-void cli_words(const struct cli *cli, int argc, int min, int max);
+void cli_words(const struct cli *cli, int argc, char **argv, int min, int max);
 
 /* An option's value, or bad usage. */
 int64_t cli_duration_us(const struct cli *cli, const char *option, const char *text);

@@ -41,9 +41,11 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
 static int all(struct cli *cli, int argc, char **argv, const struct job_call *call)
 {
     int first = EXIT_DONE;
-    cli_words(cli, argc, 1, INT32_MAX);
+    cli_words(cli, argc, argv, 1, INT32_MAX);
     for (int i = optind; i < argc; i++) {
+        cli->subject = argv[i];
         int code = one(cli, call, argv[i]);
+        cli->subject = NULL;
         if (first == EXIT_DONE)
             first = code;
     }
@@ -248,7 +250,7 @@ static int run_kick(struct cli *cli, int argc, char **argv)
     }
     if (!topic)
         return all(cli, argc, argv, &call);
-    cli_words(cli, argc, 0, 0);
+    cli_words(cli, argc, argv, 0, 0);
     return kick_topic(cli, topic, max);
 }
 

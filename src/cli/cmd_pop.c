@@ -77,7 +77,7 @@ static int run(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
-    cli_words(cli, argc, 1, 64);
+    cli_words(cli, argc, argv, 1, 64);
     json_t *topics = json_array(), *answer = NULL;
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, json_string(argv[i]));

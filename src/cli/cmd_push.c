@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
+#include "proto/base64.h"
 
 enum {
     BATCH_LINES = 500,        /* below the server's usual limits.batch_jobs of 1,000 */
@@ -144,7 +145,7 @@ static void set_body(const struct push *push, json_t *job, struct bytes body)
         return;
     }
     struct buf packed = {0};
-    base64_add(&packed, body);
+    base64_write(&packed, body);
     json_object_set_new(job, "body_base64", json_stringn(packed.at ? packed.at : "", packed.len));
     buf_fini(&packed);
 }
@@ -286,7 +287,7 @@ static int run(struct cli *cli, int argc, char **argv)
         cli_usage(cli, "--lines or --ndjson, not both");
     if (json_object_get(push.fields, "delay") && json_object_get(push.fields, "due"))
         cli_usage(cli, "--delay or --due, not both");
-    cli_words(cli, argc, many ? 1 : 2, 2);
+    cli_words(cli, argc, argv, many ? 1 : 2, 2);
     push.topic = argv[optind];
     push.body = argc - optind > 1 ? argv[optind + 1] : "-";
     push.target = cli_target("/v1/topics/", push.topic, "/jobs");

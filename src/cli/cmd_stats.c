@@ -125,7 +125,7 @@ static int run_stats(struct cli *cli, int argc, char **argv)
     json_t *stats = NULL;
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
-    cli_words(cli, argc, 0, 0);
+    cli_words(cli, argc, argv, 0, 0);
     int code = cli_call(cli, "GET", "/v1/stats", NULL, &stats);
     if (code == EXIT_DONE && cli->json)
         cli_print_json(stats);
@@ -242,7 +242,7 @@ static int run_top(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
-    cli_words(cli, argc, 0, 0);
+    cli_words(cli, argc, argv, 0, 0);
     if (every_us < 100000)
         cli_usage(cli, "--every is at least 100ms");
     if (cli->terminal && !once && !cli->json)

@@ -122,7 +122,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     table_head(&table, names, 7);
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
-    cli_words(cli, argc, 0, 1);
+    cli_words(cli, argc, argv, 0, 1);
     if (optind == argc) {
         struct listing listing = {.cli = cli,
                                   .path = "/v1/topics?limit=1000&cursor=",
@@ -190,7 +190,7 @@ static int list_run(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
-    cli_words(cli, argc, 1, 1);
+    cli_words(cli, argc, argv, 1, 1);
     if (strcmp(state, "delayed") != 0 && strcmp(state, "ready") != 0 &&
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
@@ -252,7 +252,7 @@ static int pause_run(struct cli *cli, int argc, char **argv)
         json_decref(body);
         body = json_pack("{sI}", "for", (json_int_t)(cli_duration_us(cli, "--for", optarg) / 1000));
     }
-    cli_words(cli, argc, 1, 1);
+    cli_words(cli, argc, argv, 1, 1);
     return topic_verb(cli, argv[optind], "/pause", body, "paused");
 }
 
@@ -271,7 +271,7 @@ static int resume_run(struct cli *cli, int argc, char **argv)
     static const struct option options[] = {CLI_OPTIONS};
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
-    cli_words(cli, argc, 1, 1);
+    cli_words(cli, argc, argv, 1, 1);
     return topic_verb(cli, argv[optind], "/resume", NULL, "resumed");
 }
 

@@ -61,7 +61,7 @@ static int run(struct cli *cli, int argc, char **argv)
     struct stat directory;
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
-    cli_words(cli, argc, 1, 1);
+    cli_words(cli, argc, argv, 1, 1);
     /* Looked at first, because opening a disk makes its directory. */
     if (stat(argv[optind], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
         cli_say(cli, "%s is not a directory", argv[optind]);

@@ -26,12 +26,16 @@ static const char examples[] =
     "  2 bad usage          3 conflict: id taken, stale lease, wrong state\n"
     "  4 refused            5 no connection, or no answer in time\n"
     "  6 verify found damage, or bench saw a job early, lost or twice\n"
-    "\nThe server is --server URL, or else LATER_SERVER, or else http://127.0.0.1:9277.\n"
+    "\nGeneral options, before or behind the command:\n"
+    "  -s, --server URL    else LATER_SERVER, else http://127.0.0.1:9277\n"
+    "  -j, --json          output for programs\n"
+    "  -t, --timeout D     give up on an answer after so long (10s)\n"
+    "  -V, --version       before the command only\n\n"
     "`later COMMAND --help` teaches a command; `man later` has it all.\n";
 
 static void help(FILE *to)
 {
-    (void)fputs("usage: later COMMAND [options] …\n\n"
+    (void)fputs("usage: later [general options] COMMAND [options] …\n\n"
                 "Push jobs now, get them back at their due time, from the laterd server.\n\n",
                 to);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -39,35 +43,39 @@ static void help(FILE *to)
     (void)fputs(examples, to);
 }
 
-/* True: the program was asked about itself, and has answered. */
-static bool about(const char *word)
+/* The options before the command; the command's own words begin at optind. */
+static void general_options(struct cli *cli, int argc, char **argv)
 {
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        help(stdout);
-        return true;
+    static const struct option options[] = {{"version", no_argument, NULL, 'V'}, CLI_OPTIONS};
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        if (c == 'h')
+            help(stdout);
+        else if (c == 'V')
+            (void)printf("later %s\n", LATERD_VERSION);
+        else
+            continue;
+        exit(fflush(stdout) == 0 ? EXIT_DONE : EXIT_REFUSED);
     }
-    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        (void)printf("later %s\n", LATERD_VERSION);
-        return true;
-    }
-    return false;
 }
 
-static int run(const struct command *command, int argc, char **argv)
+static const struct command *command_named(const char *name)
 {
-    const char *server = getenv("LATER_SERVER");
-    struct cli cli = {
-        .command = command,
-        .server = server && *server ? server : "http://127.0.0.1:9277",
-        .terminal = isatty(STDOUT_FILENO),
-        .timeout_us = 10 * INT64_C(1000000),
-    };
-    int code = command->run(&cli, argc, argv);
-    if (cli.has_client)
-        client_fini(&cli.client);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    optind = 0; /* getopt starts afresh, with the command's name as the program's */
+    int code = cli->command->run(cli, argc, argv);
+    if (cli->has_client)
+        client_fini(&cli->client);
     /* A full disk or a closed pipe behind standard output must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
-        cli_say(&cli, "cannot write the output");
+        cli_say(cli, "cannot write the output");
         code = EXIT_REFUSED;
     }
     return code;
@@ -75,22 +83,32 @@ static int run(const struct command *command, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    const char *server = getenv("LATER_SERVER");
+    struct cli cli = {
+        .server = server && *server ? server : "http://127.0.0.1:9277",
+        .terminal = isatty(STDOUT_FILENO),
+        .timeout_us = 10 * INT64_C(1000000),
+    };
     (void)setlocale(LC_TIME, ""); /* without it times look American, no harm done */
-    if (argc < 2) {
+    general_options(&cli, argc, argv);
+    if (optind >= argc) {
         help(stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "help") == 0 && argc == 3) { /* `later help push` */
-        argv[1] = argv[2];
+    argc -= optind;
+    argv += optind;
+    if (strcmp(argv[0], "help") == 0) {
         static char flag[] = "--help";
-        argv[2] = flag;
+        if (argc == 1) {
+            help(stdout);
+            return EXIT_DONE;
+        }
+        argv[0] = argv[1]; /* `later help push` */
+        argv[1] = flag;
+        argc = 2;
     }
-    if (about(argv[1]))
-        return EXIT_DONE;
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(argv[1], commands[i]->name) == 0)
-            return run(commands[i], argc - 1, argv + 1);
-    }
-    (void)fprintf(stderr, "later: no command '%s'; later --help lists them\n", argv[1]);
-    return EXIT_USAGE;
+    cli.command = command_named(argv[0]);
+    if (!cli.command)
+        cli_usage(&cli, "there is no command '%s'", argv[0]);
+    return run(&cli, argc, argv);
 }

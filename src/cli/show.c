@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "cli/text.h"
+#include "proto/base64.h"
 
 const char *show_string(const json_t *object, const char *key)
 {
@@ -60,8 +61,10 @@ void show_body(const json_t *job, struct buf *out)
     const json_t *body = json_object_get(job, "body");
     const json_t *packed = json_object_get(job, "body_base64");
     if (packed) {
-        if (base64_decode(bytes_str(show_string(job, "body_base64")), out))
-            buf_add_str(out, show_string(job, "body_base64"));
+        struct bytes text = bytes_str(show_string(job, "body_base64")), data;
+        struct arena scratch = {0};
+        buf_add_bytes(out, base64_read(text, &scratch, &data) ? data : text);
+        arena_fini(&scratch);
     } else if (json_is_string(body)) {
         buf_add(out, json_string_value(body), json_string_length(body));
     } else if (body) {

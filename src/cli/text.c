@@ -141,48 +141,6 @@ void text_add_safe(struct buf *out, struct bytes text, bool lines)
     }
 }
 
-static const char base64_letters[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-void base64_add(struct buf *out, struct bytes data)
-{
-    for (size_t i = 0; i < data.len; i += 3) {
-        size_t left = data.len - i;
-        uint32_t word = (uint32_t)(unsigned char)data.at[i] << 16;
-        word |= left > 1 ? (uint32_t)(unsigned char)data.at[i + 1] << 8 : 0;
-        word |= left > 2 ? (uint32_t)(unsigned char)data.at[i + 2] : 0;
-        buf_add_char(out, base64_letters[word >> 18]);
-        buf_add_char(out, base64_letters[word >> 12 & 63]);
-        buf_add_char(out, left > 1 ? base64_letters[word >> 6 & 63] : '=');
-        buf_add_char(out, left > 2 ? base64_letters[word & 63] : '=');
-    }
-}
-
-enum err base64_decode(struct bytes text, struct buf *out)
-{
-    size_t before = out->len, padding = 0;
-    if (text.len % 4 != 0)
-        return ERR_INVALID;
-    while (padding < 2 && padding < text.len && text.at[text.len - 1 - padding] == '=')
-        padding++;
-    uint32_t word = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        bool pad = i >= text.len - padding;
-        const char *letter = pad ? base64_letters : memchr(base64_letters, text.at[i], 64);
-        if (!letter) {
-            out->len = before;
-            return ERR_INVALID;
-        }
-        word = word << 6 | (uint32_t)(letter - base64_letters);
-        if (i % 4 == 3) {
-            char three[3] = {(char)(word >> 16), (char)(word >> 8), (char)word};
-            buf_add(out, three, i + 1 == text.len ? 3 - padding : 3);
-            word = 0;
-        }
-    }
-    return OK;
-}
-
 void url_add_part(struct buf *out, struct bytes text)
 {
     static const char hex[] = "0123456789ABCDEF";

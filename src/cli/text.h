@@ -1,5 +1,5 @@
 /*
- * Words for people: durations, counts and sizes as text, tables with aligned columns, base64.
+ * Words for people: durations, counts and sizes as text, tables with aligned columns.
  * Pure: no clock, no terminal; what is written goes to a buf.
  */
 #ifndef LATERD_CLI_TEXT_H
@@ -33,10 +33,6 @@ enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *ou
  * and so do bytes that are not UTF-8. `lines`: line ends and tabs pass.
  */
 void text_add_safe(struct buf *out, struct bytes text, bool lines);
-
-void base64_add(struct buf *out, struct bytes data);
-/* Standard alphabet, padded; ERR_INVALID otherwise, and `out` is as before. */
-enum err base64_decode(struct bytes text, struct buf *out) MUST_USE;
 
 /* Escapes everything but A-Z a-z 0-9 - . _ ~ as %XX, so that it is one part of a path. */
 void url_add_part(struct buf *out, struct bytes text);

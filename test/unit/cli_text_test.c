@@ -1,4 +1,4 @@
-/* Words for people: durations both ways, counts, sizes, safe text, base64, tables. */
+/* Words for people: durations both ways, counts, sizes, safe text, tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,34 +102,6 @@ static void a_terminal_never_obeys_a_job(void **state)
     expect_buf(&out, "??");
 }
 
-static void base64_comes_back_as_it_went(void **state)
-{
-    char data[70];
-    (void)state;
-    for (size_t len = 0; len < sizeof(data); len++) {
-        struct buf packed = {0}, unpacked = {0};
-        for (size_t i = 0; i < len; i++)
-            data[i] = (char)(i * 37 + len);
-        base64_add(&packed, bytes_of(data, len));
-        assert_int_equal(base64_decode(buf_bytes(&packed), &unpacked), OK);
-        assert_true(bytes_eq(buf_bytes(&unpacked), bytes_of(data, len)));
-        buf_fini(&packed);
-        buf_fini(&unpacked);
-    }
-}
-
-static void what_is_not_base64_is_refused_and_leaves_nothing(void **state)
-{
-    static const char *const bad[] = {"A", "AA", "AAA", "A===", "AA=A", "AA\n=", "AA*="};
-    (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        struct buf out = {0};
-        assert_int_equal(base64_decode(bytes_str(bad[i]), &out), ERR_INVALID);
-        assert_int_equal(out.len, 0);
-        buf_fini(&out);
-    }
-}
-
 static void a_path_part_cannot_leave_its_place(void **state)
 {
     struct buf out = {0};
@@ -163,8 +135,6 @@ int main(void)
         cmocka_unit_test(durations_are_shown_with_the_unit_that_fits),
         cmocka_unit_test(counts_and_sizes_are_easy_to_read),
         cmocka_unit_test(a_terminal_never_obeys_a_job),
-        cmocka_unit_test(base64_comes_back_as_it_went),
-        cmocka_unit_test(what_is_not_base64_is_refused_and_leaves_nothing),
         cmocka_unit_test(a_path_part_cannot_leave_its_place),
         cmocka_unit_test(a_table_lines_up),
     };
