@@ -95,11 +95,18 @@ def test_trace_and_connect_are_refused(shared, name):
         assert wire.response().status in (400, 405, 501)
 
 
-def test_an_unknown_expectation_gets_417(shared):
+@pytest.mark.parametrize("head, status, code", [
+    ("POST / HTTP/1.1\r\nHost: a\r\nExpect: a-miracle", 417, "expectation_failed"),
+    ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", 501, "not_implemented"),
+    ("TRACE / HTTP/1.1\r\nHost: a", 501, "not_implemented"),
+    ("GET / HTTP/2.0\r\nHost: a", 505, "http_version"),
+    ("GET / HTTP/1.1", 400, "bad_request")])
+def test_a_refusal_of_http_has_a_stable_code(shared, head, status, code):
     with Wire(shared.port) as wire:
-        wire.send("POST /v1/reserve HTTP/1.1\r\nHost: a\r\nExpect: a-miracle\r\n"
-                  "Content-Length: 2\r\n\r\n{}")
-        assert wire.response().status == 417
+        wire.send(head + "\r\n\r\n")
+        answer = wire.response()
+        assert answer.status == status and answer.json()["code"] == code, answer
+        assert wire.closed()
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))

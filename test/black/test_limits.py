@@ -7,10 +7,11 @@ import pytest
 from wire import Client, Wire, eventually, request_bytes
 
 
-def names(answer, status, limit):
+def names(answer, status, limit, code=None):
     statuses = status if isinstance(status, tuple) else (status,)
     assert answer.status in statuses, answer
     assert limit in answer.text, f"the answer should name {limit}: {answer}"
+    assert code is None or answer.json()["code"] == code, answer
 
 
 def test_p8_jobs(laterd):
@@ -78,12 +79,12 @@ def test_p8_request_bytes(laterd):
     server = laterd({"limits": {"request_bytes": "2000", "body_bytes": "1000"}})
     with Wire(server.port) as wire:
         wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n")
-        names(wire.response(), 413, "limits.request_bytes")
+        names(wire.response(), 413, "limits.request_bytes", "body_too_large")
         assert wire.closed()
     with Wire(server.port) as wire:
         wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         wire.send(b"7d1\r\n" + b"x" * 2001 + b"\r\n0\r\n\r\n")
-        names(wire.response(), 413, "limits.request_bytes")
+        names(wire.response(), 413, "limits.request_bytes", "body_too_large")
 
 
 def test_p8_json_depth(laterd):
@@ -141,7 +142,7 @@ def test_p8_connections(laterd):
 def test_p8_line(laterd):
     with Wire(laterd({"limits": {"line_bytes": 200}}).port) as wire:
         wire.send(request_bytes("GET", "/v1/jobs/" + "x" * 300))
-        names(wire.response(), 414, "limits.line_bytes")
+        names(wire.response(), 414, "limits.line_bytes", "line_too_long")
         assert wire.closed()
 
 
@@ -149,7 +150,7 @@ def test_p8_headers(laterd):
     server = laterd({"limits": {"headers": 8}})
     with Wire(server.port) as wire:
         wire.send(request_bytes("GET", "/healthz", headers={f"X-{n}": "a" for n in range(20)}))
-        names(wire.response(), 431, "limits.headers")
+        names(wire.response(), 431, "limits.headers", "headers_too_large")
         assert wire.closed()
 
 
@@ -158,7 +159,7 @@ def test_p8_header_bytes(laterd):
     for headers in ({"X": "a" * 600}, {"X" * 600: "a"}, {f"X-{n}": "a" * 90 for n in range(9)}):
         with Wire(server.port) as wire:
             wire.send(request_bytes("GET", "/healthz", headers=headers))
-            names(wire.response(), 431, "limits.header_bytes")
+            names(wire.response(), 431, "limits.header_bytes", "headers_too_large")
             assert wire.closed()
 
 
