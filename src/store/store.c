@@ -123,10 +123,13 @@ static bool drain(struct store *store)
     while (!store->failed && (store->open || !list_empty(&store->sealed) ||
                               store->step != COMMIT_IDLE || store->synced < store->written)) {
         bool busy = store->step != COMMIT_IDLE || store->manifest_busy || making(&store->log);
+        uint64_t written = store->written;
         wal_turn(store);
         busy = busy || store->step != COMMIT_IDLE;
-        if (!busy)
+        if (!busy && store->written == written)
             return false; /* a segment's file could not be made */
+        if (!busy)
+            continue; /* the commit was made in the turn: there is nothing to wait for */
         store->disk->verbs->wait(store->disk);
         (void)store->disk->verbs->poll(store->disk);
     }

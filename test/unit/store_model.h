@@ -202,6 +202,7 @@ static inline void model_init(struct model *model, uint64_t seed)
         .recent_bytes = 1,
         .body_max = MODEL_BODY_MAX,
         .id_seed = 42,
+        .inline_us = seed % 2 ? 2000 : 0, /* odd seeds commit in the turn */
     };
 }
 
