@@ -359,7 +359,9 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment, 
     if (err)
         return err;
     if (recovery->batch_next <= recovery->proven)
-        return rot(recovery, segment, recovery->proven);
+        return recovery->dirty_end == segment->end
+                   ? missing(recovery, recovery->batch_next, recovery->proven)
+                   : rot(recovery, segment, recovery->proven);
     err = find_unproven(recovery, segment, scan);
     /* The header too: if the process was killed while writing it, only the cache may have it. */
     if (!err && !recovery->clean)

@@ -247,6 +247,17 @@ static void count_sync(struct store *store)
     store->stats.sync_us[bucket]++;
 }
 
+/*
+ * The manifest proves that the log's last segment was in use: were its file lost, header and all,
+ * nothing else would tell of its batches.
+ */
+static void tell_of_last_segment(struct store *store)
+{
+    uint64_t first = store->written_segment->batch_first;
+    if (store->synced >= first && store->manifest.durable < first)
+        manifest_write(store);
+}
+
 static void batch_done(struct store *store)
 {
     struct batch *batch = first_sealed(store);
@@ -269,6 +280,7 @@ static void batch_done(struct store *store)
     store->last_commit_us = store->now_us;
     mem_free(batch);
     forget_old(store);
+    tell_of_last_segment(store);
     wal_kick(store); /* first, so that the disk is busy while the ear is told */
     store->ear->durable(store->ear, store->written);
 }
@@ -279,6 +291,7 @@ static void sync_done(struct store *store)
     store->seq_mark = store->sync_mark;
     store->last_sync_us = store->now_us;
     count_sync(store);
+    tell_of_last_segment(store);
     wal_kick(store);
     store->ear->synced(store->ear, store->synced);
 }
@@ -297,7 +310,6 @@ static void committed(struct disk_op *op)
     switch (step) {
     case COMMIT_HEADER:
         first_sealed(store)->segment->state = SEGMENT_HEADED;
-        manifest_write(store); /* so that a lost last segment is noticed */
         wal_kick(store);
         return;
     case COMMIT_BATCH: batch_done(store); return;

@@ -2,6 +2,7 @@
  * Every bit of a small store is flipped in turn. An opening must then fail and say where, or lose
  * nothing; never be silent about acknowledged data.
  */
+#include "store/format.h"
 #include "store_model.h"
 
 enum { ROT_SEGMENT = 16 * 1024 };
@@ -179,6 +180,31 @@ static void a_missing_segment_is_named(void **state)
     }
 }
 
+/* No batch follows that could tell of the lost ones: the manifest must. */
+static void a_missing_last_segment_is_named(void **state)
+{
+    (void)state;
+    for (int clean = 0; clean < 2; clean++) {
+        struct model model;
+        struct file_list list = {0};
+        build(&model, clean);
+        assert_int_equal(model.options.disk->verbs->list(model.options.disk, add_name, &list), OK);
+        const char *last = NULL;
+        for (size_t i = 0; i < list.count; i++) {
+            uint64_t len = 0;
+            const char *at = sim_disk_file(model.disk, list.names[i], &len);
+            bool used = strncmp(list.names[i], "wal-", 4) == 0 && !bytes_all_zero(at, (size_t)len);
+            if (used && (!last || strcmp(list.names[i], last) > 0))
+                last = list.names[i];
+        }
+        assert_non_null(last);
+        assert_true(sim_disk_delete(model.disk, last));
+        assert_int_equal(model_open(&model), ERR_CORRUPT);
+        assert_non_null(strstr(model.trouble.text, "missing"));
+        model_fini(&model);
+    }
+}
+
 static void a_missing_manifest_is_named(void **state)
 {
     (void)state;
@@ -217,6 +243,7 @@ int main(void)
         cmocka_unit_test(p2_no_flipped_bit_of_a_proven_store_loses_silently),
         cmocka_unit_test(flipped_bodies_are_never_served),
         cmocka_unit_test(a_missing_segment_is_named),
+        cmocka_unit_test(a_missing_last_segment_is_named),
         cmocka_unit_test(a_missing_manifest_is_named),
         cmocka_unit_test(another_stores_segment_is_named),
     };
