@@ -25,13 +25,16 @@ static const struct http_session *of_const(const struct session *session)
 
 /* ---- requests in ---- */
 
-/* The newest request, if it is one that waits (a long poll, a long listing); else NULL. */
-static const struct request *parked(const struct http_session *http)
+/* There must be one. */
+static struct request *newest(const struct http_session *http)
 {
-    if (list_empty(&http->requests))
-        return NULL;
-    const struct request *newest = LIST_ENTRY(http->requests.prev, struct request, place);
-    return newest->ticket.parked ? newest : NULL;
+    return LIST_ENTRY(http->requests.prev, struct request, place);
+}
+
+/* The newest request, if it is one that waits (a long poll, a long listing); else NULL. */
+static struct request *parked(const struct http_session *http)
+{
+    return !list_empty(&http->requests) && newest(http)->ticket.parked ? newest(http) : NULL;
 }
 
 static bool may_take(const struct http_session *http)
@@ -226,9 +229,9 @@ static void ended(struct session *session)
      * A client that parks and then ends its side has gone, as far as anybody can tell; if it were
      * handed a job, nobody would work on it (P6). So the wait ends now, before jobs are matched.
      */
-    const struct request *waits = parked(http);
+    struct request *waits = parked(http);
     if (waits && waits->style.cmd == CMD_RESERVE)
-        abandon_all(http);
+        request_abandon(waits);
     if (list_empty(&http->requests))
         session->closing = true;
     session_touch(session);
@@ -291,10 +294,15 @@ static void expired(struct session *session)
 static void drain(struct session *session)
 {
     struct http_session *http = of(session);
-    if (list_empty(&http->requests) && !http->begun_us) {
+    if (http->begun_us)
+        return; /* take_request() makes it the last one */
+    if (list_empty(&http->requests)) {
         session->closing = true;
         session_touch(session);
+        return;
     }
+    newest(http)->style.close = true;
+    http->last = true;
 }
 
 /* An answer has gone out: is there room to go on? Called by request.c. */

@@ -149,8 +149,6 @@ static void answered_single(struct ticket *ticket, const struct reply *reply)
     struct server *server = request->http->session.server;
     struct buf *out = request_out(request);
     size_t before = out->len;
-    if (server->draining)
-        request->style.close = true;
     api_reply(&request->style, reply, server->now_us, server_date(server), out);
     count_status(server, bytes_of(out->at + before, out->len - before));
     if (reply->kind == CMD_RESERVE && reply->err == OK)
@@ -176,8 +174,6 @@ static void batch_finish(struct request *request)
     }
     struct buf *out = request_out(request);
     size_t before = out->len;
-    if (server->draining)
-        request->style.close = true;
     api_pushes_reply(&request->style, buf_bytes(&results), failed, server_date(server), out);
     count_status(server, bytes_of(out->at + before, out->len - before));
     buf_fini(&results);

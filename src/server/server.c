@@ -38,11 +38,11 @@ void server_drain(struct server *server)
         return;
     server->draining = true;
     server->net->verbs->stop_listening(server->net);
-    server->engine->verbs->drain(server->engine);
     for (struct list *node = server->all.next; node != &server->all; node = node->next) {
         struct session *session = LIST_ENTRY(node, struct session, all);
         session->kind->drain(session);
     }
+    server->engine->verbs->drain(server->engine); /* its answers say already that they are last */
 }
 
 bool server_drained(const struct server *server)
