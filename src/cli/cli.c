@@ -83,6 +83,8 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
 
 static void say(const struct cli *cli, const char *format, va_list args)
 {
+    if (cli->quiet)
+        return;
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
     (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
                   cli->command ? cli->command->name : "");

@@ -42,6 +42,7 @@ struct cli {
     const char *subject;           /* what the command is at, for its messages; NULL: nothing */
     const char *server;
     bool json;     /* output for programs */
+    bool quiet;    /* a call that fails says nothing: client.trouble has it */
     bool terminal; /* standard output is one */
     int64_t timeout_us;
     bool has_client;

@@ -128,26 +128,28 @@ static void read_body(const struct push *push, struct buf *out)
         (void)fclose(file); /* only read from */
 }
 
-/* Puts the body where its kind belongs: JSON as itself, text as a string, bytes as base64. */
-static void set_body(const struct push *push, json_t *job, struct bytes body)
+/*
+ * Puts the body where its kind belongs: JSON as itself, text as a string, bytes as base64. False:
+ * it should be JSON and is not, as *error says.
+ */
+static bool set_body(const struct push *push, json_t *job, struct bytes body, json_error_t *error)
 {
     if (push->raw_json) {
-        json_error_t error;
-        json_t *value = json_loadb(body.at, body.len, JSON_DECODE_ANY, &error);
-        if (!value)
-            cli_usage(push->cli, "the body is not JSON: %s", error.text);
-        json_object_set_new(job, "body", value);
-        return;
+        json_t *value = json_loadb(body.at, body.len, JSON_DECODE_ANY, error);
+        if (value)
+            json_object_set_new(job, "body", value);
+        return value != NULL;
     }
     json_t *text = bytes_is_utf8(body) ? json_stringn(body.at, body.len) : NULL;
     if (text) {
         json_object_set_new(job, "body", text);
-        return;
+        return true;
     }
     struct buf packed = {0};
     base64_write(&packed, body);
     json_object_set_new(job, "body_base64", json_stringn(packed.at ? packed.at : "", packed.len));
     buf_fini(&packed);
+    return true;
 }
 
 static int push_one(struct push *push)
@@ -155,7 +157,9 @@ static int push_one(struct push *push)
     struct buf body = {0};
     json_t *answer = NULL;
     read_body(push, &body);
-    set_body(push, push->fields, buf_bytes(&body));
+    json_error_t error;
+    if (!set_body(push, push->fields, buf_bytes(&body), &error))
+        cli_usage(push->cli, "the body is not JSON: %s", error.text);
     buf_fini(&body);
     int code = cli_call(push->cli, "POST", push->target, json_incref(push->fields), &answer);
     if (code == EXIT_DONE && push->cli->json) {
@@ -173,11 +177,22 @@ static int push_one(struct push *push)
 
 struct bulk {
     struct push *push;
-    struct buf batch; /* NDJSON */
-    unsigned lines;   /* in the batch */
+    struct buf batch;              /* NDJSON */
+    unsigned lines;                /* in the batch */
+    uint64_t line;                 /* of the input, empty ones too */
+    uint64_t numbers[BATCH_LINES]; /* of the lines in the batch */
     uint64_t taken, refused;
     bool progress;
 };
+
+/* Tells of a line that is not pushed, on a line of its own beside the progress. */
+static void refuse(struct bulk *bulk, uint64_t number, struct bytes why)
+{
+    if (bulk->progress)
+        (void)fputs("\r\x1b[K", stderr);
+    cli_say(bulk->push->cli, "line %llu: %.*s", (unsigned long long)number, (int)why.len, why.at);
+    bulk->refused++;
+}
 
 /* Counts the results of a batch, and shows the refused ones. */
 static void bulk_results(struct bulk *bulk, const json_t *answer)
@@ -190,12 +205,10 @@ static void bulk_results(struct bulk *bulk, const json_t *answer)
         if (problem) {
             struct buf why = {0};
             show_value(problem, "detail", &why);
-            cli_say(bulk->push->cli, "line %llu: %.*s",
-                    (unsigned long long)(bulk->taken + bulk->refused + 1), (int)why.len,
-                    why.at ? why.at : "");
+            refuse(bulk, i < bulk->lines ? bulk->numbers[i] : 0,
+                   why.at ? buf_bytes(&why) : BYTES(""));
             buf_fini(&why);
         }
-        bulk->refused += problem != NULL;
         bulk->taken += problem == NULL;
         if (bulk->push->cli->json)
             cli_print_json(result);
@@ -217,6 +230,9 @@ static int bulk_send(struct bulk *bulk)
     int code = cli_call_bytes(bulk->push->cli, &request, &answer);
     if (code == EXIT_DONE)
         bulk_results(bulk, answer);
+    else /* so that the rest can be pushed later */
+        cli_say(bulk->push->cli, "stopped: not known to be pushed from line %llu on",
+                (unsigned long long)bulk->numbers[0]);
     json_decref(answer);
     bulk->batch.len = 0;
     bulk->lines = 0;
@@ -231,9 +247,13 @@ static void bulk_line(struct bulk *bulk, struct bytes line)
 {
     const struct push *push = bulk->push;
     json_t *job = push->ndjson ? json_loadb(line.at, line.len, 0, NULL) : json_object();
-    if (push->lines)
-        set_body(push, job, line);
-    bulk->lines++;
+    json_error_t error;
+    if (push->lines && !set_body(push, job, line, &error)) {
+        refuse(bulk, bulk->line, bytes_str(error.text));
+        json_decref(job);
+        return;
+    }
+    bulk->numbers[bulk->lines++] = bulk->line;
     if (!job) { /* the server says what is wrong with it, for this line alone */
         buf_add_bytes(&bulk->batch, line);
         buf_add_char(&bulk->batch, '\n');
@@ -256,6 +276,7 @@ static int push_many(struct push *push)
     size_t room = 0;
     int code = EXIT_DONE;
     for (ssize_t len; code == EXIT_DONE && (len = getline(&line, &room, file)) >= 0;) {
+        bulk.line++;
         while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
             len--;
         if (len == 0)
@@ -266,6 +287,10 @@ static int push_many(struct push *push)
     }
     if (code == EXIT_DONE)
         code = bulk_send(&bulk);
+    if (code == EXIT_DONE && ferror(file)) {
+        cli_say(push->cli, "cannot read all of %s", push->body);
+        code = EXIT_REFUSED;
+    }
     if (bulk.progress)
         (void)fputc('\n', stderr);
     else if (!push->cli->json)

@@ -4,16 +4,23 @@
  */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
-enum { TOP_ROWS = 20 };
+enum { TOP_ROWS = 20, WIDTH_LEAST = 20, WIDTH_USUAL = 100 };
 
-static const char *const totals[] = {"pushed",   "reserved", "finished", "deleted",
-                                     "timeouts", "released", "buried",   "kicked"};
+/* How much of a terminal there is; lines 0: no terminal, and no bound but TOP_ROWS. */
+struct screen {
+    unsigned columns, lines;
+};
+
+static const char *const totals[] = {"pushed",   "reserved", "finished", "timeouts",
+                                     "released", "deleted",  "buried",   "kicked"};
 enum { TOTALS = sizeof(totals) / sizeof(totals[0]) };
 
 /* What is remembered from the last look. */
@@ -23,26 +30,29 @@ struct look {
     bool valid;
 };
 
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-    stopped = number;
-}
-
 static void add_count(struct buf *out, const char *name, uint64_t count)
 {
     char room[TEXT_ROOM];
     buf_addf(out, "  %s %s", name, count_text(count, room));
 }
 
+/* Names above their numbers, which stay in their columns while they grow. */
+static void add_names(struct buf *out, const char *const *names, size_t count)
+{
+    buf_addf(out, "%-10s", "");
+    for (size_t i = 0; i < count; i++)
+        buf_addf(out, "%11s", names[i]);
+    buf_add_char(out, '\n');
+}
+
 static void add_counts(struct buf *out, const json_t *stats, const char *title, const char *group,
                        const char *const *names, size_t count)
 {
     const json_t *object = json_object_get(stats, group);
+    char room[TEXT_ROOM];
     buf_addf(out, "%-10s", title);
     for (size_t i = 0; i < count; i++)
-        add_count(out, names[i], show_count(object, names[i]));
+        buf_addf(out, " %10s", count_text(show_count(object, names[i]), room));
     buf_add_char(out, '\n');
 }
 
@@ -77,7 +87,7 @@ static void add_rates(struct buf *out, const json_t *stats, const struct look *b
         double rate = (double)(show_count(object, totals[i]) - before->totals[i]) / seconds;
         if (show_count(object, totals[i]) < before->totals[i])
             rate = 0; /* the server was restarted between the looks */
-        buf_addf(out, rate < 100 ? "  %s %.1f" : "  %s %.0f", totals[i], rate);
+        buf_addf(out, " %10.1f", rate);
     }
     buf_add_char(out, '\n');
 }
@@ -94,7 +104,9 @@ static void add_stats(struct buf *out, const json_t *stats, const struct look *b
              duration_text((int64_t)show_count(stats, "uptime_ms") * 1000, up),
              size_text(show_count(stats, "memory_bytes"), memory),
              json_is_false(json_object_get(stats, "ready")) ? ", NOT READY" : "");
+    add_names(out, states, 4);
     add_counts(out, stats, "jobs", "jobs", states, 4);
+    add_names(out, spans, 4);
     add_counts(out, stats, "due within", "due_within", spans, 4);
     buf_addf(out, "%-10s  p50 %.2f ms  p90 %.2f ms  p99 %.2f ms\n", "lateness",
              real_of(lateness, "p50"), real_of(lateness, "p90"), real_of(lateness, "p99"));
@@ -103,6 +115,7 @@ static void add_stats(struct buf *out, const json_t *stats, const struct look *b
     add_count(out, "waiting", show_count(stats, "waiting"));
     add_count(out, "topics", show_count(stats, "topics"));
     buf_add_char(out, '\n');
+    add_names(out, totals, TOTALS);
     add_counts(out, stats, "totals", "totals", totals, TOTALS);
     add_rates(out, stats, before);
     add_store(out, stats);
@@ -146,34 +159,70 @@ const struct command command_stats = {
     .run = run_stats,
 };
 
-static void add_topics(struct buf *out, const json_t *answer)
+/* What goes on in a topic now, by the server's figures of the last ten seconds. */
+static double activity_of(const json_t *topic)
 {
-    static const char *const names[] = {"TOPIC", "DELAYED", "READY", "RESERVED", "BURIED"};
-    static const char *const keys[] = {"delayed", "ready", "reserved", "buried"};
-    const json_t *topics = json_object_get(answer, "topics");
-    struct table table = {.columns = 5, .right = {false, true, true, true, true}};
-    const json_t *topic;
-    size_t i;
+    const json_t *rates = json_object_get(topic, "rates");
+    return real_of(rates, "pushed") + real_of(rates, "reserved") + real_of(rates, "finished");
+}
+
+/* For qsort: the busiest first, then those with most jobs, then by name. */
+static int by_activity(const void *left, const void *right)
+{
+    const json_t *a = *(json_t *const *)left, *b = *(json_t *const *)right;
+    double busy_a = activity_of(a), busy_b = activity_of(b);
+    uint64_t jobs_a = show_count(a, "delayed") + show_count(a, "ready");
+    uint64_t jobs_b = show_count(b, "delayed") + show_count(b, "ready");
+    if (busy_a > busy_b || busy_b > busy_a)
+        return busy_a > busy_b ? -1 : 1;
+    if (jobs_a != jobs_b)
+        return jobs_a > jobs_b ? -1 : 1;
+    return strcmp(show_string(a, "name"), show_string(b, "name"));
+}
+
+static void add_topic(struct table *table, const json_t *topic)
+{
+    static const char *const rates[] = {"pushed", "finished"};
+    static const char *const counts[] = {"delayed", "ready", "reserved", "buried", "waiters"};
     char room[TEXT_ROOM];
-    for (size_t column = 0; column < 5; column++)
-        table_cell_str(&table, names[column]);
-    json_array_foreach(topics, i, topic)
-    {
-        if (i == TOP_ROWS)
-            break;
-        table_cell_str(&table, show_string(topic, "name"));
-        for (size_t column = 0; column < 4; column++)
-            table_cell_str(&table, count_text(show_count(topic, keys[column]), room));
+    table_cell_str(table, show_string(topic, "name"));
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        double rate = real_of(json_object_get(topic, "rates"), rates[i]);
+        (void)snprintf(room, sizeof(room), "%.1f", rate); /* cut short if absurd */
+        table_cell_str(table, room);
     }
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        table_cell_str(table, count_text(show_count(topic, counts[i]), room));
+}
+
+/* The busiest topics, as many as there are lines left for. */
+static void add_topics(struct buf *out, const json_t *answer, size_t rows_max)
+{
+    static const char *const names[] = {"TOPIC", "PUSHED/S", "FINISHED/S", "DELAYED",
+                                        "READY", "RESERVED", "BURIED",     "WAITING"};
+    enum { COLUMNS = sizeof(names) / sizeof(names[0]) };
+    const json_t *topics = json_object_get(answer, "topics");
+    struct table table = {.columns = COLUMNS,
+                          .right = {false, true, true, true, true, true, true, true}};
+    size_t count = json_array_size(topics);
+    const json_t **sorted = mem_zalloc((count + 1) * sizeof(*sorted));
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = json_array_get(topics, i);
+    qsort(sorted, count, sizeof(json_t *), by_activity);
+    for (size_t column = 0; column < COLUMNS; column++)
+        table_cell_str(&table, names[column]);
+    for (size_t i = 0; i < count && i < rows_max; i++)
+        add_topic(&table, sorted[i]);
     buf_add_char(out, '\n');
     table_write(&table, out);
-    if (json_array_size(topics) > TOP_ROWS)
-        buf_addf(out, "… and %zu more: later topics\n", json_array_size(topics) - TOP_ROWS);
+    if (count > rows_max)
+        buf_addf(out, "… and %zu more: later topics\n", count - rows_max);
     table_fini(&table);
+    mem_free(sorted);
 }
 
 /* One look at the server. */
-static int look_at(struct cli *cli, struct look *look, struct buf *out)
+static int look_at(struct cli *cli, struct look *look, const struct screen *screen, struct buf *out)
 {
     json_t *stats = NULL, *topics = NULL;
     int code = cli_call(cli, "GET", "/v1/stats", NULL, &stats);
@@ -184,7 +233,13 @@ static int look_at(struct cli *cli, struct look *look, struct buf *out)
         cli_print_json(stats);
     } else if (code == EXIT_DONE) {
         add_stats(out, stats, look);
-        add_topics(out, topics);
+        size_t used = 4; /* an empty line, the heading, how many more there are, the note */
+        for (size_t i = 0; i < out->len; i++)
+            used += out->at[i] == '\n';
+        add_topics(out, topics,
+                   screen->lines == 0     ? TOP_ROWS
+                   : screen->lines > used ? screen->lines - used
+                                          : 0);
     }
     if (code == EXIT_DONE)
         remember(look, stats);
@@ -199,34 +254,95 @@ static void nap(int64_t us)
     (void)nanosleep(&time, NULL); /* cut short by a signal: that is what we want */
 }
 
-/* Draws again and again, over the old picture, until a signal ends it. */
+/* The other screen, without a cursor; and back again. */
+static const char screen_on[] = "\x1b[?1049h\x1b[?25l", screen_off[] = "\x1b[?25h\x1b[?1049l";
+
+/*
+ * Ends the program from wherever it is, because a server that does not answer must not keep
+ * anybody from leaving. Only calls that are safe in a signal handler.
+ */
+static void on_end(int number)
+{
+    (void)!write(STDOUT_FILENO, screen_off, sizeof(screen_off) - 1); /* a terminal takes it */
+    _exit(number == SIGINT ? EXIT_DONE : 128 + number);
+}
+
+static void on_resize(int number)
+{
+    (void)number; /* it cuts the nap short */
+}
+
+static struct screen screen_now(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < WIDTH_LEAST ||
+        size.ws_row == 0)
+        return (struct screen){.columns = 80, .lines = 24};
+    return (struct screen){.columns = size.ws_col, .lines = size.ws_row};
+}
+
+/* The page cut to the screen, over the old picture: each line wipes what was behind it. */
+static void draw(struct bytes page, const struct screen *screen)
+{
+    struct buf frame = {0};
+    unsigned column = 0, line = 1;
+    buf_add_str(&frame, "\x1b[H");
+    for (size_t i = 0; i < page.len && line <= screen->lines; i++) {
+        bool starts = ((unsigned char)page.at[i] & 0xc0) != 0x80; /* a character, in UTF-8 */
+        if (page.at[i] == '\n') {
+            /* No line end behind the last line: the screen would roll. */
+            buf_add_str(&frame, column < screen->columns ? "\x1b[K" : "");
+            buf_add_str(&frame, line < screen->lines ? "\r\n" : "");
+            line++;
+            column = 0;
+            continue;
+        }
+        column += starts;
+        if (column <= screen->columns)
+            buf_add_char(&frame, page.at[i]);
+    }
+    buf_add_str(&frame, line <= screen->lines ? "\x1b[J" : "");
+    cli_flush(&frame);
+    buf_fini(&frame);
+}
+
+/* Draws again and again until a signal ends it. A server that goes away is waited for. */
 static int live(struct cli *cli, int64_t every_us)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
+    const struct sigaction end = {.sa_handler = on_end}, resize = {.sa_handler = on_resize};
+    struct screen screen = screen_now();
     struct look look = {0};
-    struct buf page = {0}, frame = {0};
-    int code = EXIT_DONE;
-    (void)sigaction(SIGINT, &action, NULL);      /* cannot fail for these signals; */
-    (void)sigaction(SIGTERM, &action, NULL);     /* the screen is put back at the end */
-    (void)fputs("\x1b[?1049h\x1b[?25l", stdout); /* the other screen, without a cursor */
-    while (!stopped && code == EXIT_DONE && !ferror(stdout)) {
-        page.len = 0;
-        code = look_at(cli, &look, &page);
-        buf_add_str(&frame, "\x1b[H");
-        for (size_t i = 0; i < page.len; i++) { /* each line wipes what was behind it */
-            if (page.at[i] == '\n')
-                buf_add_str(&frame, "\x1b[K");
-            buf_add_char(&frame, page.at[i]);
-        }
-        buf_add_str(&frame, "\x1b[J");
-        cli_flush(&frame);
-        if (!stopped && code == EXIT_DONE)
-            nap(every_us);
+    struct buf page = {0}, last = {0};
+    int code = look_at(cli, &look, &screen, &last); /* a wrong address is said without a screen */
+    if (code != EXIT_DONE) {
+        buf_fini(&last);
+        return code;
     }
-    (void)fputs("\x1b[?25h\x1b[?1049l", stdout);
+    (void)sigaction(SIGINT, &end, NULL); /* cannot fail for these signals */
+    (void)sigaction(SIGTERM, &end, NULL);
+    (void)sigaction(SIGHUP, &end, NULL);
+    (void)sigaction(SIGWINCH, &resize, NULL);
+    cli->quiet = true; /* what goes wrong is part of the picture */
+    (void)fputs(screen_on, stdout);
+    while (!ferror(stdout)) {
+        page.len = 0;
+        if (code != EXIT_DONE)
+            buf_addf(&page, "%s; trying again\n",
+                     cli->client.trouble[0] ? cli->client.trouble : "no good answer");
+        buf_add_bytes(&page, buf_bytes(&last));
+        draw(buf_bytes(&page), &screen);
+        nap(every_us);
+        screen = screen_now();
+        page.len = 0;
+        code = look_at(cli, &look, &screen, &page);
+        if (code == EXIT_DONE) {
+            last.len = 0;
+            buf_add_bytes(&last, buf_bytes(&page));
+        }
+    }
     buf_fini(&page);
-    buf_fini(&frame);
-    return code;
+    buf_fini(&last);
+    return EXIT_REFUSED;
 }
 
 static int run_top(struct cli *cli, int argc, char **argv)
@@ -248,16 +364,17 @@ static int run_top(struct cli *cli, int argc, char **argv)
     if (cli->terminal && !once && !cli->json)
         return live(cli, every_us);
     /* For a script: two looks a moment apart, so that there are rates; the second is shown. */
+    const struct screen none = {.columns = WIDTH_USUAL};
     struct look look = {0};
     struct buf out = {0};
     bool json = cli->json;
     cli->json = false;
-    int code = look_at(cli, &look, &out);
+    int code = look_at(cli, &look, &none, &out);
     cli->json = json;
     if (code == EXIT_DONE) {
         out.len = 0;
         nap(every_us);
-        code = look_at(cli, &look, &out);
+        code = look_at(cli, &look, &none, &out);
     }
     cli_flush(&out);
     buf_fini(&out);
@@ -270,6 +387,7 @@ const struct command command_top = {
     .summary = "Watch a server live: rates, counts, what falls due, lateness",
     .help = "  -e, --every D    look so often (1s)\n"
             "  -o, --once       print one look and end; so it is when output is no terminal\n"
+            "\nCtrl-C ends it. Topics stand with the busiest of the last ten seconds first.\n"
             "\nExample:\n"
             "  later top --every 2s\n",
     .run = run_top,

@@ -76,7 +76,8 @@ static int listing_run(struct listing *listing)
     char *cursor = NULL;
     int code = EXIT_DONE;
     uint64_t rows = 0;
-    for (unsigned page = 0; page < PAGES_MAX && listing->left > 0; page++) {
+    struct buf out = {0};
+    for (unsigned page = 0; page < PAGES_MAX && !ferror(stdout) && listing->left > 0; page++) {
         json_t *answer = NULL;
         char *target = cursor ? cli_target(listing->path, cursor, "") : NULL;
         if (!target) { /* the first page has no cursor */
@@ -94,6 +95,9 @@ static int listing_run(struct listing *listing)
         if (code != EXIT_DONE)
             break;
         listing_page(listing, answer, &rows);
+        if (!listing->cli->json && rows > 0)
+            table_write(listing->table, &out);
+        cli_flush(&out);
         struct buf next = {0};
         show_value(answer, "cursor", &next);
         json_decref(answer);
@@ -103,14 +107,59 @@ static int listing_run(struct listing *listing)
         cursor = next.at;
     }
     mem_free(cursor);
-    if (code == EXIT_DONE && !listing->cli->json && rows > 0) {
-        struct buf out = {0};
-        table_write(listing->table, &out);
-        cli_flush(&out);
-        buf_fini(&out);
-    }
+    buf_fini(&out);
     table_fini(listing->table);
     return code == EXIT_DONE && rows == 0 ? EXIT_NOTHING : code;
+}
+
+/* A line of "name count" pairs of an object's members. */
+static void topic_line(struct buf *out, const char *label, const json_t *object, const char *keys)
+{
+    buf_addf(out, "%-9s", label);
+    while (*keys) {
+        size_t len = strcspn(keys, " ");
+        char key[TEXT_ROOM], room[TEXT_ROOM];
+        (void)snprintf(key, sizeof(key), "%.*s", (int)len, keys); /* the keys below fit */
+        const json_t *value = json_object_get(object, key);
+        if (json_is_real(value))
+            buf_addf(out, " %s %.1f ", key, json_real_value(value));
+        else
+            buf_addf(out, " %s %s ", key, count_text(show_count(object, key), room));
+        keys += len + (keys[len] == ' ');
+    }
+    out->at[out->len - 1] = '\n';
+}
+
+/* A time of the server, if it is there. */
+static void topic_time(struct buf *out, const char *label, const json_t *topic, const char *key)
+{
+    if (!json_object_get(topic, key))
+        return;
+    buf_addf(out, "%-9s ", label);
+    show_time(topic, key, out);
+    buf_add_char(out, '\n');
+}
+
+/* All of one topic. */
+static void topic_show(const json_t *topic, struct buf *out)
+{
+    const json_t *lateness = json_object_get(topic, "lateness_ms");
+    buf_add_str(out, "topic     ");
+    show_value(topic, "name", out);
+    buf_add_str(out, json_is_true(json_object_get(topic, "paused")) ? "  PAUSED\n" : "\n");
+    topic_time(out, "until", topic, "paused_until");
+    topic_line(out, "jobs", topic, "delayed ready reserved buried");
+    topic_time(out, "next due", topic, "next_due");
+    topic_time(out, "oldest", topic, "oldest_ready");
+    topic_line(out, "clients", topic, "waiters");
+    if (json_object_get(topic, "rates"))
+        topic_line(out, "a second", json_object_get(topic, "rates"), "pushed reserved finished");
+    topic_line(out, "totals", json_object_get(topic, "totals"),
+               "pushed reserved finished deleted timeouts released buried kicked");
+    buf_addf(out, "lateness  p50 %.2f ms  p90 %.2f ms  p99 %.2f ms\n",
+             json_number_value(json_object_get(lateness, "p50")),
+             json_number_value(json_object_get(lateness, "p90")),
+             json_number_value(json_object_get(lateness, "p99")));
 }
 
 static int topics_run(struct cli *cli, int argc, char **argv)
@@ -140,8 +189,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     if (code == EXIT_DONE && cli->json) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE) {
-        topic_row(&table, answer);
-        table_write(&table, &out);
+        topic_show(answer, &out);
     }
     cli_flush(&out);
     buf_fini(&out);
@@ -153,8 +201,9 @@ static int topics_run(struct cli *cli, int argc, char **argv)
 const struct command command_topics = {
     .name = "topics",
     .synopsis = "[TOPIC]",
-    .summary = "Show the topics with their counts by state",
-    .help = "Exit 1 if there is none. With --json, one topic a line, with all its figures.\n"
+    .summary = "Show the topics with their counts by state, or one in full",
+    .help = "Rates are those of the last ten seconds. Exit 1 if there is none.\n"
+            "With --json, one topic a line, with all its figures.\n"
             "\nExamples:\n"
             "  later topics\n"
             "  later topics mail --json | jq\n",

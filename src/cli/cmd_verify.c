@@ -37,6 +37,11 @@ static int verify(struct cli *cli, const char *directory)
         cli_say(cli, "a server has %s open: stop it, or verify a copy", directory);
         return EXIT_CONFLICT;
     }
+    if (err == ERR_NOT_FOUND) { /* the store has said so */
+        if (cli->json)
+            (void)puts("{\"ok\":false}");
+        return EXIT_NOTHING;
+    }
     if (cli->json) {
         json_t *object = counts_json(&counts, err);
         cli_print_json(object);
@@ -50,8 +55,11 @@ static int verify(struct cli *cli, const char *directory)
     }
     if (err == OK && counts.bad == 0)
         return EXIT_DONE;
-    cli_say(cli, "%s: %llu bad places: %s", directory, (unsigned long long)counts.bad,
-            err_text(err ? err : ERR_CORRUPT));
+    if (counts.bad > 0)
+        cli_say(cli, "%s: %llu damaged place%s", directory, (unsigned long long)counts.bad,
+                counts.bad == 1 ? "" : "s");
+    else
+        cli_say(cli, "%s: not all could be checked: %s", directory, err_text(err));
     return EXIT_WRONG;
 }
 
@@ -74,10 +82,11 @@ const struct command command_verify = {
     .name = "verify",
     .synopsis = "DIR",
     .summary = "Check every byte of a store that no server has open",
-    .help = "DIR is laterd's --data-dir. Nothing is changed.\n"
-            "\nExit 0: all is well. 1: no such directory. 3: a server has it open.\n"
-            "6: something is damaged; each finding is a line on standard error.\n"
-            "\nExample:\n"
-            "  later verify /var/lib/laterd && echo sound\n",
+    .help =
+        "DIR is laterd's --data-dir. Nothing is changed.\n"
+        "\nExit 0: all is well. 1: no such directory, or no store in it. 3: a server has it open.\n"
+        "6: something is damaged; each finding is a line on standard error.\n"
+        "\nExample:\n"
+        "  later verify /var/lib/laterd && echo sound\n",
     .run = run,
 };

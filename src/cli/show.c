@@ -5,6 +5,7 @@
 
 #include "cli/text.h"
 #include "proto/base64.h"
+#include "proto/moment.h"
 
 const char *show_string(const json_t *object, const char *key)
 {
@@ -34,11 +35,15 @@ void show_time(const json_t *object, const char *key, struct buf *out)
 {
     const json_t *value = json_object_get(object, key);
     char room[TEXT_ROOM], text[TEXT_ROOM] = "";
-    if (!json_is_integer(value)) {
+    int64_t at_us = 0;
+    bool known = json_is_integer(value)
+                     ? !__builtin_mul_overflow(json_integer_value(value), 1000, &at_us)
+                     : moment_read(bytes_str(show_string(object, key)), &at_us);
+    if (!known) {
         show_value(object, key, out);
         return;
     }
-    int64_t at_ms = json_integer_value(value);
+    int64_t at_ms = at_us / 1000;
     time_t at_s = (time_t)(at_ms / 1000);
     struct tm local;
     struct timespec now;

@@ -14,7 +14,7 @@ void show_value(const json_t *object, const char *key, struct buf *out);
 /* A count, 0 if not there. */
 uint64_t show_count(const json_t *object, const char *key);
 
-/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time, of a member in epoch milliseconds. */
+/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time; the member is in epoch ms or RFC 3339. */
 void show_time(const json_t *object, const char *key, struct buf *out);
 
 /* A job in full: its fields a line each, an empty line, its body. */

@@ -191,28 +191,32 @@ static void add_spaces(struct buf *out, size_t count)
         buf_add_char(out, ' ');
 }
 
-void table_write(const struct table *table, struct buf *out)
+void table_write(struct table *table, struct buf *out)
 {
-    size_t widths[TABLE_COLUMNS] = {0};
-    size_t cells = table->ends.len / sizeof(size_t);
+    size_t cells = table->ends.len / sizeof(size_t), blanks = 0;
     CHECK(table->columns > 0 && table->columns <= TABLE_COLUMNS && cells % table->columns == 0);
     for (size_t i = 0; i < cells; i++) {
-        size_t width = width_of(table_at(table, i)), *widest = &widths[i % table->columns];
+        size_t width = width_of(table_at(table, i)), *widest = &table->widths[i % table->columns];
         *widest = width > *widest ? width : *widest;
     }
     for (size_t i = 0; i < cells; i++) {
         unsigned column = (unsigned)(i % table->columns);
-        bool last = column + 1 == table->columns;
         struct bytes cell = table_at(table, i);
-        size_t padding = widths[column] - width_of(cell);
+        size_t padding = table->widths[column] - width_of(cell);
         if (table->right[column])
-            add_spaces(out, padding);
-        buf_add_bytes(out, cell);
-        if (last)
+            blanks += padding;
+        if (cell.len > 0) { /* blanks wait for something behind them: a line does not end in them */
+            add_spaces(out, blanks);
+            buf_add_bytes(out, cell);
+            blanks = 0;
+        }
+        blanks += (table->right[column] ? 0 : padding) + 2;
+        if (column + 1 == table->columns) {
             buf_add_char(out, '\n');
-        else
-            add_spaces(out, (table->right[column] ? 0 : padding) + 2);
+            blanks = 0;
+        }
     }
+    table->text.len = table->ends.len = 0;
 }
 
 void table_fini(struct table *table)

@@ -37,9 +37,13 @@ void text_add_safe(struct buf *out, struct bytes text, bool lines);
 /* Escapes everything but A-Z a-z 0-9 - . _ ~ as %XX, so that it is one part of a path. */
 void url_add_part(struct buf *out, struct bytes text);
 
-/* A zeroed table is empty. Columns are as wide as their widest cell, two spaces apart. */
+/*
+ * A zeroed table is empty. Columns are as wide as their widest cell so far, two spaces apart: a
+ * long table may be written in parts.
+ */
 struct table {
     unsigned columns;
+    size_t widths[TABLE_COLUMNS];
     bool right[TABLE_COLUMNS]; /* numbers stand to the right */
     struct buf text;           /* all cells, one after another */
     struct buf ends;           /* size_t: where each cell ends in `text` */
@@ -47,7 +51,7 @@ struct table {
 
 void table_cell(struct table *table, struct bytes text); /* made safe for terminals */
 void table_cell_str(struct table *table, const char *text);
-void table_write(const struct table *table, struct buf *out);
+void table_write(struct table *table, struct buf *out); /* and is empty then, but for the widths */
 void table_fini(struct table *table);
 
 #endif

@@ -1,0 +1,92 @@
+"""The program later as its users and their scripts meet it: words, exit codes, pipes."""
+
+import os
+import subprocess
+
+import pytest
+from process import LATER
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+
+
+@pytest.fixture
+def later(shared):
+    """Runs later against the shared server: later(word, …, input=…)."""
+    def run(*words, server=None, **options):
+        url = server or f"http://127.0.0.1:{shared.port}"
+        environment = dict(os.environ, LATER_SERVER=url)
+        return subprocess.run([LATER, *words], env=environment, capture_output=True, text=True,
+                              timeout=30, check=False, **options)
+    return run
+
+
+def test_general_options_stand_before_the_command_or_behind_it(shared, later, topic):
+    url = f"http://127.0.0.1:{shared.port}"
+    nowhere = "http://127.0.0.1:1"
+    assert later("push", topic, "x").returncode == DONE
+    for words in (["--server", url, "--json", "get", "no-such"],
+                  ["get", "no-such", "--server", url, "-j"]):
+        assert later(*words, server=nowhere).returncode == NOTHING
+    assert later("topics", server=nowhere).returncode == UNREACHABLE
+    assert later("--version").stdout.startswith("later ")
+    assert "COMMAND" in later("--json", "--help").stdout
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--nope"], "later: there is no option --nope"),
+    (["nope"], "later: there is no command 'nope'"),
+    (["topics", "--nope"], "later topics: there is no option --nope"),
+    (["topics", "-jZ"], "later topics: there is no option -Z"),
+    (["push", "t", "b", "--delay"], "later push: --delay needs a value"),
+    (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
+    (["push", "t", "b", "--delay", "30"],
+     "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
+    (["pop"], "later pop: something is missing behind 'pop'"),
+    (["stats", "much"], "later stats: one word too many: 'much'"),
+])
+def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
+    answer = later(*words)
+    lines = answer.stderr.splitlines()
+    assert answer.returncode == USAGE and answer.stdout == ""
+    assert lines[0] == says and lines[1].startswith("usage: later ")
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_bad_lines_are_told_by_their_place_and_stop_nothing(later, topic):
+    text = "".join(["{\"body\":1}\n", "\n", "{broken\n", "{\"body\":2}\n"])
+    answer = later("push", topic, "--ndjson", input=text)
+    assert answer.returncode == REFUSED
+    assert answer.stdout == "2 pushed, 1 refused\n"
+    assert answer.stderr.startswith("later push: line 3: ")
+    answer = later("push", topic, "--lines", "--json-body", input="1\n\nnot JSON\n2\n")
+    assert answer.returncode == REFUSED
+    assert answer.stdout == "2 pushed, 1 refused\n"
+    assert answer.stderr.startswith("later push: line 3: ")
+
+
+def test_of_several_ids_the_failing_one_is_named(later, topic):
+    assert later("push", topic, "x", "--id", f"{topic}-1").returncode == DONE
+    answer = later("rm", "no-such", f"{topic}-1")
+    assert answer.returncode == NOTHING
+    assert answer.stdout == f"deleted {topic}-1\n"
+    assert answer.stderr.startswith("later rm: no-such: ")
+
+
+def test_a_topic_is_shown_with_its_rates_and_next_due_time(later, topic):
+    assert later("push", topic, "x", "--delay", "1h").returncode == DONE
+    lines = later("topics", topic).stdout.splitlines()
+    assert any(line.startswith("next due") and "(in 59m" in line for line in lines)
+    assert any(line.startswith("a second") and "finished" in line for line in lines)
+    for line in later("topics").stdout.splitlines():
+        assert line == line.rstrip()
+
+
+def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_path):
+    assert later("verify", str(tmp_path / "none")).returncode == NOTHING
+    answer = later("verify", str(tmp_path))
+    assert answer.returncode == NOTHING and answer.stdout == ""
+    server = laterd()
+    answer = later("verify", server.data)
+    assert answer.returncode == CONFLICT and "stop it" in answer.stderr
+    server.stop()
+    assert later("verify", server.data).returncode == DONE
