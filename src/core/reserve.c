@@ -210,13 +210,15 @@ void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation)
         unpark(core, number);
 }
 
-void core_drain(struct core *core)
+void core_drain(struct core *core, enum err err)
 {
+    if (core->waiters.count == 0)
+        return;
     for (uint32_t i = 0; i < core->waiters.used; i++) {
         if (!waiter_at(core, i)->generation)
             continue;
         void *asker = waiter_at(core, i)->asker;
         unpark(core, i);
-        core_reply(core, asker, &(struct reply){.err = ERR_DRAINING, .kind = CMD_RESERVE});
+        core_reply(core, asker, &(struct reply){.err = err, .kind = CMD_RESERVE});
     }
 }

@@ -1,6 +1,6 @@
 /*
  * Owns the core, the store and the replies that wait for the disk. Each held reply is a copy in
- * the arena of its batch: one arena gathers while the other waits for its sync.
+ * the arena of its list: one arena gathers while the other waits for its sync.
  *
  * Invariant: a held reply's batch is later than the store's durable one.
  */
@@ -31,6 +31,15 @@ struct held_list {
     struct arena arena;
 };
 
+/*
+ * Replies that wait for one kind of durability, in the order of their batches. New ones gather
+ * while older ones wait, so that an arena falls empty however steady the stream is.
+ */
+struct held_queue {
+    struct held_list waiting;
+    struct held_list gathering; /* all of them later than those that wait */
+};
+
 /* A body kept in memory, when there is no disk; struct stored::where is its address. */
 struct memory_body {
     size_t content_type_len;
@@ -52,11 +61,10 @@ struct embedded {
     bool replaying;
     int64_t progress_said_us;
     uint64_t held_count;
-    struct held_list gathering; /* batch not sealed yet, or the newest */
-    struct held_list waiting;   /* older batches */
-    struct held_list syncing;   /* pushes that want more than the server's durability */
-    struct arena scratch;
-    struct buf damaged; /* uint64_t seqs of reserved jobs whose body could not be read */
+    struct held_queue writing; /* for the server's durability */
+    struct held_queue syncing; /* pushes that want more than that */
+    struct arena scratch;      /* bodies of the reply being given */
+    struct buf damaged;        /* uint64_t seqs of reserved jobs whose body could not be read */
 };
 
 static struct embedded *of_engine(struct engine *engine)
@@ -113,7 +121,8 @@ static const int64_t *keep_retry(struct arena *arena, const struct job_view *job
 
 static void hold_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
 {
-    struct held_list *list = wants_sync(embedded) ? &embedded->syncing : &embedded->gathering;
+    struct held_list *list =
+        wants_sync(embedded) ? &embedded->syncing.gathering : &embedded->writing.gathering;
     struct held *held = arena_alloc(&list->arena, sizeof(*held));
     held->next = NULL;
     held->ticket = ticket;
@@ -174,13 +183,13 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
 
 static bool must_wait(const struct embedded *embedded, const struct reply *reply)
 {
-    if (!embedded->store || !cmd_changes(reply->kind) ||
-        (reply->err != OK && reply->err != ERR_NOT_FOUND))
-        return false;
     /*
-     * "Not found" waits as well: to a client it says that the job is gone for good, and the
-     * change that made it so may not be durable yet.
+     * "Not found" and "exists" wait as well: to a client that asks a second time they say that the
+     * job is gone, or kept, for good, and the change that made it so may not be durable yet.
      */
+    bool tells = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
+    if (!embedded->store || !cmd_changes(reply->kind) || !tells)
+        return false;
     if (wants_sync(embedded))
         return store_batch(embedded->store) > store_synced(embedded->store);
     return store_batch(embedded->store) > store_durable(embedded->store);
@@ -201,6 +210,7 @@ static void core_replied(struct core_ear *ear, void *asker, const struct reply *
         struct reply full = *reply;
         read_bodies(embedded, &full);
         ticket->answered(ticket, &full);
+        arena_reset(&embedded->scratch); /* not at the turn's end: a turn reads many bodies */
         return;
     }
     ticket->answered(ticket, reply);
@@ -247,20 +257,49 @@ static void move_list(struct held_list *to, struct held_list *from)
     from->arena = arena;
 }
 
+/* What has gathered waits from now on, if nothing older does. */
+static void advance(struct held_queue *queue)
+{
+    if (!queue->waiting.first && queue->gathering.first)
+        move_list(&queue->waiting, &queue->gathering);
+}
+
+static void release_queue(struct embedded *embedded, struct held_queue *queue, uint64_t durable,
+                          enum err err)
+{
+    release(embedded, &queue->waiting, durable, err);
+    advance(queue);
+    release(embedded, &queue->waiting, durable, err);
+}
+
+static void release_all(struct embedded *embedded, enum err err)
+{
+    release_queue(embedded, &embedded->writing, 0, err);
+    release_queue(embedded, &embedded->syncing, 0, err);
+}
+
+static void queue_init(struct held_queue *queue)
+{
+    queue->waiting.last = &queue->waiting.first;
+    queue->gathering.last = &queue->gathering.first;
+}
+
+static void queue_fini(struct held_queue *queue)
+{
+    arena_fini(&queue->waiting.arena);
+    arena_fini(&queue->gathering.arena);
+}
+
 static void batch_durable(struct store_ear *ear, uint64_t batch)
 {
     struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
-    release(embedded, &embedded->waiting, batch, OK);
-    if (!embedded->waiting.first && embedded->gathering.first) {
-        move_list(&embedded->waiting, &embedded->gathering);
-        release(embedded, &embedded->waiting, batch, OK);
-    }
+    release_queue(embedded, &embedded->writing, batch, OK);
 }
 
 static void batch_synced(struct store_ear *ear, uint64_t batch)
 {
     struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
-    release(embedded, &embedded->syncing, batch, OK);
+    release_queue(embedded, &embedded->syncing, batch, OK);
 }
 
 static void store_broke(struct store_ear *ear, int sys_errno)
@@ -270,9 +309,7 @@ static void store_broke(struct store_ear *ear, int sys_errno)
               "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
               "restart laterd\"",
               strerror(sys_errno));
-    release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
-    release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
-    release(embedded, &embedded->syncing, 0, ERR_STORE_FAILED);
+    release_all(embedded, ERR_STORE_FAILED);
 }
 
 /* ---- recovery and checkpoint ---- */
@@ -313,13 +350,20 @@ static void bury_damaged(struct embedded *embedded)
     embedded->damaged.len = 0;
 }
 
+/* A consumer that waits gets what it would get if it asked now: see admit(). */
+static void stop_serving_if_failed(struct embedded *embedded)
+{
+    if (embedded->store && store_failed(embedded->store))
+        core_drain(embedded->core, ERR_STORE_FAILED);
+}
+
 static void engine_begin(struct engine *engine, int64_t now_us)
 {
     struct embedded *embedded = of_engine(engine);
     embedded->now_us = now_us;
-    arena_reset(&embedded->scratch);
     if (embedded->store)
         store_poll(embedded->store);
+    stop_serving_if_failed(embedded);
     embedded->busy = core_tick(embedded->core, now_us, TICK_BUDGET);
 }
 
@@ -387,11 +431,12 @@ static int64_t engine_end(struct engine *engine)
     int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
     if (embedded->store) {
         store_turn(embedded->store, embedded->now_us);
+        stop_serving_if_failed(embedded);
         int64_t store_us = store_next_us(embedded->store);
         if (store_us < next_us)
             next_us = store_us;
-        if (!embedded->waiting.first && embedded->gathering.first)
-            move_list(&embedded->waiting, &embedded->gathering);
+        advance(&embedded->writing);
+        advance(&embedded->syncing);
     }
     return next_us;
 }
@@ -400,7 +445,7 @@ static void engine_drain(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     embedded->draining = true;
-    core_drain(embedded->core);
+    core_drain(embedded->core, ERR_DRAINING);
 }
 
 static enum err engine_health(const struct engine *engine)
@@ -441,9 +486,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->durability = options->durability;
     embedded->asked = options->durability;
     embedded->now_us = options->now_us;
-    embedded->gathering.last = &embedded->gathering.first;
-    embedded->waiting.last = &embedded->waiting.first;
-    embedded->syncing.last = &embedded->syncing.first;
+    queue_init(&embedded->writing);
+    queue_init(&embedded->syncing);
     embedded->core = core_new(&(struct core_options){
         .limits = options->limits,
         .sink = &embedded->sink,
@@ -484,13 +528,10 @@ void embedded_close(struct embedded *embedded)
     } else {
         core_each(embedded->core, free_memory_body, NULL);
     }
-    release(embedded, &embedded->waiting, 0, ERR_STORE_FAILED);
-    release(embedded, &embedded->gathering, 0, ERR_STORE_FAILED);
-    release(embedded, &embedded->syncing, 0, ERR_STORE_FAILED);
+    release_all(embedded, ERR_STORE_FAILED);
     core_free(embedded->core);
-    arena_fini(&embedded->gathering.arena);
-    arena_fini(&embedded->waiting.arena);
-    arena_fini(&embedded->syncing.arena);
+    queue_fini(&embedded->writing);
+    queue_fini(&embedded->syncing);
     arena_fini(&embedded->scratch);
     buf_fini(&embedded->damaged);
     mem_free(embedded);

@@ -503,7 +503,7 @@ static void a_drain_answers_all_who_wait(void **state)
     int asker;
     park(&asker, "a", 50);
     park(&asker, "b", INT64_MAX);
-    core_drain(bed.core);
+    core_drain(bed.core, ERR_DRAINING);
     assert_int_equal(bed.replies, 2);
     assert_int_equal(last()->err, ERR_DRAINING);
 }
