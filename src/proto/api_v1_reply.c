@@ -319,21 +319,32 @@ static const char *wanted_state(enum cmd_kind kind)
     return err_text(ERR_WRONG_STATE);
 }
 
+/* May the character stand in a path as it is (RFC 3986, 2.3)? */
+static bool is_unreserved(char c)
+{
+    char letter = (char)(c | 0x20);
+    return (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+}
+
 /* Where a job that was pushed is, as the Location header says it. */
 static void add_location(struct buf *out, const struct job_ref *ref)
 {
     static const char hex[] = "0123456789ABCDEF";
     char room[JOB_TEXT_ID_MAX];
     struct bytes id = job_ref_text(ref, room);
-    buf_add_str(out, "/v1/jobs/");
-    for (size_t i = 0; i < id.len; i++) {
-        unsigned char c = (unsigned char)id.at[i], letter = c | 0x20;
-        if ((letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') ||
-            (c != '\0' && strchr("-._~", c))) {
-            buf_add_char(out, (char)c);
-        } else {
+    buf_add_bytes(out, BYTES("/v1/jobs/"));
+    while (id.len) {
+        size_t plain = 0;
+        while (plain < id.len && is_unreserved(id.at[plain]))
+            plain++;
+        buf_add(out, id.at, plain);
+        id = bytes_of(id.at + plain, id.len - plain);
+        if (id.len) {
+            unsigned char c = (unsigned char)id.at[0];
             char escape[3] = {'%', hex[c >> 4], hex[c & 15]};
             buf_add(out, escape, sizeof(escape));
+            id = bytes_of(id.at + 1, id.len - 1);
         }
     }
 }
