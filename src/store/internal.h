@@ -45,6 +45,7 @@ struct segment {
     enum segment_state state;
     uint64_t size_bytes;
     uint64_t batch_first; /* in the log: number of its first batch */
+    uint64_t least_bytes; /* in the log: room for the batch that it was taken for */
     uint64_t end;         /* offset behind the last sealed batch */
     uint64_t live_bytes;  /* of records that are some job's newest image */
     uint64_t live_jobs;
@@ -197,6 +198,8 @@ struct segment *segment_after(const struct store *store, const struct segment *s
 struct segment *segment_find(const struct store *store, uint32_t number); /* or NULL */
 /* Makes spares and tries stalled ones again. */
 void segment_provide(struct store *store);
+/* Bytes of the files of the log's last segment and of the spares, made or being made. */
+uint64_t segment_unused(const struct store *store);
 /* Bytes that can surely be written: in files that are there, less what is placed already. */
 uint64_t segment_room(const struct store *store);
 /* Its open file, opened if need be; others may be closed for it. */

@@ -79,6 +79,42 @@ struct segment *segment_after(const struct store *store, const struct segment *s
 
 /* ---- making files ---- */
 
+/* The first segment of the log whose file is not there: batches wait for it. NULL: all are. */
+static struct segment *first_unmade(const struct store *store)
+{
+    struct segment *first = NULL;
+    for (struct list *link = store->log.prev; link != &store->log; link = link->prev) {
+        struct segment *segment = of_link(link);
+        if (segment->state == SEGMENT_HEADED)
+            break; /* so are all before it */
+        if (segment->state != SEGMENT_READY)
+            first = segment;
+    }
+    return first;
+}
+
+/*
+ * The last resort without room: the segment that batches wait for is made with half the size, down
+ * to what they need, because ends of jobs may be among them, and ends give the room back. Only the
+ * first such segment: a later one would take away what the first must have.
+ */
+static bool shrink(struct store *store, struct segment *segment)
+{
+    const struct batch *open = store->open;
+    uint64_t need = segment->end;
+    if (open && open->segment == segment)
+        need += batch_bytes(open->payload_bytes);
+    if (need < segment->least_bytes)
+        need = segment->least_bytes;
+    if (store->failed || segment != first_unmade(store) || segment->size_bytes <= need)
+        return false;
+    uint64_t half = segment->size_bytes / 2 / BLOCK * BLOCK;
+    segment->size_bytes = half > need ? half : need;
+    return true;
+}
+
+static void make(struct store *store, struct segment *segment);
+
 static void made(struct disk_op *op)
 {
     struct segment *segment = op->owner;
@@ -87,7 +123,10 @@ static void made(struct disk_op *op)
         segment->state = SEGMENT_READY;
         segment->file = op->file;
         store->files_open++;
-        store->full = OK; /* if others still want room, segment_provide finds out */
+        if (segment->size_bytes >= store->options.segment_bytes)
+            store->full = OK; /* if others still want room, segment_provide finds out */
+        else
+            store->retry_at_us = store->now_us; /* a last resort: is there room for the next? */
         wal_kick(store);
         return;
     }
@@ -99,16 +138,24 @@ static void made(struct disk_op *op)
     }
     store->full = ERR_DISK_FULL;
     store->retry_at_us = store->now_us + RETRY_US;
+    if (shrink(store, segment))
+        make(store, segment);
+}
+
+static bool above_limit(const struct store *store, const struct segment *segment)
+{
+    uint64_t max_bytes = store->options.max_bytes;
+    return max_bytes && store->disk_bytes + segment->size_bytes + MANIFEST_BYTES > max_bytes;
 }
 
 static void make(struct store *store, struct segment *segment)
 {
     CHECK(segment->state == SEGMENT_STALLED);
-    uint64_t max_bytes = store->options.max_bytes;
-    if (max_bytes && store->disk_bytes + segment->size_bytes + MANIFEST_BYTES > max_bytes) {
+    while (above_limit(store, segment)) {
         store->full = ERR_DISK_LIMIT;
         store->retry_at_us = store->now_us + RETRY_US;
-        return;
+        if (!shrink(store, segment))
+            return;
     }
     segment->state = SEGMENT_MAKING;
     store->disk_bytes += segment->size_bytes;
@@ -128,16 +175,20 @@ static struct segment *add_spare(struct store *store, uint64_t size_bytes)
     struct segment *segment = segment_add(store, store->number_next, size_bytes);
     list_add_tail(&store->spares, &segment->link);
     store->spare_count++;
-    make(store, segment);
+    if (!store->full || !first_unmade(store)) /* else those that batches wait for come first */
+        make(store, segment);
     return segment;
 }
 
-static struct segment *first_stalled(struct list *head)
+/* The file that is wanted most. Those in the log come first: batches wait for them. */
+static struct segment *most_wanted(const struct store *store)
 {
-    for (struct list *link = head->next; link != head; link = link->next)
-        if (of_link(link)->state == SEGMENT_STALLED)
-            return of_link(link);
-    return NULL;
+    struct segment *unmade = first_unmade(store);
+    for (struct list *link = store->spares.next; link != &store->spares && !unmade;
+         link = link->next)
+        if (of_link(link)->state != SEGMENT_READY)
+            unmade = of_link(link);
+    return unmade;
 }
 
 void segment_provide(struct store *store)
@@ -146,14 +197,14 @@ void segment_provide(struct store *store)
         return;
     /* While one is being made there is nothing to do: made() says more, or the next try. */
     store->retry_at_us = store->now_us + RETRY_US;
-    struct segment *stalled = first_stalled(&store->log); /* batches wait for these */
-    if (!stalled)
-        stalled = first_stalled(&store->spares);
-    if (stalled)
-        make(store, stalled);
-    else if (store->full && store->spare_count >= SPARES)
+    struct segment *unmade = most_wanted(store);
+    if (unmade && unmade->state == SEGMENT_STALLED)
+        make(store, unmade);
+    else if (store->full && !unmade && store->spare_count >= SPARES)
         store->full = OK; /* nothing is wanted that is not there */
-    while (!stalled && !store->full && store->spare_count < SPARES)
+    else if (store->full && !unmade)
+        (void)add_spare(store, store->options.segment_bytes); /* is there room again? */
+    while (!store->full && store->spare_count < SPARES)
         (void)add_spare(store, store->options.segment_bytes);
 }
 
@@ -177,8 +228,19 @@ struct segment *segment_next(struct store *store, uint64_t bytes, uint64_t batch
     list_add_tail(&store->log, &best->link);
     store->log_count++;
     best->batch_first = batch_first;
+    best->least_bytes = bytes + BLOCK;
     segment_provide(store);
     return best;
+}
+
+uint64_t segment_unused(const struct store *store)
+{
+    const struct segment *tail = segment_tail(store);
+    uint64_t bytes = tail && tail->state != SEGMENT_STALLED ? tail->size_bytes : 0;
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next)
+        if (of_link(link)->state != SEGMENT_STALLED)
+            bytes += of_link(link)->size_bytes;
+    return bytes;
 }
 
 uint64_t segment_room(const struct store *store)

@@ -154,6 +154,46 @@ static void p8_ends_go_on_for_bodies_of_every_size(void **state)
     }
 }
 
+/*
+ * A burst has filled all files that were ready, and one record waits for a segment that nobody has
+ * room for: it must get the last few blocks.
+ */
+static void last_blocks(struct model *model)
+{
+    struct store_stats stats;
+    assert_int_equal(model_push(model), OK);
+    model_settle(model);
+    for (stats.segments = 1; stats.segments < 4; store_stats(model->store, &stats)) {
+        struct model_job *job = &model->jobs[0];
+        job->version++;
+        char room[MODEL_ROOM];
+        struct bytes body = model_body(model, job->seq, job->version, room);
+        job->stored = model_emit(model, job, BYTES("text"), body);
+        model_note(model, job);
+    }
+    uint64_t batch = store_batch(model->store);
+    for (int i = 0; i < 100; i++)
+        step(model);
+    assert_false(model->failed);
+    assert_true(model->acknowledged >= batch);
+    model_close(model);
+    assert_int_equal(model_open(model), OK);
+    model_check(model);
+    model_fini(model);
+}
+
+static void p8_what_waits_takes_the_last_blocks_of_a_disk(void **state)
+{
+    (void)state;
+    for (uint64_t blocks = 2; blocks < 8; blocks++) {
+        struct model model;
+        open_full(&model, 8192 + 3 * MODEL_SEGMENT + blocks * 4096, 0);
+        last_blocks(&model);
+        open_full(&model, 0, 8192 + 3 * MODEL_SEGMENT + blocks * 4096);
+        last_blocks(&model);
+    }
+}
+
 static void p8_disk_use_follows_the_live_jobs(void **state)
 {
     (void)state;
@@ -218,6 +258,7 @@ int main(void)
         cmocka_unit_test(p8_room_given_back_ends_the_refusals),
         cmocka_unit_test(p8_a_store_opens_on_a_full_disk),
         cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
+        cmocka_unit_test(p8_what_waits_takes_the_last_blocks_of_a_disk),
         cmocka_unit_test(p8_disk_use_follows_the_live_jobs),
         cmocka_unit_test(a_record_larger_than_a_segment_has_one_of_its_own),
     };
