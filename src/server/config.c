@@ -44,7 +44,7 @@ static const struct key keys[] = {
     {"store", "durability", KIND_DURABILITY, 0, 0, 0, "sync",
      "When a change is answered: sync (it is on disk), interval:50ms (the system has it, and it is "
      "on disk 50 ms later) or os (the system has it)."},
-    {"store", "segment_bytes", KIND_BYTES, NUMBER(segment_bytes), 262144, GIB, "32M",
+    {"store", "segment_bytes", KIND_BYTES, NUMBER(segment_bytes), 262144, GIB, "16M",
      "Size of one log file."},
     {"store", "max_bytes", KIND_BYTES, NUMBER(max_bytes), 0, INT64_MAX, "0",
      "All log files together; pushes are refused beyond it. 0: as much as the disk has."},
