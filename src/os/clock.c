@@ -1,5 +1,6 @@
 #include "os/clock.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -17,19 +18,29 @@ static int64_t read_us(clockid_t id)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static bool agree(int64_t apart_us)
+{
+    return llabs(apart_us) < STEP_LOGGED_US;
+}
+
+/*
+ * A step is a sudden change of how far the clocks are apart, and logged once; that they come
+ * nearer by our own slewing is none. When they agree again that is logged once, too.
+ */
 static void log_step(struct os_clock *clock, int64_t apart_us)
 {
-    if (llabs(apart_us - clock->said_us) < STEP_LOGGED_US)
-        return;
-    clock->said_us = apart_us;
-    if (llabs(apart_us) < STEP_LOGGED_US) {
+    bool sudden = !agree(apart_us - clock->apart_us);
+    if (sudden && !agree(apart_us)) {
+        clock->stepped = true;
+        log_event(
+            LOG_WARN, "clock_stepped",
+            "apart_ms=%lld hint=\"the system's clock was set; waiting jobs keep their delays; "
+            "restart laterd to take the new time over\"",
+            (long long)(apart_us / 1000));
+    } else if (clock->stepped && agree(apart_us)) {
+        clock->stepped = false;
         log_event(LOG_INFO, "clock_agrees", "apart_ms=%lld", (long long)(apart_us / 1000));
-        return;
     }
-    log_event(LOG_WARN, "clock_stepped",
-              "apart_ms=%lld hint=\"the system's clock was set; waiting jobs keep their delays; "
-              "restart laterd to take the new time over\"",
-              (long long)(apart_us / 1000));
 }
 
 int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall_us)
@@ -39,6 +50,7 @@ int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall
         return clock->last_us;
     int64_t now_us = clock->last_us + passed_us;
     int64_t apart_us = wall_us - now_us;
+    log_step(clock, apart_us);
     int64_t slew_us = (clock->slew_rest_us + passed_us) / SLEW_PART;
     clock->slew_rest_us = (clock->slew_rest_us + passed_us) % SLEW_PART;
     if (llabs(apart_us) <= slew_us)
@@ -47,7 +59,7 @@ int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall
         now_us += apart_us > 0 ? slew_us : -slew_us;
     clock->last_steady_us = steady_us;
     clock->last_us = now_us;
-    log_step(clock, apart_us);
+    clock->apart_us = wall_us - now_us;
     return now_us;
 }
 

@@ -9,6 +9,8 @@
 #ifndef LATERD_OS_CLOCK_H
 #define LATERD_OS_CLOCK_H
 
+#include <stdbool.h>
+
 #include "port/clock.h"
 
 struct os_clock {
@@ -16,7 +18,8 @@ struct os_clock {
     int64_t last_steady_us; /* the reading before this one */
     int64_t last_us;
     int64_t slew_rest_us; /* time passed that was too short for a microsecond of slew */
-    int64_t said_us;      /* how far apart the clocks were when it was last logged */
+    int64_t apart_us;     /* how far the wall clock was ahead after that reading */
+    bool stepped;         /* a step was logged, and not yet that the clocks agree again */
 };
 
 void os_clock_init(struct os_clock *clock);
