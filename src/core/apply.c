@@ -87,12 +87,16 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
         reply_err(core, CMD_PUSH, asker, err);
         return;
     }
+    struct stored replaced = {0};
     if (exists) {
-        core_retire(core, old);
+        replaced = core_displace(core, old);
         core_forget(core, old);
     }
     uint32_t number = make_job(core, push, topic->number);
     struct job *job = core_job(core, number);
+    /* One event ends the old job and begins the new: between two a crash could leave neither. */
+    job->where = replaced.where;
+    job->record_bytes = replaced.bytes;
     index_add(&core->index, number);
     topic->pushed++;
     rate_add(&topic->push_rate, core->now_us);

@@ -48,8 +48,9 @@ struct event {
     /* TOPIC only: paused until then; 0 = not paused, INT64_MAX = until resumed. */
     int64_t pause_until_us;
     /*
-     * JOB over an older image, and GONE: where the record that now dies is. `where` 0 = none.
-     * In replay the store passes here, for JOB, where the record is.
+     * JOB over an older image, or in place of another job with its id, and GONE: where the record
+     * that now dies is. `where` 0 = none. In replay the store passes here, for JOB, where the
+     * record is.
      */
     struct stored record;
 };

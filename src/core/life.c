@@ -225,13 +225,19 @@ void core_kick(struct core *core, uint32_t number)
     core_make_ready(core, number);
 }
 
-void core_retire(struct core *core, uint32_t number)
+struct stored core_displace(struct core *core, uint32_t number)
 {
     struct job *job = core_lift(core, number);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE);
     topics_file(&core->topics, topics_at(&core->topics, job->topic));
-    say_gone(core, job);
+    return record_of(job);
+}
+
+void core_retire(struct core *core, uint32_t number)
+{
+    (void)core_displace(core, number); /* the event names the record */
+    say_gone(core, core_job(core, number));
 }
 
 void core_forget(struct core *core, uint32_t number)

@@ -136,6 +136,8 @@ void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED *
  * and says so; forget() gives its memory back.
  */
 void core_retire(struct core *core, uint32_t number);
+/* As retire(), but says nothing: the next event must tell that the record returned here dies. */
+struct stored core_displace(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);

@@ -12,10 +12,10 @@
 
 enum { WINDOW_BYTES = 1024 * 1024 };
 
-/* Counts live jobs: which sequence numbers have a job record and no end. */
+/* Counts live jobs: which job records no later record has ended or replaced. */
 struct live_set {
-    struct map map; /* by seq, numbers of `seqs` */
-    uint64_t *seqs;
+    struct map map; /* by place, numbers of `places` */
+    uint64_t *places;
     uint32_t *idle; /* numbers that are free again */
     uint32_t count, cap, idle_count;
 };
@@ -48,37 +48,37 @@ static void tell(struct verify *verify, const char *format, ...)
 
 /* ---- the set of live jobs ---- */
 
-static bool seq_eq(const void *ctx, uint32_t number, const void *key)
+static bool place_eq(const void *ctx, uint32_t number, const void *key)
 {
     const struct live_set *live = ctx;
-    return live->seqs[number] == *(const uint64_t *)key;
+    return live->places[number] == *(const uint64_t *)key;
 }
 
-static uint64_t seq_hash(uint64_t seq)
+static uint64_t place_hash(uint64_t where)
 {
-    return seq * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing: the numbers are dense */
+    return where * UINT64_C(0x9e3779b97f4a7c15); /* Fibonacci hashing: the numbers are dense */
 }
 
-static void live_add(struct live_set *live, uint64_t seq)
+static void live_add(struct live_set *live, uint64_t where)
 {
-    if (map_find(&live->map, seq_hash(seq), &seq) != MAP_NONE)
+    if (map_find(&live->map, place_hash(where), &where) != MAP_NONE)
         return;
     uint32_t number = live->idle_count ? live->idle[--live->idle_count] : live->count++;
     if (number >= live->cap) {
         live->cap = live->cap ? live->cap * 2 : 1024;
-        live->seqs = mem_realloc(live->seqs, live->cap * sizeof(*live->seqs));
+        live->places = mem_realloc(live->places, live->cap * sizeof(*live->places));
         live->idle = mem_realloc(live->idle, live->cap * sizeof(*live->idle));
     }
-    live->seqs[number] = seq;
-    map_add(&live->map, seq_hash(seq), number);
+    live->places[number] = where;
+    map_add(&live->map, place_hash(where), number);
 }
 
-static void live_remove(struct live_set *live, uint64_t seq)
+static void live_remove(struct live_set *live, uint64_t where)
 {
-    uint32_t number = map_find(&live->map, seq_hash(seq), &seq);
+    uint32_t number = map_find(&live->map, place_hash(where), &where);
     if (number == MAP_NONE)
         return; /* its job's segment was cleaned before */
-    map_remove(&live->map, seq_hash(seq), number);
+    map_remove(&live->map, place_hash(where), number);
     live->idle[live->idle_count++] = number;
 }
 
@@ -100,15 +100,15 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
         }
         if (record->event.kind == EVENT_JOB) {
             verify->counts.jobs++;
-            live_add(&verify->live, record->event.job.seq);
+            live_add(&verify->live, where_of(head->segment, offset + at));
             if (!record_body_good(record)) {
                 tell(verify, "%s: offset %llu: the body of job %llu is damaged", name,
                      (unsigned long long)(offset + at), (unsigned long long)record->event.job.seq);
                 verify->counts.bad++;
             }
-        } else if (record->event.kind == EVENT_GONE) {
-            live_remove(&verify->live, record->event.job.seq);
         }
+        if (record->event.record.where)
+            live_remove(&verify->live, record->event.record.where);
         at += record->len;
         count++;
     }
@@ -305,7 +305,7 @@ enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line
         mem_free(verify);
         return err;
     }
-    map_init(&verify->live.map, seq_eq, &verify->live);
+    map_init(&verify->live.map, place_eq, &verify->live);
     err = load(disk, &verify->loaded, &trouble);
     if (err) {
         tell(verify, "%s: offset %llu: %s", trouble.file, (unsigned long long)trouble.offset,
@@ -321,7 +321,7 @@ enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line
         *out_counts = verify->counts;
     loaded_fini(&verify->loaded);
     map_fini(&verify->live.map);
-    mem_free(verify->live.seqs);
+    mem_free(verify->live.places);
     mem_free(verify->live.idle);
     mem_free(verify);
     disk->verbs->unlock(disk);

@@ -200,6 +200,16 @@ static uint64_t find_id(int id)
 
 /* ---- events ---- */
 
+/* A new job's record takes the place of one of another job with its id. */
+static void give_place(struct model_job *job, uint64_t where)
+{
+    for (struct model_job *other = life->jobs; other < job; other++)
+        if (other->where == where) {
+            other->where = 0;
+            job->where = where;
+        }
+}
+
 static struct stored keep_event(struct event_sink *sink, const struct event *event)
 {
     (void)sink;
@@ -214,6 +224,8 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     if (event->retry_count)
         memcpy(kept->waits_us, event->retry_us, event->retry_count * sizeof(int64_t));
     struct model_job *job = &life->jobs[event->job.seq];
+    if (event->kind == EVENT_JOB && job->where == 0 && event->record.where)
+        give_place(job, event->record.where);
     if (event->kind == EVENT_GONE || event->kind == EVENT_JOB)
         MUST(event->record.where == job->where); /* the engine learns which record dies */
     if (event->kind == EVENT_GONE)
