@@ -61,7 +61,7 @@ struct cmd_push {
 struct cmd_reserve {
     const struct bytes *topics; /* in the order listed */
     uint32_t topic_count;       /* at least 1 */
-    uint32_t max;               /* jobs at most; at least 1 */
+    uint32_t max;               /* jobs at most; at least 1; fewer if their bodies are large */
     int64_t wait_us;            /* 0 = do not wait */
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
 };

@@ -9,6 +9,8 @@
 #include "base/mem.h"
 #include "core/state.h"
 
+enum { TAKE_BYTES = 16 * 1024 * 1024 }; /* bodies handed out at once: no more after so many */
+
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
 {
     return pool_at(&core->waiters, number);
@@ -45,13 +47,15 @@ static uint32_t choose(const struct core *core, uint32_t count, bool listed_orde
 static uint32_t take(struct core *core, uint32_t count, bool listed_order, uint32_t max)
 {
     uint32_t taken = 0;
-    while (taken < max) {
+    uint64_t body_bytes = 0;
+    while (taken < max && body_bytes < TAKE_BYTES) {
         uint32_t number = choose(core, count, listed_order);
         if (number == POOL_NONE)
             break;
         core_lease(core, number);
         struct job_view *views = core_views(core, taken + 1);
         core_view(core, core_job(core, number), &views[taken]);
+        body_bytes += views[taken].body_len;
         taken++;
     }
     return taken;

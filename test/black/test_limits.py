@@ -191,3 +191,14 @@ def test_p8_disk(laterd):
 @pytest.mark.parametrize("topic_bytes, status", [(200, 201), (201, 400)])
 def test_p8_topic_names_are_bounded(client, topic_bytes, status):
     assert client.push("n" * topic_bytes, body="x").status == status
+
+
+def test_p8_one_answer_takes_no_gigabyte(shared):
+    """However many large jobs are asked for: a bounded part of them comes, the rest later."""
+    body = "b" * 1_000_000
+    with Client(shared.port) as client:
+        for _ in range(20):
+            assert client.push("large", body=body, ttr="10m").status == 201
+        first = client.reserve("large", most=20)
+        assert 16 <= len(first) < 20
+        assert len(client.reserve("large", most=20)) == 20 - len(first)
