@@ -13,7 +13,7 @@ struct engine {
 
 /* One command under way. The asker owns it and keeps it until answered or cancelled. */
 struct ticket {
-    /* The command's reply, whose bytes are good until this returns. May submit again. */
+    /* The command's reply, whose bytes are good until this returns; it must call no verb. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
