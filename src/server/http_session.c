@@ -155,6 +155,28 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
     return false;
 }
 
+/*
+ * The client sends no more. What it sent before is still answered, with one exception: a client
+ * that waits for a job and has ended its side has gone, as far as anybody can tell; if it were
+ * handed a job, nobody would work on it (P6). So the wait ends at once, before jobs are matched,
+ * and what was asked behind it with it.
+ */
+static void see_end(struct http_session *http)
+{
+    if (!http->ended)
+        return;
+    struct request *waits = parked(http);
+    bool waits_for_job = waits && waits->style.cmd == CMD_RESERVE;
+    if (http->unread && !waits_for_job)
+        return;
+    if (waits_for_job)
+        request_abandon(waits);
+    http->last = true;
+    if (list_empty(&http->requests))
+        http->session.closing = true;
+    session_touch(&http->session);
+}
+
 static void note_progress(struct http_session *http)
 {
     struct session *session = &http->session;
@@ -192,6 +214,8 @@ static size_t input(struct session *session, struct bytes bytes)
             break;
     }
     http->in_input = false;
+    http->unread = used < bytes.len;
+    see_end(http);
     if (session->closing || http->last)
         used = bytes.len; /* what a client sends after its last request is not looked at */
     note_progress(http);
@@ -224,17 +248,7 @@ static void ended(struct session *session)
 {
     struct http_session *http = of(session);
     http->ended = true;
-    http->last = true;
-    /*
-     * A client that parks and then ends its side has gone, as far as anybody can tell; if it were
-     * handed a job, nobody would work on it (P6). So the wait ends now, before jobs are matched.
-     */
-    struct request *waits = parked(http);
-    if (waits && waits->style.cmd == CMD_RESERVE)
-        request_abandon(waits);
-    if (list_empty(&http->requests))
-        session->closing = true;
-    session_touch(session);
+    see_end(http);
 }
 
 /*
