@@ -410,14 +410,12 @@ void wal_fail(struct store *store, int sys_errno)
 
 /* ---- the turn ---- */
 
-/* An empty batch is wanted, to tell on disk that the last one with records is durable. */
+/* It is time to tell on disk that the last batch with records is durable. */
 static bool proof_due_at(const struct store *store, int64_t *out_at_us)
 {
     bool busy = store->open || store->step != COMMIT_IDLE || !list_empty(&store->sealed);
     if (busy || store->closing || store->options.buffered || store->last_full <= store->proven)
         return false;
-    if (segment_room(store) < BLOCK)
-        return false; /* a full disk; the turn in which there is room again finds it late */
     *out_at_us = store->last_commit_us + PROOF_AGE_US;
     return true;
 }
@@ -429,15 +427,25 @@ static int64_t open_due_at(const struct store *store)
     return open->opened_us + age_us;
 }
 
+/* By an empty batch. A full disk has no block for that: there the manifest tells. */
+static void prove(struct store *store)
+{
+    if (store->full || segment_room(store) < BLOCK) {
+        store->proven = store->last_full;
+        manifest_write(store);
+        return;
+    }
+    open_batch(store, 0);
+    store->open->wanted = true;
+}
+
 void wal_turn(struct store *store)
 {
     int64_t proof_us;
     if (store->failed)
         return;
-    if (proof_due_at(store, &proof_us) && store->now_us >= proof_us) {
-        open_batch(store, 0);
-        store->open->wanted = true;
-    }
+    if (proof_due_at(store, &proof_us) && store->now_us >= proof_us)
+        prove(store);
     bool idle = store->step == COMMIT_IDLE && list_empty(&store->sealed);
     if (store->open && idle && (store->closing || store->now_us >= open_due_at(store)))
         wal_seal(store);
