@@ -71,6 +71,29 @@ static void complain(const char *what)
 
 /* ---- the command line ---- */
 
+/* What the command line says goes before what the configuration file says. */
+static enum err override(struct config *config, const char *data_dir, const char *const *http,
+                         unsigned http_count)
+{
+    struct config_trouble trouble;
+    if (data_dir && strlen(data_dir) >= sizeof(config->data_dir)) {
+        complain("the name of the data directory is too long");
+        return ERR_INVALID;
+    }
+    if (data_dir)
+        memcpy(config->data_dir, data_dir, strlen(data_dir) + 1);
+    if (http_count)
+        config->http_count = 0;
+    enum err err = OK;
+    for (unsigned i = 0; i < http_count && !err; i++)
+        err = config_add_http(config, http[i], &trouble);
+    if (!err)
+        err = config_check(config, &trouble);
+    if (err)
+        complain(trouble.text);
+    return err;
+}
+
 /* Exits for --help and the like. The configuration file is read first, whatever the order. */
 static enum err read_arguments(struct program *program, int argc, char **argv)
 {
@@ -102,8 +125,11 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
             break;
         case DATA_DIR: data_dir = optarg; break;
         case HTTP:
-            if (http_count < CONFIG_HTTP_MAX)
-                http[http_count++] = optarg;
+            if (http_count == CONFIG_HTTP_MAX) {
+                complain("too many --http");
+                return ERR_INVALID;
+            }
+            http[http_count++] = optarg;
             break;
         case NO_PERSIST: program->persist = false; break;
         case CHECK: program->check_only = true; break;
@@ -122,21 +148,7 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
         (void)fprintf(stderr, "laterd: what is \"%s\"? Try: laterd --help\n", argv[optind]);
         return ERR_INVALID;
     }
-    if (data_dir)
-        (void)snprintf(program->config.data_dir, sizeof(program->config.data_dir), "%s", data_dir);
-    if (http_count)
-        program->config.http_count = 0;
-    for (unsigned i = 0; i < http_count; i++) {
-        if (config_add_http(&program->config, http[i], &trouble)) {
-            complain(trouble.text);
-            return ERR_INVALID;
-        }
-    }
-    if (config_check(&program->config, &trouble)) {
-        complain(trouble.text);
-        return ERR_INVALID;
-    }
-    return OK;
+    return override(&program->config, data_dir, http, http_count);
 }
 
 /* ---- the parts ---- */

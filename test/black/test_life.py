@@ -30,7 +30,9 @@ def test_help_and_version_answer_and_end():
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["stray"], ["--http", "nowhere"], ["--http"],
-                                       ["--http", "127.0.0.1:0,klingon"], ["-c", "/nowhere.conf"]])
+                                       ["--http", "127.0.0.1:0,klingon"], ["-c", "/nowhere.conf"],
+                                       ["--http", "127.0.0.1:0"] * 17,
+                                       ["--data-dir", "./" * 256 + "cut", "--check-config"]])
 def test_a_bad_command_line_is_refused_in_words(tmp_path, arguments):
     ended = run("--data-dir", tmp_path / "data", *arguments)
     assert ended.returncode in (1, 2) and ended.stderr.strip()
