@@ -20,7 +20,6 @@ struct bed {
     struct engine *engine;
     int64_t now_us;
     struct ticket tickets[UNDER_WAY];
-    unsigned answered;
 };
 
 static unsigned answers; /* tickets know nothing of their bed */
