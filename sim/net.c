@@ -15,7 +15,7 @@ struct net_conn {
     struct buf kept;      /* sent by the server, not taken by the peer's window yet */
     struct buf received;
     size_t window;
-    bool opened, shut, shut_told, reset, held, again, server_closed, lingering, owned_by_test;
+    bool opened, shut, shut_told, reset, again, server_closed, lingering, owned_by_test;
 };
 
 struct sim_peer {
@@ -94,7 +94,7 @@ static void conn_gather(struct net_conn *conn, struct net_handler *handler)
     }
     if (conn_flow(conn))
         handler->drained(handler, conn->user);
-    if (!conn->held && !conn->server_closed)
+    if (!conn->server_closed)
         conn_show(conn, handler);
     if (conn->shut && !conn->shut_told && !conn->server_closed && conn->to_server.len == 0) {
         conn->shut_told = true;
@@ -136,12 +136,6 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
     return conn->kept.len;
 }
 
-static void net_hold(struct net *base, struct net_conn *conn, bool hold)
-{
-    (void)base;
-    conn->held = hold;
-}
-
 static void net_resume(struct net *base, struct net_conn *conn)
 {
     (void)base;
@@ -167,7 +161,6 @@ static const struct net_verbs verbs = {
     .gather = net_gather,
     .send = net_send,
     .unsent = net_unsent,
-    .hold = net_hold,
     .resume = net_resume,
     .close = net_close,
     .stop_listening = net_stop_listening,
@@ -274,8 +267,8 @@ bool sim_net_pending(const struct sim_net *net)
         bool flows = conn->kept.len && conn->window;
         if (conn->server_closed)
             continue;
-        if (!conn->opened || conn->reset || conn->again || flows ||
-            (conn->to_server.len && !conn->held) || (conn->shut && !conn->shut_told))
+        if (!conn->opened || conn->reset || conn->again || flows || conn->to_server.len ||
+            (conn->shut && !conn->shut_told))
             return true;
     }
     return false;

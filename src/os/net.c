@@ -29,7 +29,8 @@ enum {
     ACCEPTS = 128,                /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
     LINGER_US = 1000 * 1000,
-    SPARE_DESCRIPTORS = 40, /* for segments, the manifest, sockets that listen, logs */
+    SLEEP_MAX_US = 2000 * 1000, /* the kernel's sleeps stand still while a machine is suspended */
+    SPARE_DESCRIPTORS = 40,     /* for segments, the manifest, sockets that listen, logs */
 };
 
 enum source_kind { SOURCE_CONN, SOURCE_LISTENER, SOURCE_WATCH };
@@ -53,7 +54,7 @@ struct net_conn {
     size_t out_at;
     struct list place; // hangs on open, again, lingering or dead
     int64_t linger_until_us;
-    bool held, ended, broken, closing, dead, shown_again;
+    bool ended, broken, closing, dead;
 };
 
 struct os_net {
@@ -98,7 +99,7 @@ static void conn_update(struct os_net *net, struct net_conn *conn)
 {
     bool full = conn->in.len >= KEPT_INPUT_BYTES && !conn->closing;
     uint32_t interest = 0;
-    if (!conn->held && !conn->ended)
+    if (!conn->ended)
         interest |= full ? EPOLLRDHUP : (uint32_t)EPOLLIN | EPOLLRDHUP;
     if (conn_unsent(conn) && !conn->broken)
         interest |= EPOLLOUT;
@@ -259,7 +260,7 @@ static void conn_event(struct os_net *net, struct net_handler *handler, struct n
         conn_writable(net, handler, conn);
     if (conn->dead)
         return;
-    if ((what & EPOLLIN) && !conn->held)
+    if (what & EPOLLIN)
         conn_readable(net, handler, conn);
     else if ((what & EPOLLRDHUP) && !conn->ended)
         conn_ended(net, handler, conn);
@@ -341,6 +342,8 @@ static void net_sleep(struct net *base, int64_t until_us)
         limit = NULL;
     } else if (list_empty(&net->again) && until_us > 0) {
         int64_t left_us = until_us - net->clock->now_us(net->clock);
+        if (left_us > SLEEP_MAX_US)
+            left_us = SLEEP_MAX_US;
         if (left_us > 0)
             left = (struct timespec){left_us / 1000000, left_us % 1000000 * 1000};
     }
@@ -407,12 +410,6 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
     return conn_unsent(conn);
 }
 
-static void net_hold(struct net *base, struct net_conn *conn, bool hold)
-{
-    conn->held = hold;
-    conn_update(self(base), conn);
-}
-
 static void net_resume(struct net *base, struct net_conn *conn)
 {
     if (conn->in.len == 0 || conn->broken || conn->dead)
@@ -431,7 +428,6 @@ static void net_close(struct net *base, struct net_conn *conn, bool linger)
         return;
     }
     conn->closing = true;
-    conn->held = false;
     conn->user = NULL;
     conn->linger_until_us = net->clock->now_us(net->clock) + LINGER_US;
     list_remove(&conn->place);
@@ -458,7 +454,6 @@ static const struct net_verbs verbs = {
     .gather = net_gather,
     .send = net_send,
     .unsent = net_unsent,
-    .hold = net_hold,
     .resume = net_resume,
     .close = net_close,
     .stop_listening = net_stop_listening,

@@ -46,8 +46,6 @@ struct net_verbs {
     void (*send)(struct net *net, struct net_conn *conn, struct bytes data);
     /* Bytes kept. A broken connection keeps them for ever; `gone` follows in the next gather. */
     size_t (*unsent)(const struct net *net, const struct net_conn *conn);
-    /* Stop or go on reading: a client that sends faster than it is served waits in its socket. */
-    void (*hold)(struct net *net, struct net_conn *conn, bool hold);
     /* Show kept input to the handler again at the next gather, which comes without sleep. */
     void (*resume)(struct net *net, struct net_conn *conn);
     /*

@@ -14,72 +14,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "core/core.h"
-
-enum {
-    SEQ_MAX = 4096, /* a life's pushes stay below */
-    TOPICS = 3,
-    WAITERS_MAX = 8,
-    IDS = 12,
-    EVENTS_MAX = 60000,
-    STEPS = 1500,
-    LIVES = 40,
-};
-
-struct model_job {
-    enum job_state state; /* JOB_GONE: not there */
-    int id;               /* -1: server-made */
-    int topic;
-    uint32_t priority;
-    int64_t due_us, until_us, ttr_us;
-    uint64_t lease;
-    uint16_t failures;
-    struct job_counts counts;
-    int64_t waits_us[3];
-    uint8_t wait_count;
-    uint64_t where;       /* of the newest EVENT_JOB */
-    uint64_t buried_rank; /* order of burying, as the events said it */
-    uint32_t body_len;
-};
-
-struct model_waiter {
-    bool parked;
-    uint64_t handle;
-    uint64_t order; /* of parking */
-    int64_t until_us;
-    uint32_t max;
-    bool listed;
-    int topics[2];
-    int topic_count;
-};
-
-/* A whole event, kept. */
-struct kept {
-    struct event event;
-    char id[64], topic[8];
-    int64_t waits_us[3];
-};
-
-struct life {
-    struct event_sink sink;
-    struct core_ear ear;
-    struct core *core;
-    uint64_t seed, random;
-    int step;
-    int64_t now_us;
-    uint64_t seq_next, lease_next, rank, where, order;
-    struct model_job jobs[SEQ_MAX];
-    int64_t paused_until_us[TOPICS];
-    struct model_waiter waiters[WAITERS_MAX];
-    struct kept *events;
-    int event_count;
-    /* The reply of the command under way. */
-    bool replied;
-    enum err err;
-    struct reply reply;
-    struct job_view views[64];
-    char ids[64][64];
-};
+#include "core_model.h"
 
 static struct life *life; /* the one under way: cmocka's checks have no place for it */
 
@@ -203,11 +138,11 @@ static uint64_t find_id(int id)
 /* A new job's record takes the place of one of another job with its id. */
 static void give_place(struct model_job *job, uint64_t where)
 {
-    for (struct model_job *other = life->jobs; other < job; other++)
-        if (other->where == where) {
-            other->where = 0;
-            job->where = where;
-        }
+    struct model_job *other = life->jobs;
+    while (other->where != where)
+        other++;
+    other->where = 0;
+    job->where = where;
 }
 
 static struct stored keep_event(struct event_sink *sink, const struct event *event)
@@ -769,8 +704,8 @@ static void live(uint64_t seed)
         .ear = &life->ear,
         .now_us = life->now_us,
         .hash_key = seed,
-        .lease_first = 1,
-        .seq_first = 1,
+        .lease_first = life->lease_next,
+        .seq_first = life->seq_next,
     });
     for (life->step = 0; life->step < STEPS; life->step++) {
         step();

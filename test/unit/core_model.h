@@ -1,0 +1,78 @@
+/*
+ * What the dullest correct model of the core remembers, for core_model_test.c: arrays of all jobs,
+ * waiters and events of one random life.
+ */
+#ifndef LATERD_TEST_CORE_MODEL_H
+#define LATERD_TEST_CORE_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/core.h"
+
+enum {
+    SEQ_MAX = 4096, /* a life's pushes stay below */
+    TOPICS = 3,
+    WAITERS_MAX = 8,
+    IDS = 12,
+    EVENTS_MAX = 60000,
+    STEPS = 1500,
+    LIVES = 40,
+};
+
+struct model_job {
+    enum job_state state; /* JOB_GONE: not there */
+    int id;               /* -1: server-made */
+    int topic;
+    uint32_t priority;
+    int64_t due_us, until_us, ttr_us;
+    uint64_t lease;
+    uint16_t failures;
+    struct job_counts counts;
+    int64_t waits_us[3];
+    uint8_t wait_count;
+    uint64_t where;       /* of the newest EVENT_JOB */
+    uint64_t buried_rank; /* order of burying, as the events said it */
+    uint32_t body_len;
+};
+
+struct model_waiter {
+    bool parked;
+    uint64_t handle;
+    uint64_t order; /* of parking */
+    int64_t until_us;
+    uint32_t max;
+    bool listed;
+    int topics[2];
+    int topic_count;
+};
+
+/* A whole event, kept. */
+struct kept {
+    struct event event;
+    char id[64], topic[8];
+    int64_t waits_us[3];
+};
+
+struct life {
+    struct event_sink sink;
+    struct core_ear ear;
+    struct core *core;
+    uint64_t seed, random;
+    int step;
+    int64_t now_us;
+    uint64_t seq_next, lease_next, rank, where, order;
+    struct model_job jobs[SEQ_MAX];
+    int64_t paused_until_us[TOPICS];
+    struct model_waiter waiters[WAITERS_MAX];
+    struct kept *events;
+    int event_count;
+    /* The reply of the command under way. */
+    bool replied;
+    enum err err;
+    struct reply reply;
+    struct job_view views[64];
+    char ids[64][64];
+};
+
+#endif
