@@ -35,7 +35,7 @@ enum {
 /* What the load generator looks for in answers to push, reserve and finish alike. */
 static const char answer[] =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 42\r\n\r\n"
-    "{\"id\":\"~1\",\"lease\":\"1\",\"state\":\"reserved\"}";
+    "{\"id\":\"@1\",\"lease\":\"1\",\"state\":\"reserved\"}";
 
 struct conn {
     int fd;

@@ -154,7 +154,7 @@ const struct command command_finish = {
     .synopsis = "[--lease LEASE] ID…",
     .summary = "A job is done: it never comes again",
     .help = HELP_LEASE "\nExample:\n"
-                       "  later finish ~12 --lease 77\n",
+                       "  later finish @12 --lease 77\n",
     .run = run_finish,
 };
 
@@ -176,7 +176,7 @@ const struct command command_release = {
     .help = HELP_LEASE "  -d, --delay D        after so long (else as its retry schedule says)\n"
                        "  -p, --priority N     with this priority from now on\n"
                        "\nExample:\n"
-                       "  later release ~12 --lease 77 --delay 5m\n",
+                       "  later release @12 --lease 77 --delay 5m\n",
     .run = run_release,
 };
 
@@ -195,7 +195,7 @@ const struct command command_touch = {
     .summary = "Ask for more time for a job that you hold",
     .help = HELP_LEASE "  -T, --ttr D          so long from now (its ttr anew)\n"
                        "\nExample:\n"
-                       "  later touch ~12 --lease 77 --ttr 10m\n",
+                       "  later touch @12 --lease 77 --ttr 10m\n",
     .run = run_touch,
 };
 
@@ -214,7 +214,7 @@ const struct command command_bury = {
     .summary = "Set a job that you hold aside until somebody kicks it",
     .help = HELP_LEASE "  -p, --priority N     with this priority from now on\n"
                        "\nExample:\n"
-                       "  later bury ~12 --lease 77 && later list mail --state buried\n",
+                       "  later bury @12 --lease 77 && later list mail --state buried\n",
     .run = run_bury,
 };
 
@@ -261,7 +261,7 @@ const struct command command_kick = {
     .help = "  -o, --topic TOPIC    the topic's buried jobs, oldest first\n"
             "  -n, --max N          at most so many of them (1000)\n"
             "\nExamples:\n"
-            "  later kick ~12\n"
+            "  later kick @12\n"
             "  later kick --topic mail --max 100\n",
     .run = run_kick,
 };

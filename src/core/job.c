@@ -69,10 +69,10 @@ const char *job_state_name(enum job_state state)
     return state < JOB_STATES ? names[state] : "unknown";
 }
 
-/* A tilde and a number as we write it: no leading zero, not 0, fits. */
+/* An at sign and a number as we write it: no leading zero, not 0, fits. */
 static bool is_server_made(struct bytes text, uint64_t *out_seq)
 {
-    if (text.len < 2 || text.at[0] != '~' || text.at[1] == '0')
+    if (text.len < 2 || text.at[0] != '@' || text.at[1] == '0')
         return false;
     return bytes_to_u64(bytes_of(text.at + 1, text.len - 1), out_seq);
 }
@@ -100,7 +100,7 @@ struct bytes job_ref_text(const struct job_ref *ref, char *room)
         digits[count++] = (char)('0' + left % 10);
         left /= 10;
     } while (left);
-    room[0] = '~';
+    room[0] = '@';
     for (size_t i = 0; i < count; i++)
         room[1 + i] = digits[count - 1 - i];
     return bytes_of(room, count + 1);

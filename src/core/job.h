@@ -103,15 +103,15 @@ const char *job_state_name(enum job_state state); /* "delayed" … */
 
 /*
  * Names a job: by the client's id, or (id empty) by the server-made number. As text a server-made
- * id is a tilde and the number ("~123"); clients may not choose ids of that form, so that no
- * two jobs ever have one name.
+ * id is an at sign and the number ("@123", which no shell expands); clients may not choose ids of
+ * that form, so that no two jobs ever have one name.
  */
 struct job_ref {
     struct bytes id;
     uint64_t seq;
 };
 
-/* Reads a text id of either kind. False: empty, longer than JOB_ID_MAX. "~007" is a client id. */
+/* Reads a text id of either kind. False: empty, longer than JOB_ID_MAX. "@007" is a client id. */
 bool job_ref_parse(struct bytes text, struct job_ref *out_ref);
 
 /* Writes the text form into `room` (JOB_TEXT_ID_MAX bytes) if server-made, else borrows ref.id. */

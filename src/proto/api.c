@@ -118,7 +118,7 @@ const char *api_id_flaw(struct bytes id)
     if (!bytes_is_utf8(id))
         return "is not valid UTF-8";
     if (!job_ref_parse(id, &ref) || ref.id.len == 0)
-        return "has the form of the server's own ids, a tilde and a number";
+        return "has the form of the server's own ids, an at sign and a number";
     return NULL;
 }
 

@@ -324,7 +324,7 @@ static bool is_unreserved(char c)
 {
     char letter = (char)(c | 0x20);
     return (letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_' || c == '~';
+           c == '_' || c == '~' || c == '@';
 }
 
 /* Where a job that was pushed is, as the Location header says it. */

@@ -19,7 +19,7 @@ def test_p8_jobs(laterd):
         ids = [client.push_id("t", body=n, delay="1h") for n in range(3)]
         names(client.push("t", body="x"), 429, "limits.jobs")
         assert "limits.jobs" in client.post("/push", id="i", topic="t", delay=1, ttr=1).text
-        assert client.push("t", id="~1", body="x").status == 400
+        assert client.push("t", id="@1", body="x").status == 400
         client.job(ids[0], method="DELETE")
         assert client.push("t", body="x").status == 201
 

@@ -20,7 +20,7 @@ class Document:
         while isinstance(node, dict) and "$ref" in node:
             target = self.root
             for part in node["$ref"][2:].split("/"):
-                target = target[part.replace("~1", "/").replace("~0", "~")]
+                target = target[part.replace("@1", "/").replace("@0", "~")]
             node = target
         return node
 

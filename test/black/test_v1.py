@@ -60,7 +60,7 @@ def test_due_is_a_date_or_epoch_milliseconds(client, topic, form):
     ({"due": "yesterday"}, "due"), ({"due": "2024-02-30T00:00:00Z"}, "due"),
     ({"priority": -1}, "priority"), ({"priority": 2**32}, "priority"), ({"priority": "1"}, "priority"),
     ({"priority": 1.5}, "priority"), ({"ttr": 0}, "ttr"), ({"ttr": "x"}, "ttr"),
-    ({"id": ""}, "id"), ({"id": "x" * 256}, "id"), ({"id": 5}, "id"), ({"id": "~7"}, "id"),
+    ({"id": ""}, "id"), ({"id": "x" * 256}, "id"), ({"id": 5}, "id"), ({"id": "@7"}, "id"),
     ({"if_exists": "maybe"}, "if_exists"), ({"body_base64": "!!!"}, "body_base64"),
     ({"retry": ["x"]}, "retry"), ({"retry": "1m"}, "retry"), ({"retry": ["1s"] * 65}, "retry"),
     ({"content_type": 5}, "content_type"), ({"content_type": "x" * 128}, "content_type"),
@@ -210,7 +210,7 @@ def test_finish_of_a_job_nobody_holds_is_refused(client, topic):
 @pytest.mark.parametrize("verb", ["finish", "release", "touch", "bury", "kick", "run"])
 def test_an_unknown_job_is_not_found(client, verb):
     problem(client.job("no such job", verb), 404, "not_found")
-    problem(client.job("~999999999", verb), 404, "not_found")
+    problem(client.job("@999999999", verb), 404, "not_found")
 
 
 def test_release_gives_back_at_once_or_after_a_delay(client, topic):

@@ -114,7 +114,7 @@ static void a_pop_takes_a_list_in_its_order(void **state)
 static void get_shows_the_due_time_in_seconds(void **state)
 {
     (void)state;
-    struct call call = post("/get", "{\"id\":\"~12\"}");
+    struct call call = post("/get", "{\"id\":\"@12\"}");
     assert_int_equal(call.cmd.kind, CMD_GET);
     assert_int_equal(call.cmd.job.ref.seq, 12);
     struct job_view job = {.ref.seq = 12,
@@ -125,7 +125,7 @@ static void get_shows_the_due_time_in_seconds(void **state)
     struct reply reply = {.kind = CMD_GET, .count = 1, .jobs = &job};
     assert_string_equal(answer(&call, &reply),
                         "{\"code\":0,\"message\":\"操作成功\",\"data\":{\"topic\":\"t\",\"id\":"
-                        "\"~12\",\"delay\":1700000000,\"ttr\":60,\"body\":\"b\"}}");
+                        "\"@12\",\"delay\":1700000000,\"ttr\":60,\"body\":\"b\"}}");
 }
 
 static void finishing_an_unknown_job_succeeds(void **state)

@@ -80,7 +80,7 @@ static void what_is_wrong_is_named(void **state)
         {"{\"id\":1}", "bad_field", "id"},
         {"{\"id\":null}", "bad_field", "id"},
         {"{\"id\":\"\"}", "bad_field", "id"},
-        {"{\"id\":\"~5\"}", "bad_field", "id"},
+        {"{\"id\":\"@5\"}", "bad_field", "id"},
         {"{\"id\":\"a\\nb\"}", "bad_field", "id"},
         {"{\"delay\":\"5\"}", "bad_field", "delay"},
         {"{\"delay\":\"1.5h\"}", "bad_field", "delay"},
@@ -298,7 +298,7 @@ static void jobs_are_named_in_the_path(void **state)
     assert_true(call.cmd.job.lease == UINT64_MAX && call.cmd.job.has_delay);
     assert_int_equal(call.cmd.job.due_us, NOW_US + 10000);
     assert_int_equal(call.cmd.job.priority, 3);
-    call = v1(HTTP_M_DELETE, "/v1/jobs/~77", NULL);
+    call = v1(HTTP_M_DELETE, "/v1/jobs/@77", NULL);
     assert_int_equal(call.cmd.kind, CMD_DELETE);
     assert_int_equal(call.cmd.job.ref.seq, 77);
     call = v1(HTTP_M_HEAD, "/v1/jobs/a", NULL);
@@ -417,7 +417,7 @@ static void a_batch_is_answered_item_by_item(void **state)
     api_pushes_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
         answered(),
-        "{\"failed\":1,\"results\":[{\"status\":201,\"job\":{\"id\":\"~5\",\"state\":\"ready\","
+        "{\"failed\":1,\"results\":[{\"status\":201,\"job\":{\"id\":\"@5\",\"state\":\"ready\","
         "\"due\":\"2023-11-14T22:13:20.123456Z\",\"due_ms\":1700000000123,\"result\":\"created\"}},"
         "{\"status\":409,\"problem\":{\"type\":\"about:blank\",\"title\":\"Conflict\",\"status\":"
         "409,\"code\":\"exists\",\"detail\":\"a live job has this id\"}}]}");

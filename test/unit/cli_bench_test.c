@@ -58,7 +58,7 @@ static void a_push_has_its_number_and_due_time_in_place(void **state)
     assert_int_equal(number, 7);
     assert_false(bench_number_of(&bench, BYTES("000abd-0000000000007"), &number));
     assert_false(bench_number_of(&bench, BYTES("000abc-0000000001000"), &number));
-    assert_false(bench_number_of(&bench, BYTES("~12"), &number));
+    assert_false(bench_number_of(&bench, BYTES("@12"), &number));
     buf_fini(&out);
     bench_forms_fini(&bench);
 }
@@ -106,9 +106,9 @@ static void a_finish_carries_the_lease(void **state)
     struct buf out = {0};
     (void)state;
     set_up(&bench, BENCH_CYCLE, SPEAK_V1);
-    bench_add_finish(&bench, BYTES("~1"), BYTES("\"77\""), &out);
+    bench_add_finish(&bench, BYTES("@1"), BYTES("\"77\""), &out);
     length_is_true(buf_bytes(&out));
-    assert_true(holds(&out, "POST /v1/jobs/~1/finish HTTP/1.1\r\n"));
+    assert_true(holds(&out, "POST /v1/jobs/@1/finish HTTP/1.1\r\n"));
     assert_true(holds(&out, "\r\n\r\n{\"lease\":\"77\"}"));
     buf_fini(&out);
     bench_forms_fini(&bench);

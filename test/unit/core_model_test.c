@@ -39,13 +39,13 @@ static struct bytes id_text(int id) /* half of them longer than a job holds itse
         "two",
         "three",
         "fourth job",
-        "~",
+        "@",
         "a-rather-long-id-that-is-kept-elsewhere-6",
         "a-rather-long-id-that-is-kept-elsewhere-7",
         "a-rather-long-id-that-is-kept-elsewhere-8",
         "exactly-23-bytes-long-9",
         "and-with-24-bytes-it-is10",
-        "~007",
+        "@007",
     };
     return id < 0 ? (struct bytes){0} : bytes_str(texts[id]);
 }

@@ -379,9 +379,9 @@ static void a_client_cannot_choose_a_name_that_the_server_may_make(void **state)
 {
     (void)state;
     struct cmd cmd = {.kind = CMD_PUSH,
-                      .push = {.topic = BYTES("t"), .ttr_us = 1, .id = BYTES("~12")}};
+                      .push = {.topic = BYTES("t"), .ttr_us = 1, .id = BYTES("@12")}};
     assert_int_equal(apply(&cmd), ERR_INVALID);
-    cmd.push.id = BYTES("~012");
+    cmd.push.id = BYTES("@012");
     assert_int_equal(apply(&cmd), OK);
 }
 

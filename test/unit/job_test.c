@@ -68,14 +68,14 @@ static struct job_ref parsed(const char *text)
     return ref;
 }
 
-static void a_tilde_and_a_number_is_a_server_made_id(void **state)
+static void an_at_sign_and_a_number_is_a_server_made_id(void **state)
 {
     (void)state;
-    assert_int_equal(parsed("~1").seq, 1);
-    assert_int_equal(parsed("~1").id.len, 0);
-    assert_true(parsed("~18446744073709551615").seq == UINT64_MAX);
+    assert_int_equal(parsed("@1").seq, 1);
+    assert_int_equal(parsed("@1").id.len, 0);
+    assert_true(parsed("@18446744073709551615").seq == UINT64_MAX);
     static const char *const clients[] = {
-        "~", "~0", "~007", "~1x", "~-1", "1", "x", "~18446744073709551616", "~~1", "~ 1"};
+        "@", "@0", "@007", "@1x", "@-1", "1", "x", "@18446744073709551616", "@@1", "@ 1"};
     for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++)
         assert_true(bytes_eq(parsed(clients[i]).id, bytes_str(clients[i])));
     char long_id[JOB_ID_MAX + 1];
@@ -141,7 +141,7 @@ int main(void)
         cmocka_unit_test(the_moves_are_those_of_the_picture),
         cmocka_unit_test(a_job_is_two_cache_lines),
         cmocka_unit_test(ids_of_every_length_are_kept),
-        cmocka_unit_test(a_tilde_and_a_number_is_a_server_made_id),
+        cmocka_unit_test(an_at_sign_and_a_number_is_a_server_made_id),
         cmocka_unit_test(every_name_reads_back_as_itself),
         cmocka_unit_test(states_have_names_and_commands_know_whether_they_change),
         cmocka_unit_test(equal_schedules_are_kept_once),

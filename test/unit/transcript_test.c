@@ -88,7 +88,8 @@ static struct bytes take_word(struct bytes *text)
 
 static bool is_word_char(char c)
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '~';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '~' ||
+           c == '@';
 }
 
 static size_t word_len(struct bytes text)
