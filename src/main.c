@@ -151,6 +151,20 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
     return override(&program->config, data_dir, http, http_count);
 }
 
+static enum err check_addresses(const struct config *config)
+{
+    for (unsigned i = 0; i < config->http_count; i++) {
+        if (!listen_check(config->http[i].address))
+            continue;
+        (void)fprintf(stderr,
+                      "laterd: \"%s\" is no address to listen on: write 127.0.0.1:9277, "
+                      "[::1]:9277 (ports are 0 to 65535) or unix:/path\n",
+                      config->http[i].address);
+        return ERR_INVALID;
+    }
+    return OK;
+}
+
 /* ---- the parts ---- */
 
 static enum err open_listeners(struct program *program)
@@ -170,9 +184,7 @@ static enum err open_listeners(struct program *program)
         enum err err = listen_open(http->address, &program->listeners[i]);
         if (err) {
             (void)fprintf(stderr, "laterd: cannot listen on %s: %s\n", http->address,
-                          err == ERR_INVALID ? "write it as 127.0.0.1:9277, [::1]:9277 or "
-                                               "unix:/path"
-                                             : strerror(errno));
+                          strerror(errno));
             return err;
         }
         program->dialects[i] = http->dialect;
@@ -392,6 +404,8 @@ int main(int argc, char **argv)
     static struct program program = {.persist = true};
     config_init(&program.config);
     if (read_arguments(&program, argc, argv))
+        return EXIT_USAGE;
+    if (check_addresses(&program.config))
         return EXIT_USAGE;
     if (program.check_only) {
         (void)puts("laterd: the configuration is good");

@@ -82,19 +82,30 @@ static void remove_stale(const struct address *address)
     (void)close(fd);
 }
 
+static enum err parse(const char *text, struct address *out_address)
+{
+    if (strncmp(text, "unix:", 5) == 0)
+        return parse_unix(text + 5, out_address);
+    return parse_inet(text, out_address);
+}
+
+enum err listen_check(const char *address_text)
+{
+    struct address address = {0};
+    return parse(address_text, &address);
+}
+
 enum err listen_open(const char *address_text, int *out_fd)
 {
     struct address address = {0};
-    bool is_unix = strncmp(address_text, "unix:", 5) == 0;
-    enum err err =
-        is_unix ? parse_unix(address_text + 5, &address) : parse_inet(address_text, &address);
+    enum err err = parse(address_text, &address);
     if (err)
         return err;
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return ERR_IO;
     int on = 1;
-    if (is_unix)
+    if (address.any.sa_family == AF_UNIX)
         remove_stale(&address);
     else
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* quick restarts */

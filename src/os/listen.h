@@ -11,6 +11,9 @@
 
 enum { LISTEN_ADDR_MAX = 128 };
 
+/* Is it an address of one of these forms? Opens nothing. ERR_INVALID. */
+enum err listen_check(const char *address) MUST_USE;
+
 /*
  * ERR_INVALID: not an address. ERR_IO: the system refused, errno says why (EADDRINUSE …). The
  * socket is non-blocking and close-on-exec; the caller closes it. A stale unix socket file that

@@ -288,3 +288,10 @@ def test_without_persistence_nothing_is_written_and_jobs_live_in_memory(laterd):
         assert [(job["id"], job["body"]) for job in jobs] == [("a", 2)]
     assert server.stop() == 0
     assert not os.path.exists(server.data) or os.listdir(server.data) == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "localhost", "1.2.3:80", "[::1:80", "unix:"])
+def test_check_config_finds_a_bad_address(address):
+    done = subprocess.run([LATERD, "--http", address, "--check-config"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2 and address in done.stderr, done
