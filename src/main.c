@@ -36,8 +36,8 @@ struct program {
     struct os_net *net;
     struct embedded *embedded;
     struct server *server;
-    enum api_dialect dialects[NET_LISTENERS_MAX];
-    int listeners[NET_LISTENERS_MAX];
+    struct server_listener listens[NET_LISTENERS_MAX];
+    int listeners[NET_LISTENERS_MAX]; /* their sockets */
     unsigned listener_count;
     bool check_only;
     bool persist;
@@ -175,7 +175,7 @@ static enum err open_listeners(struct program *program)
         passed = NET_LISTENERS_MAX;
     for (unsigned i = 0; i < passed; i++) { /* they take the dialects in order */
         unsigned like = i < config->http_count ? i : config->http_count - 1;
-        program->dialects[i] = config->http[like].dialect;
+        program->listens[i].dialect = config->http[like].dialect;
         program->listeners[i] = LISTEN_PASSED_FIRST + (int)i;
     }
     program->listener_count = passed;
@@ -187,7 +187,7 @@ static enum err open_listeners(struct program *program)
                           strerror(errno));
             return err;
         }
-        program->dialects[i] = http->dialect;
+        program->listens[i].dialect = http->dialect;
         program->listener_count++;
     }
     return OK;
@@ -321,14 +321,14 @@ static void make_server(struct program *program)
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,
     };
-    memcpy(options.dialects, program->dialects, sizeof(options.dialects));
+    memcpy(options.listeners, program->listens, sizeof(program->listens));
     program->server = server_new(&options);
     for (unsigned i = 0; i < program->listener_count; i++) {
         char name[LISTEN_ADDR_MAX];
         os_net_listen(program->net, program->listeners[i], i);
         listen_name(program->listeners[i], name, sizeof(name));
         log_event(LOG_INFO, "listening", "addr=%s dialect=%s", name,
-                  api_dialect_name(program->dialects[i]));
+                  api_dialect_name(program->listens[i].dialect));
     }
 }
 

@@ -51,10 +51,12 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
         .priority = push->priority,
         .retry = retries_take(&core->retries, push->retry_us, push->retry_count),
         .state = JOB_GONE,
-        .body_kind = (uint8_t)push->body_kind,
+        .body_kind = push->body_kind,
+        .order = push->order,
         .content_type_len = (uint8_t)push->content_type.len,
         .ttr_us = push->ttr_us,
         .created_us = core->now_us,
+        .delay_s = seconds_until(core->now_us, push->due_us),
         .body_len = (uint32_t)push->body.len,
     };
     job_id_set(job, push->id);
@@ -127,7 +129,11 @@ static enum err check(const struct job *job, const struct cmd *cmd)
     case CMD_RELEASE:
     case CMD_TOUCH:
     case CMD_BURY: return check_lease(job, cmd->job.lease);
-    case CMD_DELETE: return cmd->job.lease ? check_lease(job, cmd->job.lease) : OK;
+    case CMD_DELETE:
+        if (cmd->job.if_free && job->state == JOB_RESERVED)
+            return ERR_WRONG_STATE;
+        return cmd->job.lease ? check_lease(job, cmd->job.lease) : OK;
+    case CMD_RESERVE_JOB: return job->state == JOB_RESERVED ? ERR_WRONG_STATE : OK;
     case CMD_KICK: return delayed || job->state == JOB_BURIED ? OK : ERR_WRONG_STATE;
     case CMD_RUN: return delayed ? OK : ERR_WRONG_STATE;
     case CMD_RESCHEDULE:
@@ -138,6 +144,7 @@ static enum err check(const struct job *job, const struct cmd *cmd)
     case CMD_GET: return OK;
     case CMD_PUSH:
     case CMD_RESERVE:
+    case CMD_PEEK:
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
@@ -189,8 +196,12 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     struct job *job = core_job(core, number);
     if (cmd->has_priority)
         job->priority = cmd->priority; /* a reserved job's place does not depend on it */
-    if (cmd->undelivered && !cmd->has_delay) {
+    if (cmd->why == RELEASE_UNDELIVERED && !cmd->has_delay) {
         put_back(core, number);
+        return;
+    }
+    if (cmd->why == RELEASE_ABANDONED) {
+        core_fail(core, number, true);
         return;
     }
     count_up(&job->counts.releases);
@@ -200,12 +211,13 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
         core_fail(core, number, true);
         return;
     }
-    if (!cmd->undelivered)
+    if (cmd->why != RELEASE_UNDELIVERED)
         count_up(&job->failures);
     (void)core_lift(core, number); /* it is `job` */
     job->lease = 0;
     job->until_us = 0;
     job->due_us = cmd->due_us > core->now_us ? cmd->due_us : core->now_us;
+    job->delay_s = seconds_until(core->now_us, job->due_us);
     core_place(core, number, core_waiting_state(core, job));
     core_say_move(core, job, true);
 }
@@ -230,10 +242,25 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
         core_say_move(core, job, true);
         return;
     }
-    job->body_kind = (uint8_t)cmd->body_kind;
+    job->body_kind = cmd->body_kind;
     job->content_type_len = (uint8_t)cmd->content_type.len;
     job->body_len = (uint32_t)cmd->body.len;
     core_say_job(core, job, cmd->content_type, cmd->body, true);
+}
+
+/* Asked for by name, a job need not be due, nor its topic go on. */
+static void reserve_job(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    if (job->state != JOB_READY) {
+        (void)core_lift(core, number); /* it is `job` */
+        if (job->state == JOB_BURIED)
+            job->failures = 0; /* as after a kick */
+        job->due_us =
+            core->now_us; /* a failed attempt brings it back at once, not when it was due */
+        core_place(core, number, (enum job_state)job->state);
+    }
+    core_lease(core, number);
 }
 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
@@ -258,6 +285,8 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
         release(core, number, &cmd->job);
     else if (cmd->kind == CMD_TOUCH)
         touch(core, number, &cmd->job);
+    else if (cmd->kind == CMD_RESERVE_JOB)
+        reserve_job(core, number);
     else if (cmd->kind == CMD_KICK)
         core_kick(core, number);
     else if (cmd->kind == CMD_RUN)
@@ -282,6 +311,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     switch (cmd->kind) {
     case CMD_PUSH: push(core, &cmd->push, asker); break;
     case CMD_RESERVE: core_reserve(core, &cmd->reserve, asker, &parked); break;
+    case CMD_RESERVE_JOB:
     case CMD_FINISH:
     case CMD_RELEASE:
     case CMD_TOUCH:
@@ -291,6 +321,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     case CMD_RESCHEDULE:
     case CMD_GET:
     case CMD_DELETE: job_cmd(core, cmd, asker); break;
+    case CMD_PEEK:
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:

@@ -10,7 +10,9 @@ bool cmd_changes(enum cmd_kind kind)
 {
     switch (kind) {
     case CMD_RESERVE:
+    case CMD_RESERVE_JOB:
     case CMD_GET:
+    case CMD_PEEK:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: return false;

@@ -14,17 +14,19 @@
 
 enum cmd_kind {
     CMD_PUSH,
-    CMD_RESERVE,    /* takes ready jobs; waits for one if there is none */
-    CMD_FINISH,     /* a reserved job is done */
-    CMD_RELEASE,    /* a reserved job goes back */
-    CMD_TOUCH,      /* a reserved job gets its ttr anew */
-    CMD_BURY,       /* a reserved job is set aside */
-    CMD_KICK,       /* a buried or delayed job becomes ready */
-    CMD_RUN,        /* a delayed job becomes ready now */
-    CMD_RESCHEDULE, /* a delayed job's due time, priority or body change */
+    CMD_RESERVE,     /* takes ready jobs; waits for one if there is none */
+    CMD_RESERVE_JOB, /* takes one job by name, were it not due yet, or buried */
+    CMD_FINISH,      /* a reserved job is done */
+    CMD_RELEASE,     /* a reserved job goes back */
+    CMD_TOUCH,       /* a reserved job gets its ttr anew */
+    CMD_BURY,        /* a reserved job is set aside */
+    CMD_KICK,        /* a buried or delayed job becomes ready */
+    CMD_RUN,         /* a delayed job becomes ready now */
+    CMD_RESCHEDULE,  /* a delayed job's due time, priority or body change */
     CMD_GET,
     CMD_DELETE,      /* from any state */
-    CMD_KICK_TOPIC,  /* up to `max` buried jobs of a topic become ready */
+    CMD_PEEK,        /* the first job of a topic in `state`, with its body */
+    CMD_KICK_TOPIC,  /* up to `max` jobs of a topic in `state` become ready */
     CMD_CLEAR_TOPIC, /* up to `max` jobs of a topic in `state` are deleted */
     CMD_PAUSE,
     CMD_RESUME,
@@ -50,6 +52,7 @@ struct cmd_push {
     int64_t ttr_us; /* at least 1 */
     uint32_t priority;
     enum if_exists if_exists;
+    enum ready_order order;
     enum durability durability;
     enum body_kind body_kind;
     struct bytes content_type; /* may be empty */
@@ -66,16 +69,23 @@ struct cmd_reserve {
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
 };
 
-struct cmd_job { /* FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
+enum release_why {
+    RELEASE_ASKED,       /* by its consumer */
+    RELEASE_UNDELIVERED, /* the client never got it: the attempt does not count */
+    RELEASE_ABANDONED,   /* its consumer has gone: a failed attempt, as if its ttr had run out */
+};
+
+struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
-    uint64_t lease;    /* 0 = not given */
-    bool is_done;      /* DELETE: its work is done, count it as finished */
-    bool undelivered;  /* RELEASE: the client never got it: the attempt does not count */
-    bool has_delay;    /* RELEASE: due_us is given (else the retry schedule decides) */
-    bool has_priority; /* RELEASE, BURY, RESCHEDULE */
-    bool has_due;      /* RESCHEDULE */
-    bool has_body;     /* RESCHEDULE */
-    bool has_ttr;      /* TOUCH: run for ttr_us from now */
+    uint64_t lease;       /* 0 = not given */
+    bool is_done;         /* DELETE: its work is done, count it as finished */
+    bool if_free;         /* DELETE, no lease: not a job that somebody has reserved */
+    enum release_why why; /* RELEASE */
+    bool has_delay;       /* RELEASE: due_us is given (else the retry schedule decides) */
+    bool has_priority;    /* RELEASE, BURY, RESCHEDULE */
+    bool has_due;         /* RESCHEDULE */
+    bool has_body;        /* RESCHEDULE */
+    bool has_ttr;         /* TOUCH: run for ttr_us from now */
     uint32_t priority;
     int64_t due_us;
     int64_t ttr_us;
@@ -84,10 +94,13 @@ struct cmd_job { /* FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct bytes body;
 };
 
-struct cmd_topic {          /* KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPICS LIST */
-    struct bytes topic;     /* of TOPICS: start after this name */
-    uint32_t max;           /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
-    enum job_state state;   /* CLEAR_TOPIC, LIST */
+struct cmd_topic {      /* PEEK KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPICS LIST */
+    struct bytes topic; /* of TOPICS: start after this name */
+    uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
+    bool all;           /* TOPICS: every topic at once, in no order, whatever `max` is */
+    bool brief;         /* TOPIC: without next_due_us, which may take a long search */
+    /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
+    enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
     int64_t after_due_us;   /* LIST: the cursor; the first page starts at INT64_MIN, 0 */
     uint64_t after_seq;
@@ -110,6 +123,7 @@ struct job_view {
     enum job_state state;
     uint32_t priority;
     int64_t due_us;
+    uint32_t delay_s; /* asked for by its last push or release; statistics, no promise */
     int64_t until_us; /* RESERVED only */
     int64_t ttr_us;
     int64_t created_us;
@@ -147,12 +161,14 @@ int64_t lateness_quantile_us(const struct lateness *lateness, unsigned per_mille
 struct topic_view {
     struct bytes name;
     uint64_t jobs[JOB_STATES]; /* how many now, by state */
+    uint64_t urgent;           /* of the ready ones, those with a priority below PRIORITY_URGENT */
     uint64_t waiters;
     int64_t pause_until_us;  /* 0 = not paused */
+    int64_t pause_us;        /* paused for so long altogether; 0 = not paused */
     int64_t oldest_ready_us; /* due time of the head of the ready queue; 0 = none */
     int64_t next_due_us;     /* TOPIC only: when the first delayed job is due; 0 = none */
     /* Since the topic was made: */
-    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
     /* In the last whole ten seconds: */
     uint32_t pushed_10s, reserved_10s, finished_10s;
     const struct lateness *lateness;

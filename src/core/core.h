@@ -116,7 +116,7 @@ void core_carry_topics(struct core *core);
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq);
 
 struct core_totals {
-    uint64_t jobs[JOB_STATES];
+    uint64_t jobs[JOB_STATES], urgent;
     uint64_t topics, waiters;
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     uint64_t seq_next, lease_next;

@@ -40,9 +40,11 @@ struct event {
     struct bytes topic; /* also of TOPIC */
     int64_t ttr_us;
     int64_t created_us;
+    uint32_t delay_s;
     const int64_t *retry_us; /* the schedule's waits */
     uint8_t retry_count;
     enum body_kind body_kind;
+    enum ready_order order;
     struct bytes content_type;
     struct bytes body;
     /* TOPIC only: paused until then; 0 = not paused, INT64_MAX = until resumed. */

@@ -64,11 +64,12 @@ static void valid_job(const struct core *core, const struct job *job)
 
 static void valid_counts(const struct core *core)
 {
-    uint64_t jobs[JOB_STATES] = {0};
+    uint64_t jobs[JOB_STATES] = {0}, urgent = 0;
     const struct topics *topics = &core->topics;
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         const struct topic *topic = topics_at(topics, i);
         CHECK(topic->jobs[JOB_GONE] == 0);
+        urgent += topic->urgent;
         for (int state = 0; state < JOB_STATES; state++)
             jobs[state] += topic->jobs[state];
     }
@@ -77,7 +78,7 @@ static void valid_counts(const struct core *core)
         CHECK(jobs[state] == core->totals.jobs[state]);
         all += jobs[state];
     }
-    CHECK(all == core->jobs.count);
+    CHECK(all == core->jobs.count && urgent == core->totals.urgent);
     CHECK(jobs[JOB_DELAYED] == core->delays.count && jobs[JOB_RESERVED] == core->leases.count);
 }
 
@@ -139,6 +140,7 @@ static uint64_t digest_job(const struct core *core, const struct job *job)
         counts->buries,
         counts->kicks,
         job->body_kind,
+        job->order,
         job->content_type_len,
         job->body_len,
         retry ? retry->count : 0,

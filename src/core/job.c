@@ -12,15 +12,20 @@ _Static_assert(sizeof(struct job) == 128, "two cache lines a job");
 
 static const uint8_t moves[JOB_STATES] = {
     [JOB_GONE] = MAY(JOB_DELAYED) | MAY(JOB_READY),
-    [JOB_DELAYED] = MAY(JOB_READY) | MAY(JOB_GONE),
+    [JOB_DELAYED] = MAY(JOB_READY) | MAY(JOB_RESERVED) | MAY(JOB_GONE),
     [JOB_READY] = MAY(JOB_RESERVED) | MAY(JOB_GONE),
     [JOB_RESERVED] = MAY(JOB_DELAYED) | MAY(JOB_READY) | MAY(JOB_BURIED) | MAY(JOB_GONE),
-    [JOB_BURIED] = MAY(JOB_READY) | MAY(JOB_GONE),
+    [JOB_BURIED] = MAY(JOB_READY) | MAY(JOB_RESERVED) | MAY(JOB_GONE),
 };
 
 bool job_may_move(enum job_state from, enum job_state to)
 {
     return from < JOB_STATES && to < JOB_STATES && (moves[from] & MAY(to)) != 0;
+}
+
+int64_t job_rank_us(const struct job *job)
+{
+    return job->order == ORDER_ARRIVAL ? job->created_us : job->due_us;
 }
 
 void job_move(struct job *job, enum job_state to)

@@ -6,7 +6,8 @@
  *                │            └────kick────────│ └─ bury, schedule used up ─▶ BURIED
  *                └───────────release(delay)────┘          delete: from any state ─▶ gone
  *
- * A delayed job whose due time passes, or that is kicked or run, becomes ready. job_move() alone
+ * A delayed job whose due time passes, or that is kicked or run, becomes ready. A delayed or buried
+ * job may be reserved by its id, without becoming ready first. job_move() alone
  * writes the state (and job_restore(), in replay). The body is not here: it lives where `stored`
  * says. All times are microseconds since the Unix epoch (wall time).
  */
@@ -42,6 +43,14 @@ enum body_kind {
     BODY_JSON = 1,  /* the text of a JSON value */
 };
 
+/* Which of two ready jobs of one priority goes first. */
+enum ready_order {
+    ORDER_DUE = 0,     /* the one that was due first */
+    ORDER_ARRIVAL = 1, /* the one that was pushed first, as in beanstalkd */
+};
+
+enum { PRIORITY_URGENT = 1024 }; /* priorities below count as urgent in statistics */
+
 /* Where the engine keeps a job's record; the core only carries it about. */
 struct stored {
     uint64_t where; /* the engine's word for a place; 0 is nowhere */
@@ -69,11 +78,13 @@ struct job {
     uint32_t priority; /* lower first */
     uint32_t retry;    /* number of the retry schedule, 0 = none */
     uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
-    uint8_t body_kind; /* enum body_kind */
+    enum body_kind body_kind : 4;
+    enum ready_order order : 4;
     uint8_t content_type_len;
     uint8_t id_len;    /* 0: the id is the server-made number */
     uint16_t failures; /* failed attempts counted against the retry schedule */
     struct job_counts counts;
+    uint32_t delay_s; /* as asked for by the last push or release; for statistics */
     int64_t ttr_us;
     int64_t created_us;
     uint64_t where;        /* struct stored::where */
@@ -87,6 +98,9 @@ struct job {
 
 /* May a job go from one state to the other? The whole table of allowed moves. */
 bool job_may_move(enum job_state from, enum job_state to);
+
+/* Among ready jobs of one priority the one with the lower rank goes first. */
+int64_t job_rank_us(const struct job *job);
 
 /* Writes the state; CHECKs that the move is allowed. */
 void job_move(struct job *job, enum job_state to);

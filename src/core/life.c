@@ -40,9 +40,11 @@ void core_say_job(struct core *core, struct job *job, struct bytes content_type,
                                          .topic = topics_at(&core->topics, job->topic)->name,
                                          .ttr_us = job->ttr_us,
                                          .created_us = job->created_us,
+                                         .delay_s = job->delay_s,
                                          .retry_us = retry ? retry->waits_us : NULL,
                                          .retry_count = retry ? retry->count : 0,
-                                         .body_kind = (enum body_kind)job->body_kind,
+                                         .body_kind = job->body_kind,
+                                         .order = job->order,
                                          .content_type = content_type,
                                          .body = body,
                                          .record = record_of(job),
@@ -104,12 +106,22 @@ static void buried_remove(struct core *core, struct topic *topic, const struct j
         topic->buried_last = job->prev;
 }
 
+/* An urgent job comes to (+1) or leaves (-1) the ready ones. */
+static void count_urgent(struct core *core, struct topic *topic, const struct job *job, int change)
+{
+    if (job->state != JOB_READY || job->priority >= PRIORITY_URGENT)
+        return;
+    topic->urgent += (uint64_t)change;
+    core->totals.urgent += (uint64_t)change;
+}
+
 void core_popped(struct core *core, const struct job *job)
 {
     struct topic *topic = topics_at(&core->topics, job->topic);
     CHECK(topic->jobs[job->state] > 0);
     topic->jobs[job->state]--;
     core->totals.jobs[job->state]--;
+    count_urgent(core, topic, job, -1);
 }
 
 struct job *core_lift(struct core *core, uint32_t number)
@@ -136,6 +148,7 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
         job_move(job, state);
     topic->jobs[state]++;
     core->totals.jobs[state]++;
+    count_urgent(core, topic, job, +1);
     switch (state) {
     case JOB_DELAYED: wheel_add(&core->delays, number); break;
     case JOB_READY: queue_add(&topic->ready, &core->jobs, number); break;
@@ -263,13 +276,14 @@ void core_view(const struct core *core, const struct job *job, struct job_view *
         .until_us = job->until_us,
         .ttr_us = job->ttr_us,
         .created_us = job->created_us,
+        .delay_s = job->delay_s,
         .lease = job->lease,
         .attempt = job->counts.reserves,
         .failures = job->failures,
         .counts = job->counts,
         .retry_us = retry ? retry->waits_us : NULL,
         .retry_count = retry ? retry->count : 0,
-        .body_kind = (enum body_kind)job->body_kind,
+        .body_kind = job->body_kind,
         .where = job->where,
         .body_len = job->body_len,
         .content_type_len = job->content_type_len,

@@ -24,9 +24,8 @@ bool queue_before(const struct job *a, const struct job *b)
 {
     if (a->priority != b->priority)
         return a->priority < b->priority;
-    if (a->due_us != b->due_us)
-        return a->due_us < b->due_us;
-    return a->seq < b->seq;
+    int64_t a_rank_us = job_rank_us(a), b_rank_us = job_rank_us(b);
+    return a_rank_us != b_rank_us ? a_rank_us < b_rank_us : a->seq < b->seq;
 }
 
 static bool before(const struct pool *jobs, const struct queue_entry *a,
@@ -34,8 +33,8 @@ static bool before(const struct pool *jobs, const struct queue_entry *a,
 {
     if (a->priority != b->priority)
         return a->priority < b->priority;
-    if (a->due_us != b->due_us)
-        return a->due_us < b->due_us;
+    if (a->rank_us != b->rank_us)
+        return a->rank_us < b->rank_us;
     return job_at(jobs, a->job)->seq < job_at(jobs, b->job)->seq;
 }
 
@@ -91,7 +90,8 @@ void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number)
     }
     queue->count++;
     rise(queue, jobs, queue->count - 1,
-         (struct queue_entry){.priority = job->priority, .job = number, .due_us = job->due_us});
+         (struct queue_entry){
+             .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
 void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number)
@@ -124,7 +124,7 @@ void queue_valid(const struct queue *queue, const struct pool *jobs)
         const struct queue_entry *entry = &queue->entries[i];
         const struct job *job = job_at(jobs, entry->job);
         CHECK(job->prev == i);
-        CHECK(job->priority == entry->priority && job->due_us == entry->due_us);
+        CHECK(job->priority == entry->priority && job_rank_us(job) == entry->rank_us);
         CHECK(i == 0 || !before(jobs, entry, &queue->entries[(i - 1) / 4]));
     }
 }

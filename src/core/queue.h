@@ -1,5 +1,6 @@
 /*
- * The ready jobs of one topic: a 4-ary heap ordered by priority, then due time, then arrival.
+ * The ready jobs of one topic: a 4-ary heap ordered by priority, then rank (the due time, or for
+ * jobs of beanstalkd clients the time of arrival: job_rank_us), then number.
  * Each job knows its place (job::prev), so any job leaves in O(log n). Entries carry the key's
  * first parts, so that a comparison rarely touches a job.
  */
@@ -15,7 +16,7 @@
 struct queue_entry {
     uint32_t priority;
     uint32_t job; /* number in the jobs' pool */
-    int64_t due_us;
+    int64_t rank_us;
 };
 
 struct queue {

@@ -100,6 +100,17 @@ static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT
     return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
 }
 
+/* Whole seconds from now until then, rounded up, within what statistics can show. */
+static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
+{
+    int64_t span_us;
+    if (then_us <= now_us)
+        return 0;
+    if (__builtin_sub_overflow(then_us, now_us, &span_us) || span_us / 1000000 >= UINT32_MAX)
+        return UINT32_MAX;
+    return (uint32_t)((span_us + 999999) / 1000000);
+}
+
 static inline void count_up(uint16_t *count) /* stops at its largest value */
 {
     if (*count < UINT16_MAX)

@@ -18,6 +18,13 @@ static void reply_err(struct core *core, enum cmd_kind kind, void *asker, enum e
     core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
 }
 
+static void reply_number(struct core *core, enum cmd_kind kind, void *asker, uint32_t number)
+{
+    struct job_view view;
+    core_view(core, core_job(core, number), &view);
+    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+}
+
 /* ---- topics ---- */
 
 static void view_topic(const struct core *core, const struct topic *topic,
@@ -28,6 +35,8 @@ static void view_topic(const struct core *core, const struct topic *topic,
         .name = topic->name,
         .waiters = topic->waiters,
         .pause_until_us = topic->pause_until_us,
+        .pause_us = topic->pause_until_us ? topic->pause_us : 0,
+        .urgent = topic->urgent,
         .oldest_ready_us = first == POOL_NONE ? 0 : core_job(core, first)->due_us,
         .pushed = topic->pushed,
         .reserved = topic->reserved,
@@ -37,6 +46,7 @@ static void view_topic(const struct core *core, const struct topic *topic,
         .released = topic->released,
         .buried = topic->buried,
         .kicked = topic->kicked,
+        .pauses = topic->pauses,
         .pushed_10s = rate_last(&topic->push_rate, core->now_us),
         .reserved_10s = rate_last(&topic->reserve_rate, core->now_us),
         .finished_10s = rate_last(&topic->finish_rate, core->now_us),
@@ -50,6 +60,17 @@ static bool name_before(const void *ctx, const struct page_entry *a, const struc
 {
     const struct topics *topics = ctx;
     return bytes_cmp(topics_at(topics, a->number)->name, topics_at(topics, b->number)->name) < 0;
+}
+
+static void list_all_topics(struct core *core, void *asker)
+{
+    const struct topics *topics = &core->topics;
+    struct topic_view *views = mem_alloc((topics->pool.count + 1) * sizeof(*views));
+    uint32_t count = 0;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1))
+        view_topic(core, topics_at(topics, i), &views[count++]);
+    core_reply(core, asker, &(struct reply){.kind = CMD_TOPICS, .count = count, .topics = views});
+    mem_free(views);
 }
 
 static void list_topics(struct core *core, const struct cmd_topic *cmd, void *asker)
@@ -77,6 +98,7 @@ void core_set_pause(struct core *core, struct topic *topic, int64_t until_us)
     if (topic->pause_until_us && topic->pause_until_us != INT64_MAX)
         wheel_remove(&core->pauses, topic->number);
     topic->pause_until_us = until_us;
+    topic->pause_us = until_us - core->now_us;
     if (until_us && until_us != INT64_MAX)
         wheel_add(&core->pauses, topic->number);
     topics_file(&core->topics, topic);
@@ -89,6 +111,8 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
     if (until_us <= core->now_us)
         until_us = 0; /* over already */
     enum err err = topics_need(&core->topics, cmd->topic.topic, &topic);
+    if (!err)
+        topic->pauses += cmd->kind == CMD_PAUSE;
     if (!err && topic->pause_until_us != until_us) {
         core_set_pause(core, topic, until_us);
         core_say_pause(core, topic);
@@ -96,7 +120,7 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
     reply_err(core, cmd->kind, asker, err);
 }
 
-static void kick_topic(struct core *core, const struct topic *topic, uint32_t max, void *asker)
+static void kick_buried(struct core *core, const struct topic *topic, uint32_t max, void *asker)
 {
     uint32_t count = 0;
     for (; count < max && topic->buried_first != POOL_NONE; count++)
@@ -152,6 +176,13 @@ static bool scan_some(struct core *core, struct scan *scan, uint32_t count)
     return scan->next < core->jobs.used;
 }
 
+/* Is the job still what it was when the scan saw it? */
+static bool is_as_seen(const struct scan *scan, const struct page_entry *entry,
+                       const struct job *job)
+{
+    return job->state == scan->state && job->seq == entry->seq && job->due_us == entry->due_us;
+}
+
 /* Replies with those of the page that are still what they were when they were seen. */
 static void reply_page(struct core *core, struct scan *scan)
 {
@@ -166,7 +197,7 @@ static void reply_page(struct core *core, struct scan *scan)
         const struct job *job = core_job(core, entry->number);
         reply.next_due_us = entry->due_us;
         reply.next_seq = entry->seq;
-        if (job->state == scan->state && job->seq == entry->seq && job->due_us == entry->due_us)
+        if (is_as_seen(scan, entry, job))
             core_view(core, job, &reply.jobs[reply.count++]);
     }
     core_reply(core, scan->asker, &reply);
@@ -182,6 +213,32 @@ static void reply_topic(struct core *core, const struct scan *scan)
     core_reply(core, scan->asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
 }
 
+/* One job, the first of its topic and state; NOT_FOUND if it has left that state meanwhile. */
+static void reply_first(struct core *core, const struct scan *scan)
+{
+    const struct page_entry *first = scan->page.entries;
+    if (scan->page.count && is_as_seen(scan, first, core_job(core, first->number)))
+        reply_number(core, CMD_PEEK, scan->asker, first->number);
+    else
+        reply_err(core, CMD_PEEK, scan->asker, ERR_NOT_FOUND);
+}
+
+/* Kicks the jobs of the page, soonest due first. */
+static void kick_page(struct core *core, struct scan *scan)
+{
+    uint32_t count = 0;
+    page_sort(&scan->page);
+    for (uint32_t i = 0; i < scan->page.count; i++) {
+        const struct page_entry *entry = &scan->page.entries[i];
+        if (!is_as_seen(scan, entry, core_job(core, entry->number)))
+            continue;
+        core_kick(core, entry->number);
+        count++;
+    }
+    core_reply(core, scan->asker,
+               &(struct reply){.kind = CMD_KICK_TOPIC, .count = count, .more = scan->page.more});
+}
+
 static void scan_end(struct core *core, struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
@@ -189,6 +246,10 @@ static void scan_end(struct core *core, struct scan *scan)
         reply_page(core, scan);
     else if (scan->kind == CMD_TOPIC)
         reply_topic(core, scan);
+    else if (scan->kind == CMD_PEEK)
+        reply_first(core, scan);
+    else if (scan->kind == CMD_KICK_TOPIC)
+        kick_page(core, scan);
     else
         core_reply(core, scan->asker,
                    &(struct reply){.kind = CMD_CLEAR_TOPIC,
@@ -219,7 +280,8 @@ static void scan_topic(struct core *core, struct topic *topic, const struct cmd 
         .after_due_us = cmd->topic.after_due_us,
         .after_seq = cmd->topic.after_seq,
     };
-    page_init(&scan.page, scan.max < PAGE_MAX ? scan.max : PAGE_MAX, due_before, NULL);
+    bool shows = cmd->kind != CMD_KICK_TOPIC; /* what it shows is a page, what it kicks is all */
+    page_init(&scan.page, shows && scan.max > PAGE_MAX ? PAGE_MAX : scan.max, due_before, NULL);
     if (!scan_some(core, &scan, core->jobs.used <= AT_ONCE_MAX ? AT_ONCE_MAX : 1)) {
         scan_end(core, &scan);
         page_fini(&scan.page);
@@ -282,10 +344,66 @@ static bool clear_at_hand(struct core *core, const struct topic *topic, const st
     return true;
 }
 
+static const struct cmd *first_in(enum cmd_kind kind, enum job_state state, uint32_t max,
+                                  struct cmd *room)
+{
+    *room = (struct cmd){
+        .kind = kind,
+        .topic = {.state = state, .max = max, .after_due_us = INT64_MIN},
+    };
+    return room;
+}
+
+static void view_or_scan(struct core *core, struct topic *topic, const struct cmd *cmd, void *asker,
+                         uint64_t *out_parked)
+{
+    struct cmd scan;
+    if (!cmd->topic.brief) {
+        scan_topic(core, topic, first_in(CMD_TOPIC, JOB_DELAYED, 1, &scan), asker, out_parked);
+        return;
+    }
+    struct topic_view view;
+    view_topic(core, topic, &view);
+    core_reply(core, asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+}
+
+static void kick_topic(struct core *core, struct topic *topic, const struct cmd_topic *cmd,
+                       void *asker, uint64_t *out_parked)
+{
+    struct cmd scan;
+    bool delayed = cmd->state == JOB_DELAYED;
+    if (cmd->state == JOB_GONE)
+        delayed = topic->jobs[JOB_BURIED] == 0;
+    if (delayed)
+        scan_topic(core, topic, first_in(CMD_KICK_TOPIC, JOB_DELAYED, cmd->max, &scan), asker,
+                   out_parked);
+    else
+        kick_buried(core, topic, cmd->max, asker);
+}
+
+/* The first READY and BURIED jobs are at hand; the others must be looked for. */
+static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, void *asker,
+                 uint64_t *out_parked)
+{
+    struct cmd scan;
+    enum job_state state = cmd->topic.state;
+    if (topic->jobs[state] == 0)
+        reply_err(core, CMD_PEEK, asker, ERR_NOT_FOUND);
+    else if (state == JOB_READY)
+        reply_number(core, CMD_PEEK, asker, queue_first(&topic->ready));
+    else if (state == JOB_BURIED)
+        reply_number(core, CMD_PEEK, asker, topic->buried_first);
+    else
+        scan_topic(core, topic, first_in(CMD_PEEK, state, 1, &scan), asker, out_parked);
+}
+
 void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked)
 {
     if (cmd->kind == CMD_TOPICS) {
-        list_topics(core, &cmd->topic, asker);
+        if (cmd->topic.all)
+            list_all_topics(core, asker);
+        else
+            list_topics(core, &cmd->topic, asker);
         return;
     }
     if (cmd->kind == CMD_PAUSE) {
@@ -300,13 +418,13 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
     if (cmd->kind == CMD_RESUME) {
         pause_topic(core, cmd, asker);
     } else if (cmd->kind == CMD_TOPIC) {
-        struct cmd first = {.kind = CMD_TOPIC,
-                            .topic = {.state = JOB_DELAYED, .max = 1, .after_due_us = INT64_MIN}};
-        scan_topic(core, topic, &first, asker, out_parked);
+        view_or_scan(core, topic, cmd, asker, out_parked);
     } else if (cmd->kind == CMD_KICK_TOPIC) {
-        kick_topic(core, topic, cmd->topic.max, asker);
+        kick_topic(core, topic, &cmd->topic, asker, out_parked);
     } else if (cmd->topic.state <= JOB_GONE || cmd->topic.state >= JOB_STATES) {
         reply_err(core, cmd->kind, asker, ERR_INVALID);
+    } else if (cmd->kind == CMD_PEEK) {
+        peek(core, topic, cmd, asker, out_parked);
     } else if (cmd->kind == CMD_LIST || !clear_at_hand(core, topic, &cmd->topic, asker)) {
         scan_topic(core, topic, cmd, asker, out_parked);
     }

@@ -138,7 +138,10 @@ void topics_valid(const struct topics *topics, const struct pool *jobs)
         CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable));
         CHECK(topic->ready.count == topic->jobs[JOB_READY]);
         queue_valid(&topic->ready, jobs);
-        uint64_t waiters = 0, buried = 0;
+        uint64_t waiters = 0, buried = 0, urgent = 0;
+        for (uint32_t ready = 0; ready < topic->ready.count; ready++)
+            urgent += topic->ready.entries[ready].priority < PRIORITY_URGENT;
+        CHECK(urgent == topic->urgent);
         for (const struct list *at = topic->waiting.next; at != &topic->waiting; at = at->next)
             waiters++;
         CHECK(waiters == topic->waiters);

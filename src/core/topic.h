@@ -27,9 +27,11 @@ struct topic {
     uint64_t mark;                   /* the last parking reserve that named it: finds duplicates */
     uint32_t timer_prev, timer_next; /* on the wheel of pauses */
     int64_t pause_until_us;          /* 0 = not paused */
+    int64_t pause_us;                /* how long that pause is altogether */
     uint64_t jobs[JOB_STATES];
+    uint64_t urgent; /* ready ones with a priority below PRIORITY_URGENT */
     uint64_t waiters;
-    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked, pauses;
     struct rate push_rate, reserve_rate, finish_rate;
     struct lateness lateness;
 };

@@ -14,6 +14,8 @@ static uint32_t fields_of(enum cmd_kind kind)
                V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE);
     case CMD_PUSH:
     case CMD_RESERVE:
+    case CMD_RESERVE_JOB:
+    case CMD_PEEK:
     case CMD_KICK:
     case CMD_RUN:
     case CMD_GET:

@@ -271,6 +271,8 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
         if (reply->count)
             add_job(out, &reply->jobs[0], false);
         break;
+    case CMD_RESERVE_JOB:
+    case CMD_PEEK:
     case CMD_GET: add_job(out, &reply->jobs[0], true); break;
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC: add_changed(out, reply); break;
@@ -306,6 +308,8 @@ static const char *wanted_state(enum cmd_kind kind)
         return "only a delayed job can be changed; push it again with \"if_exists\":\"replace\"";
     case CMD_PUSH:
     case CMD_RESERVE:
+    case CMD_RESERVE_JOB:
+    case CMD_PEEK:
     case CMD_GET:
     case CMD_DELETE:
     case CMD_KICK_TOPIC:

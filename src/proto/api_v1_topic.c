@@ -21,7 +21,7 @@ bool v1_decode_topic(const struct v1_call *v1)
     v1->call->cmd.topic = (struct cmd_topic){
         .topic = v1->part,
         .max = v1_given(&fields, V1_MAX) ? fields.max : v1->input.limits->batch_jobs,
-        .state = fields.state,
+        .state = v1->kind == CMD_KICK_TOPIC ? JOB_BURIED : fields.state,
         .pause_until_us = v1_given(&fields, V1_FOR) ? v1->input.now_us + fields.for_us : INT64_MAX,
     };
     return true;

@@ -58,6 +58,7 @@ struct embedded {
     int64_t now_us;
     bool busy; /* the last slice of work left some over */
     bool draining;
+    bool refusing_pushes;
     bool replaying;
     int64_t progress_said_us;
     uint64_t held_count;
@@ -172,7 +173,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
         }
         log_event(LOG_ERROR, "body_damaged", "job=%llu error=%s", (unsigned long long)job->ref.seq,
                   err_name(err));
-        if (reply->kind == CMD_RESERVE)
+        if (reply->kind == CMD_RESERVE || reply->kind == CMD_RESERVE_JOB)
             buf_add(&embedded->damaged, &job->ref.seq, sizeof(job->ref.seq));
         reply->err = err;
     }
@@ -195,6 +196,11 @@ static bool must_wait(const struct embedded *embedded, const struct reply *reply
     return store_batch(embedded->store) > store_durable(embedded->store);
 }
 
+static bool shows_bodies(enum cmd_kind kind)
+{
+    return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET || kind == CMD_PEEK;
+}
+
 static void core_replied(struct core_ear *ear, void *asker, const struct reply *reply)
 {
     struct embedded *embedded = LIST_ENTRY(ear, struct embedded, core_ear);
@@ -206,7 +212,7 @@ static void core_replied(struct core_ear *ear, void *asker, const struct reply *
         hold_reply(embedded, ticket, reply);
         return;
     }
-    if ((reply->kind == CMD_RESERVE || reply->kind == CMD_GET) && reply->err == OK) {
+    if (shows_bodies(reply->kind) && reply->err == OK) {
         struct reply full = *reply;
         read_bodies(embedded, &full);
         ticket->answered(ticket, &full);
@@ -370,9 +376,12 @@ static void engine_begin(struct engine *engine, int64_t now_us)
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
 static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
 {
+    bool takes = cmd->kind == CMD_RESERVE || cmd->kind == CMD_RESERVE_JOB;
+    if (cmd->kind == CMD_PUSH && embedded->refusing_pushes)
+        return ERR_DRAINING;
     if (!embedded->store)
         return OK;
-    if (store_failed(embedded->store) && (cmd_changes(cmd->kind) || cmd->kind == CMD_RESERVE))
+    if (store_failed(embedded->store) && (cmd_changes(cmd->kind) || takes))
         return ERR_STORE_FAILED;
     if (cmd->kind == CMD_PUSH)
         return store_admit(embedded->store,
@@ -441,6 +450,11 @@ static int64_t engine_end(struct engine *engine)
     return next_us;
 }
 
+static void engine_refuse_pushes(struct engine *engine)
+{
+    of_engine(engine)->refusing_pushes = true;
+}
+
 static void engine_drain(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
@@ -451,7 +465,7 @@ static void engine_drain(struct engine *engine)
 static enum err engine_health(const struct engine *engine)
 {
     const struct embedded *embedded = (const struct embedded *)engine;
-    if (embedded->draining)
+    if (embedded->draining || embedded->refusing_pushes)
         return ERR_DRAINING;
     return embedded->store ? store_admit(embedded->store, 0) : OK;
 }
@@ -461,6 +475,7 @@ static const struct engine_verbs verbs = {
     .submit = engine_submit,
     .cancel = engine_cancel,
     .end = engine_end,
+    .refuse_pushes = engine_refuse_pushes,
     .drain = engine_drain,
     .health = engine_health,
 };

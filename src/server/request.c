@@ -53,7 +53,7 @@ void request_undelivered(struct server *server, const struct handed *handed)
     static struct ticket nobody = {.answered = ignore_answer};
     struct cmd cmd = {
         .kind = CMD_RELEASE,
-        .job = {.ref.seq = handed->seq, .lease = handed->lease, .undelivered = true},
+        .job = {.ref.seq = handed->seq, .lease = handed->lease, .why = RELEASE_UNDELIVERED},
     };
     server->counts.undelivered++;
     server->engine->verbs->submit(server->engine, &cmd, &nobody);

@@ -20,14 +20,23 @@ struct session;
 
 enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600 };
 
+/* What a listener speaks. */
+enum protocol { PROTOCOL_HTTP, PROTOCOL_BEANSTALK };
+
+struct server_listener {
+    enum protocol protocol;
+    enum api_dialect dialect; /* HTTP: who owns the paths outside /v1 */
+};
+
 struct server_options {
     struct clock *clock;
     struct net *net;
     struct embedded *embedded;
-    enum api_dialect dialects[SERVER_LISTENERS_MAX]; /* root dialect of each listener */
+    struct server_listener listeners[SERVER_LISTENERS_MAX];
     struct api_limits api;
     struct http_limits http;
-    struct core_limits limits; /* shown in /metrics */
+    uint32_t beanstalk_body_bytes; /* the largest job of beanstalkd clients */
+    struct core_limits limits;     /* shown in /metrics */
     uint32_t connections_max;
     int64_t idle_us;         /* a connection that asks nothing is closed after this */
     int64_t request_us;      /* a request must be whole, and a reply taken, within this */

@@ -81,7 +81,7 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     session->number = number;
     session->server = server;
     session->conn = conn;
-    session->dialect = server->options.dialects[listener];
+    session->dialect = server->options.listeners[listener].dialect;
     list_init(&session->dirty);
     list_add_tail(&server->all, &session->all);
     server->counts.accepted++;

@@ -65,9 +65,9 @@ static void encode_job(const struct event *event, char *at)
     put_u8(at + 84, (uint8_t)event->id.len);
     put_u8(at + 85, (uint8_t)event->topic.len);
     put_u8(at + 86, (uint8_t)event->content_type.len);
-    put_u8(at + 87, 0);
+    put_u8(at + 87, (uint8_t)event->order);
     put_u32(at + 88, (uint32_t)event->body.len);
-    put_u32(at + 92, 0);
+    put_u32(at + 92, event->delay_s);
     char *body = at + RECORD_JOB_HEAD;
     char *end = put_bytes(body, event->content_type);
     end = put_bytes(end, event->body);
@@ -147,7 +147,7 @@ static bool decode_job(const char *at, size_t len, struct record *record)
 {
     struct event *event = &record->event;
     if (len < RECORD_JOB_HEAD || !state_possible(get_u8(at + 5)) || get_u8(at + 6) > BODY_JSON ||
-        get_u8(at + 7) > RETRY_STEPS_MAX)
+        get_u8(at + 7) > RETRY_STEPS_MAX || get_u8(at + 87) > ORDER_ARRIVAL)
         return false;
     event->job = (struct job_now){
         .seq = get_u64(at + 8),
@@ -163,6 +163,8 @@ static bool decode_job(const char *at, size_t len, struct record *record)
     event->retry_count = get_u8(at + 7);
     event->ttr_us = (int64_t)get_u64(at + 32);
     event->created_us = (int64_t)get_u64(at + 40);
+    event->order = get_u8(at + 87);
+    event->delay_s = get_u32(at + 92);
     event->record = (struct stored){.where = get_u64(at + 56), .bytes = get_u32(at + 64)};
     event->id.len = get_u8(at + 84);
     event->topic.len = get_u8(at + 85);
