@@ -248,21 +248,6 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
     core_say_job(core, job, cmd->content_type, cmd->body, true);
 }
 
-/* Asked for by name, a job need not be due, nor its topic go on. */
-static void reserve_job(struct core *core, uint32_t number)
-{
-    struct job *job = core_job(core, number);
-    if (job->state != JOB_READY) {
-        (void)core_lift(core, number); /* it is `job` */
-        if (job->state == JOB_BURIED)
-            job->failures = 0; /* as after a kick */
-        job->due_us =
-            core->now_us; /* a failed attempt brings it back at once, not when it was due */
-        core_place(core, number, (enum job_state)job->state);
-    }
-    core_lease(core, number);
-}
-
 static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
 {
     uint32_t number = index_find(&core->index, &cmd->job.ref);
@@ -286,7 +271,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
     else if (cmd->kind == CMD_TOUCH)
         touch(core, number, &cmd->job);
     else if (cmd->kind == CMD_RESERVE_JOB)
-        reserve_job(core, number);
+        core_lease(core, number);
     else if (cmd->kind == CMD_KICK)
         core_kick(core, number);
     else if (cmd->kind == CMD_RUN)

@@ -171,6 +171,11 @@ void core_lease(struct core *core, uint32_t number)
 {
     struct job *job = core_lift(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
+    if (job->state == JOB_BURIED)
+        job->failures = 0; /* as after a kick */
+    if (job->state != JOB_READY)
+        job->due_us =
+            core->now_us; /* a failed attempt brings it back at once, not when it was due */
     job->lease = core->lease_next++;
     job->until_us = time_add(core->now_us, job->ttr_us);
     count_up(&job->counts.reserves);

@@ -134,7 +134,7 @@ void core_say_job(struct core *core, struct job *job, struct bytes content_type,
 void core_say_move(struct core *core, const struct job *job, bool promised);
 void core_say_pause(struct core *core, const struct topic *topic);
 
-/* Reserves a ready job. */
+/* Reserves a job: a ready one, or by name a delayed or buried one. */
 void core_lease(struct core *core, uint32_t number);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
 void core_fail(struct core *core, uint32_t number, bool promised);

@@ -34,6 +34,8 @@ struct model_job {
     uint64_t where;       /* of the newest EVENT_JOB */
     uint64_t buried_rank; /* order of burying, as the events said it */
     uint32_t body_len;
+    enum ready_order order;
+    int64_t created_us;
 };
 
 struct model_waiter {

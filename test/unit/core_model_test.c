@@ -65,7 +65,9 @@ static bool comes_before(uint64_t a, uint64_t b)
     const struct model_job *x = &life->jobs[a], *y = &life->jobs[b];
     if (x->priority != y->priority)
         return x->priority < y->priority;
-    return x->due_us != y->due_us ? x->due_us < y->due_us : a < b;
+    int64_t x_rank_us = x->order == ORDER_ARRIVAL ? x->created_us : x->due_us;
+    int64_t y_rank_us = y->order == ORDER_ARRIVAL ? y->created_us : y->due_us;
+    return x_rank_us != y_rank_us ? x_rank_us < y_rank_us : a < b;
 }
 
 static uint64_t best_of(int topic) /* or 0 */
@@ -105,6 +107,14 @@ static void model_wait(struct model_job *job, int64_t due_us)
     job->state = waiting_state(due_us);
     job->lease = 0;
     job->until_us = 0;
+}
+
+static void model_lease(struct model_job *job)
+{
+    job->state = JOB_RESERVED;
+    job->lease = life->lease_next++;
+    job->until_us = life->now_us + job->ttr_us;
+    job->counts.reserves++;
 }
 
 static void model_bury(struct model_job *job)
@@ -205,10 +215,7 @@ static void check_taken(const struct reply *reply, const int *topics, int count,
         MUST(seq != 0);
         struct model_job *job = &life->jobs[seq];
         MUST(job->due_us <= life->now_us); /* P3 */
-        job->state = JOB_RESERVED;
-        job->lease = life->lease_next++;
-        job->until_us = life->now_us + job->ttr_us;
-        job->counts.reserves++;
+        model_lease(job);
         check_view(seq, &reply->jobs[i]);
     }
     MUST(reply->count == max || choose(topics, count, listed) == 0);
@@ -288,6 +295,8 @@ static void step_push(void)
         .ttr_us = 1 + (int64_t)below(3000),
         .wait_count = (uint8_t)below(4),
         .body_len = (uint32_t)below(5),
+        .order = (enum ready_order)below(2),
+        .created_us = life->now_us,
     };
     for (int i = 0; i < job.wait_count; i++)
         job.waits_us[i] = (int64_t)below(3) * (int64_t)below(1500);
@@ -300,6 +309,7 @@ static void step_push(void)
                                .ttr_us = job.ttr_us,
                                .priority = job.priority,
                                .if_exists = if_exists,
+                               .order = job.order,
                                .body = bytes_of("12345", job.body_len),
                                .retry_us = job.waits_us,
                                .retry_count = job.wait_count}};
@@ -377,6 +387,10 @@ static enum err expect(const struct model_job *job, const struct cmd *cmd)
 {
     if (job->state == JOB_GONE)
         return ERR_NOT_FOUND;
+    if (cmd->kind == CMD_RESERVE_JOB)
+        return job->state == JOB_RESERVED ? ERR_WRONG_STATE : OK;
+    if (cmd->kind == CMD_DELETE && cmd->job.if_free && job->state == JOB_RESERVED)
+        return ERR_WRONG_STATE;
     if (cmd->kind == CMD_DELETE)
         return cmd->job.lease ? expect_lease(job, cmd->job.lease) : OK;
     if (cmd->kind == CMD_KICK)
@@ -390,9 +404,13 @@ static void model_release(struct model_job *job, const struct cmd_job *cmd)
 {
     if (cmd->has_priority)
         job->priority = cmd->priority;
-    if (cmd->undelivered && !cmd->has_delay) {
+    if (cmd->why == RELEASE_UNDELIVERED && !cmd->has_delay) {
         job->counts.reserves--;
         model_wait(job, job->due_us);
+        return;
+    }
+    if (cmd->why == RELEASE_ABANDONED) {
+        model_fail(job);
         return;
     }
     job->counts.releases++;
@@ -400,7 +418,7 @@ static void model_release(struct model_job *job, const struct cmd_job *cmd)
         model_fail(job);
         return;
     }
-    job->failures = (uint16_t)(job->failures + !cmd->undelivered);
+    job->failures = (uint16_t)(job->failures + (cmd->why != RELEASE_UNDELIVERED));
     model_wait(job, cmd->due_us > life->now_us ? cmd->due_us : life->now_us);
 }
 
@@ -412,11 +430,22 @@ static void model_kick(struct model_job *job)
     model_wait(job, life->now_us);
 }
 
+static void model_reserve_job(struct model_job *job)
+{
+    if (job->state == JOB_BURIED)
+        job->failures = 0;
+    if (job->state != JOB_READY)
+        job->due_us = life->now_us;
+    model_lease(job);
+}
+
 static void model_do(struct model_job *job, const struct cmd *cmd)
 {
     const struct cmd_job *asked = &cmd->job;
     if (cmd->kind == CMD_RELEASE) {
         model_release(job, asked);
+    } else if (cmd->kind == CMD_RESERVE_JOB) {
+        model_reserve_job(job);
     } else if (cmd->kind == CMD_TOUCH) {
         job->until_us = life->now_us + (asked->has_ttr ? asked->ttr_us : job->ttr_us);
     } else if (cmd->kind == CMD_BURY) {
@@ -438,9 +467,9 @@ static void model_do(struct model_job *job, const struct cmd *cmd)
 
 static void step_job(void)
 {
-    static const enum cmd_kind kinds[] = {CMD_FINISH, CMD_FINISH,    CMD_RELEASE, CMD_RELEASE,
-                                          CMD_TOUCH,  CMD_BURY,      CMD_KICK,    CMD_RUN,
-                                          CMD_DELETE, CMD_RESCHEDULE};
+    static const enum cmd_kind kinds[] = {CMD_FINISH, CMD_FINISH,     CMD_RELEASE,    CMD_RELEASE,
+                                          CMD_TOUCH,  CMD_BURY,       CMD_KICK,       CMD_RUN,
+                                          CMD_DELETE, CMD_RESCHEDULE, CMD_RESERVE_JOB};
     uint64_t oldest = life->seq_next > 40 ? life->seq_next - 40 : 1;
     uint64_t seq = oldest + below(life->seq_next - oldest + 1);
     struct model_job *job = &life->jobs[seq];
@@ -451,7 +480,8 @@ static void step_job(void)
         .lease = below(3) == 0 ? 0
                  : below(4)    ? job->lease
                                : below(life->lease_next + 1),
-        .undelivered = below(4) == 0,
+        .why = (enum release_why)(below(2) ? RELEASE_ASKED : below(3)),
+        .if_free = below(2),
         .has_delay = below(2),
         .has_priority = below(2),
         .has_due = below(2),
@@ -476,6 +506,18 @@ static void step_job(void)
     check_view(seq, &life->views[0]);
 }
 
+static uint64_t soonest_delayed(int topic)
+{
+    uint64_t soonest = 0;
+    for (uint64_t i = 1; i < life->seq_next; i++) {
+        const struct model_job *job = &life->jobs[i];
+        if (job->state == JOB_DELAYED && job->topic == topic &&
+            (!soonest || job->due_us < life->jobs[soonest].due_us))
+            soonest = i;
+    }
+    return soonest;
+}
+
 static uint64_t oldest_buried(int topic)
 {
     uint64_t oldest = 0;
@@ -491,10 +533,12 @@ static uint64_t oldest_buried(int topic)
 static void step_topic(void)
 {
     static const enum cmd_kind kinds[] = {CMD_KICK_TOPIC, CMD_KICK_TOPIC, CMD_PAUSE, CMD_RESUME};
+    static const enum job_state kick_states[] = {JOB_GONE, JOB_BURIED, JOB_DELAYED};
     int topic = (int)below(TOPICS);
     struct cmd cmd = {.kind = kinds[below(4)],
                       .topic = {.topic = topic_name(topic),
                                 .max = 1 + (uint32_t)below(3),
+                                .state = kick_states[below(3)],
                                 .pause_until_us = below(3)
                                                       ? life->now_us + (int64_t)below(2000) - 100
                                                       : INT64_MAX}};
@@ -506,11 +550,33 @@ static void step_topic(void)
     } else if (cmd.kind == CMD_RESUME) {
         life->paused_until_us[topic] = 0;
     } else {
+        bool buried = cmd.topic.state == JOB_BURIED ||
+                      (cmd.topic.state == JOB_GONE && oldest_buried(topic) != 0);
+        uint64_t (*next)(int) = buried ? oldest_buried : soonest_delayed;
         uint32_t count = 0;
-        for (uint64_t i; count < cmd.topic.max && (i = oldest_buried(topic)) != 0; count++)
+        for (uint64_t i; count < cmd.topic.max && (i = next(topic)) != 0; count++)
             model_kick(&life->jobs[i]);
-        MUST(life->reply.count == count && life->reply.more == (oldest_buried(topic) != 0));
+        MUST(err || (life->reply.count == count && life->reply.more == (next(topic) != 0)));
     }
+}
+
+static void step_peek(void)
+{
+    static uint64_t (*const first[JOB_STATES])(int) = {
+        [JOB_DELAYED] = soonest_delayed,
+        [JOB_READY] = best_of,
+        [JOB_BURIED] = oldest_buried,
+    };
+    int topic = (int)below(TOPICS);
+    enum job_state state = (enum job_state)(1 + below(JOB_STATES - 1));
+    if (state == JOB_RESERVED || life->paused_until_us[topic])
+        return; /* best_of() knows nothing of a paused topic; peek shows its jobs */
+    struct cmd cmd = {.kind = CMD_PEEK, .topic = {.topic = topic_name(topic), .state = state}};
+    uint64_t expected = first[state](topic);
+    enum err err = apply(&cmd);
+    MUST(err == (expected ? OK : ERR_NOT_FOUND));
+    if (expected)
+        check_view(expected, &life->views[0]);
 }
 
 static void step_clear(void)
@@ -678,7 +744,9 @@ static void step(void)
         step_clear();
     else if (dice < 83)
         step_list();
-    else if (dice < 86)
+    else if (dice < 85)
+        step_peek();
+    else if (dice < 87)
         step_carry();
     else
         step_time();
