@@ -464,7 +464,8 @@ static void an_undelivered_job_goes_back_as_if_untried(void **state)
     (void)state;
     uint64_t seq = push_due(START - 50);
     assert_int_equal(reserve(), OK);
-    struct cmd cmd = {.kind = CMD_RELEASE, .job = {.ref = {.seq = seq}, .why = RELEASE_UNDELIVERED}};
+    struct cmd cmd = {.kind = CMD_RELEASE,
+                      .job = {.ref = {.seq = seq}, .why = RELEASE_UNDELIVERED}};
     assert_int_equal(apply(&cmd), OK);
     assert_int_equal(state_of(seq), JOB_READY);
     assert_int_equal(last_job()->due_us, START - 50);
