@@ -70,6 +70,7 @@ struct os_net {
     struct list dead;        // net_conn::place
     int64_t accept_again_us; /* accepting pauses until then; 0 = it does not */
     bool accept_trouble_said;
+    bool coarse_sleep; /* the kernel sleeps in milliseconds only */
     unsigned listener_count;
     struct listener listeners[NET_LISTENERS_MAX];
     struct source watches[4];
@@ -326,6 +327,22 @@ static void accept_some(struct os_net *net, struct net_handler *handler, struct 
 
 /* ---- the port ---- */
 
+/* Kernels before 5.11, and valgrind, know no epoll_pwait2: there sleeps end on whole milliseconds.
+ */
+static int wait_for_events(struct os_net *net, const struct timespec *limit)
+{
+    if (!net->coarse_sleep) {
+        int count = epoll_pwait2(net->epoll, net->events, EVENTS, limit, NULL);
+        if (count >= 0 || errno != ENOSYS)
+            return count;
+        net->coarse_sleep = true;
+        log_event(LOG_WARN, "coarse_sleep",
+                  "hint=\"this kernel has no epoll_pwait2: jobs come up to 1 ms later\"");
+    }
+    int64_t limit_ms = limit ? limit->tv_sec * 1000 + (limit->tv_nsec + 999999) / 1000000 : -1;
+    return epoll_wait(net->epoll, net->events, EVENTS, (int)limit_ms);
+}
+
 static void net_sleep(struct net *base, int64_t until_us)
 {
     struct os_net *net = self(base);
@@ -347,7 +364,7 @@ static void net_sleep(struct net *base, int64_t until_us)
         if (left_us > 0)
             left = (struct timespec){left_us / 1000000, left_us % 1000000 * 1000};
     }
-    net->event_count = epoll_pwait2(net->epoll, net->events, EVENTS, limit, NULL);
+    net->event_count = wait_for_events(net, limit);
     CHECK(net->event_count >= 0 || errno == EINTR);
 }
 
