@@ -103,7 +103,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     topic->pushed++;
     rate_add(&topic->push_rate, core->now_us);
     core->totals.pushed++;
-    core_place(core, number, core_waiting_state(core, job));
+    core_place(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
     core_say_job(core, job, push->content_type, push->body, true);
     struct job_view view;
     core_view(core, job, &view);

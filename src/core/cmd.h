@@ -51,6 +51,7 @@ struct cmd_push {
     int64_t due_us; /* a past time is now */
     int64_t ttr_us; /* at least 1 */
     uint32_t priority;
+    bool buried; /* set aside from the start: a dead letter from elsewhere */
     enum if_exists if_exists;
     enum ready_order order;
     enum durability durability;

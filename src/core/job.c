@@ -11,7 +11,7 @@ _Static_assert(sizeof(struct job) == 128, "two cache lines a job");
 #define MAY(state) (1u << (state))
 
 static const uint8_t moves[JOB_STATES] = {
-    [JOB_GONE] = MAY(JOB_DELAYED) | MAY(JOB_READY),
+    [JOB_GONE] = MAY(JOB_DELAYED) | MAY(JOB_READY) | MAY(JOB_BURIED),
     [JOB_DELAYED] = MAY(JOB_READY) | MAY(JOB_RESERVED) | MAY(JOB_GONE),
     [JOB_READY] = MAY(JOB_RESERVED) | MAY(JOB_GONE),
     [JOB_RESERVED] = MAY(JOB_DELAYED) | MAY(JOB_READY) | MAY(JOB_BURIED) | MAY(JOB_GONE),

@@ -6,6 +6,7 @@
  *                │            └────kick────────│ └─ bury, schedule used up ─▶ BURIED
  *                └───────────release(delay)────┘          delete: from any state ─▶ gone
  *
+ * A push may ask for a job that is buried from the start, so that dead letters can move house.
  * A delayed job whose due time passes, or that is kicked or run, becomes ready. A delayed or buried
  * job may be reserved by its id, without becoming ready first. job_move() alone
  * writes the state (and job_restore(), in replay). The body is not here: it lives where `stored`

@@ -4,10 +4,24 @@
  */
 #include "proto/api_v1.h"
 
-static const uint32_t push_fields = V1_BIT(V1_ID) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) |
-                                    V1_BIT(V1_TTR) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_BODY) |
-                                    V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE) |
-                                    V1_BIT(V1_RETRY) | V1_BIT(V1_IF_EXISTS) | V1_BIT(V1_DURABILITY);
+static const uint32_t push_fields =
+    V1_BIT(V1_ID) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_TTR) | V1_BIT(V1_PRIORITY) |
+    V1_BIT(V1_BODY) | V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE) | V1_BIT(V1_RETRY) |
+    V1_BIT(V1_IF_EXISTS) | V1_BIT(V1_DURABILITY) | V1_BIT(V1_STATE);
+
+/* Only one state may be asked for by name: the others follow from the due time. */
+static bool state_fits(const struct v1_input *input, const struct v1_fields *fields)
+{
+    if (!v1_given(fields, V1_STATE))
+        return true;
+    if (fields->state != JOB_BURIED)
+        return api_refuse(input->problem, 400, "bad_field", "state",
+                          "a job can be pushed as buried only; else its due time says what it is");
+    if (v1_given(fields, V1_DELAY) || v1_given(fields, V1_DUE))
+        return api_refuse(input->problem, 400, "bad_field", "state",
+                          "a buried job waits for a kick: leave out delay and due");
+    return true;
+}
 
 static void make_push(const struct v1_input *input, struct bytes topic,
                       const struct v1_fields *fields, struct cmd *out_cmd)
@@ -22,6 +36,7 @@ static void make_push(const struct v1_input *input, struct bytes topic,
                 .due_us = timed ? fields->due_us : input->now_us,
                 .ttr_us = v1_given(fields, V1_TTR) ? fields->ttr_us : input->limits->ttr_us,
                 .priority = fields->priority,
+                .buried = v1_given(fields, V1_STATE),
                 .if_exists = fields->if_exists,
                 .durability = fields->durability,
                 .body_kind = fields->body_kind,
@@ -105,7 +120,8 @@ bool v1_decode_pushes(const struct v1_call *v1)
         return begin_lines(v1);
     if (is_array(v1->request->body))
         return begin_array(v1);
-    if (!v1_read_body(&v1->input, v1->request->body, push_fields, &fields))
+    if (!v1_read_body(&v1->input, v1->request->body, push_fields, &fields) ||
+        !state_fits(&v1->input, &fields))
         return false;
     make_push(&v1->input, v1->part, &fields, &v1->call->cmd);
     return true;
@@ -154,7 +170,7 @@ bool api_pushes_next(struct api_pushes *pushes, const struct api_limits *limits,
                          : next_item(pushes, &item)))
         return false;
     pushes->done++;
-    if (v1_read_body(&input, item, push_fields, &fields))
+    if (v1_read_body(&input, item, push_fields, &fields) && state_fits(&input, &fields))
         make_push(&input, pushes->topic, &fields, out_cmd);
     else if (pushes->ndjson)
         name_line(out_problem, pushes->line);

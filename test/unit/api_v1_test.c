@@ -35,6 +35,13 @@ static void a_push_may_say_everything(void **state)
     assert_int_equal(cmd->durability, DURABILITY_OS);
 }
 
+static void a_push_may_ask_for_a_buried_job(void **state)
+{
+    (void)state;
+    assert_true(push("{\"state\":\"buried\"}").cmd.push.buried);
+    assert_false(push("{}").cmd.push.buried);
+}
+
 static void a_push_may_say_nothing(void **state)
 {
     (void)state;
@@ -103,6 +110,9 @@ static void what_is_wrong_is_named(void **state)
         {"{\"retry\":[\"x\"]}", "bad_field", "retry"},
         {"{\"if_exists\":\"maybe\"}", "bad_field", "if_exists"},
         {"{\"durability\":1}", "bad_field", "durability"},
+        {"{\"state\":\"ready\"}", "bad_field", "state"},
+        {"{\"state\":\"lost\"}", "bad_field", "state"},
+        {"{\"state\":\"buried\",\"delay\":0}", "bad_field", "state"},
         {"{", "bad_json", ""},
         {"5", "bad_json", ""},
         {"{} {}", "bad_json", ""},
@@ -512,6 +522,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_may_say_everything),
+        cmocka_unit_test(a_push_may_ask_for_a_buried_job),
         cmocka_unit_test(a_push_may_say_nothing),
         cmocka_unit_test(bodies_come_in_three_kinds),
         cmocka_unit_test(due_is_a_time_or_milliseconds),

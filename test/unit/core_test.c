@@ -484,6 +484,19 @@ static void a_damaged_job_is_buried(void **state)
     assert_int_equal(state_of(seq), JOB_BURIED);
 }
 
+static void a_job_pushed_as_buried_waits_for_a_kick(void **state)
+{
+    (void)state;
+    uint64_t seq = push_cmd((struct cmd_push){.due_us = START, .buried = true});
+    assert_int_equal(last_job()->state, JOB_BURIED);
+    assert_int_equal(last_event()->job.state, JOB_BURIED);
+    tick_at(START + SECOND);
+    assert_int_equal(reserve(), ERR_EMPTY);
+    assert_int_equal(do_job(CMD_KICK, seq, 0), OK);
+    assert_int_equal(reserve(), OK);
+    assert_int_equal(last_job()->attempt, 1);
+}
+
 /* ---- waiting ---- */
 
 static void a_wait_ends_at_its_time_with_empty(void **state)
@@ -686,6 +699,7 @@ int main(void)
         TEST(failures_follow_the_schedule_and_then_the_job_is_buried),
         TEST(an_undelivered_job_goes_back_as_if_untried),
         TEST(a_damaged_job_is_buried),
+        TEST(a_job_pushed_as_buried_waits_for_a_kick),
         TEST(a_wait_ends_at_its_time_with_empty),
         TEST(a_drain_answers_all_who_wait),
         TEST(a_paused_topic_gives_nothing_until_the_pause_is_over),

@@ -20,11 +20,11 @@ static void the_moves_are_those_of_the_picture(void **state)
     (void)state;
     static const char *const picture[JOB_STATES] = {
         /* to:            gone delayed ready reserved buried */
-        [JOB_GONE] = "     .    x       x     .        .",
-        [JOB_DELAYED] = "  x    .       x     .        .",
+        [JOB_GONE] = "     .    x       x     .        x",
+        [JOB_DELAYED] = "  x    .       x     x        .",
         [JOB_READY] = "    x    .       .     x        .",
         [JOB_RESERVED] = " x    x       x     .        x",
-        [JOB_BURIED] = "   x    .       x     .        .",
+        [JOB_BURIED] = "   x    .       x     x        .",
     };
     for (unsigned from = 0; from < JOB_STATES; from++) {
         unsigned to = 0;
