@@ -10,11 +10,29 @@ static unsigned char lower(char c)
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
 }
 
+/* Eight letters at once: a capital gets the bit that its small letter has. */
+static uint64_t lower_word(uint64_t word)
+{
+    uint64_t ascii = ~word & EACH_BYTE(0x80);
+    uint64_t low = word & EACH_BYTE(0x7f);
+    uint64_t from_a = low + EACH_BYTE(0x80 - 'A');   /* the top bit: 'A' or above */
+    uint64_t past_z = low + EACH_BYTE(0x7f - 'Z');   /* above 'Z' */
+    return word | ((from_a & ~past_z & ascii) >> 2); /* 0x80 >> 2 is 0x20 */
+}
+
 bool bytes_eq_nocase(struct bytes a, struct bytes b)
 {
+    size_t i = 0;
     if (a.len != b.len)
         return false;
-    for (size_t i = 0; i < a.len; i++) {
+    for (; a.len - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+        uint64_t ours, theirs;
+        memcpy(&ours, a.at + i, sizeof(ours));
+        memcpy(&theirs, b.at + i, sizeof(theirs));
+        if (lower_word(ours) != lower_word(theirs))
+            return false;
+    }
+    for (; i < a.len; i++) {
         if (lower(a.at[i]) != lower(b.at[i]))
             return false;
     }

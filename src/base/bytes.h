@@ -32,6 +32,9 @@ static inline bool bytes_eq(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* A word with the byte in all its places, to look at eight bytes at once. */
+#define EACH_BYTE(byte) (0x0101010101010101u * (uint64_t)(byte))
+
 /* ASCII letters compare without case. */
 bool bytes_eq_nocase(struct bytes a, struct bytes b);
 

@@ -39,16 +39,37 @@ static bool take(struct json *json, char c)
     return true;
 }
 
-#define EACH_BYTE(byte) (0x0101010101010101u * (uint64_t)(byte))
-
-/* Is one of eight bytes a quote, a backslash or a control character? (Bit Twiddling Hacks) */
-static bool has_special(uint64_t word)
+/*
+ * How many of the eight bytes come before the first quote, backslash or control character. The
+ * marks of the three tests (Bit Twiddling Hacks) may be wrong only above a right one.
+ */
+static unsigned plain_bytes(uint64_t word)
 {
     uint64_t quote = word ^ EACH_BYTE('"');
     uint64_t slash = word ^ EACH_BYTE('\\');
     uint64_t found = ((quote - EACH_BYTE(1)) & ~quote) | ((slash - EACH_BYTE(1)) & ~slash) |
                      ((word - EACH_BYTE(0x20)) & ~word);
-    return (found & EACH_BYTE(0x80)) != 0;
+    found &= EACH_BYTE(0x80);
+    return found ? (unsigned)__builtin_ctzll(found) / 8 : 8;
+}
+
+/* Past all plain bytes; their bits go into *seen. Eight at a time, for bodies are long. */
+static const char *skip_plain(const char *at, const char *end, uint64_t *seen)
+{
+    uint64_t word;
+    while (end - at >= (ptrdiff_t)sizeof(word)) {
+        memcpy(&word, at, sizeof(word)); /* little-endian: the first byte is the lowest */
+        unsigned plain = plain_bytes(word);
+        if (plain < sizeof(word)) {
+            *seen |= word & (((uint64_t)1 << (8 * plain)) - 1);
+            return at + plain;
+        }
+        *seen |= word;
+        at += sizeof(word);
+    }
+    for (; at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20; at++)
+        *seen |= (unsigned char)*at;
+    return at;
 }
 
 static int hex_digit(char c)
@@ -102,36 +123,23 @@ static bool scan_escape(struct json *json)
     return true;
 }
 
-/* At the opening quote. Eight bytes at a time, for bodies are long. */
+/* At the opening quote. */
 static bool scan_string(struct json *json, struct json_value *out_value)
 {
     const char *start = ++json->at;
     uint64_t seen = 0; /* all bytes, or-ed: is any of them not ASCII? */
     bool escaped = false;
     for (;;) {
-        uint64_t word;
-        while (json->end - json->at >= (ptrdiff_t)sizeof(word)) {
-            memcpy(&word, json->at, sizeof(word));
-            if (has_special(word))
-                break;
-            seen |= word;
-            json->at += sizeof(word);
-        }
+        json->at = skip_plain(json->at, json->end, &seen);
         if (json->at == json->end)
             return wrong(json, "a string does not end");
-        unsigned char c = (unsigned char)*json->at;
-        if (c == '"')
+        if (*json->at == '"')
             break;
-        if (c < 0x20)
+        if (*json->at != '\\')
             return wrong(json, "a string has a control character that is not escaped");
-        if (c == '\\') {
-            escaped = true;
-            if (!scan_escape(json))
-                return false;
-        } else {
-            seen |= c;
-            json->at++;
-        }
+        escaped = true;
+        if (!scan_escape(json))
+            return false;
     }
     struct bytes text = bytes_of(start, (size_t)(json->at - start));
     json->at++;
@@ -432,13 +440,17 @@ bool json_int(const struct json_value *number, int64_t *out_number)
 
 /* ---- writing ---- */
 
-/* Which characters cannot go out as they are: 1 = never, 2 = not in JSON_STYLE_HTML. */
-static uint8_t special(unsigned char c)
+/* Past all that JSON_STYLE_HTML lets out as it is. */
+static const char *skip_harmless(const char *at, const char *end)
 {
-    if (c < 0x20 || c == '"' || c == '\\')
-        return 1;
-    /* 0xe2 begins U+2028 and U+2029 (and others, which are then let through). */
-    return c == '<' || c == '>' || c == '&' || c == 0xe2 ? 2 : 0;
+    for (; at < end; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&')
+            break;
+        if (c == 0xe2) /* begins U+2028 and U+2029 (and others, which add_special lets through) */
+            break;
+    }
+    return at;
 }
 
 static void add_escape(struct buf *out, unsigned char c)
@@ -475,19 +487,19 @@ static size_t add_special(struct buf *out, const char *at, size_t left)
 
 static void add_well_formed(struct buf *out, struct bytes text, enum json_style style)
 {
-    unsigned worst = style == JSON_STYLE_HTML ? 2 : 1;
-    size_t run = 0, i = 0;
-    while (i < text.len) {
-        unsigned kind = special((unsigned char)text.at[i]);
-        if (kind == 0 || kind > worst) {
-            i++;
-            continue;
+    const char *at = text.at, *end = text.at + text.len, *run = at;
+    while (at < end) {
+        if (style == JSON_STYLE_HTML) {
+            at = skip_harmless(at, end);
+        } else {
+            uint64_t seen = 0;
+            at = skip_plain(at, end, &seen);
         }
-        buf_add(out, text.at + run, i - run);
-        i += add_special(out, text.at + i, text.len - i);
-        run = i;
+        buf_add(out, run, (size_t)(at - run));
+        if (at < end)
+            at += add_special(out, at, (size_t)(end - at));
+        run = at;
     }
-    buf_add(out, text.at + run, text.len - run);
 }
 
 /* Length of the UTF-8 sequence that starts here, 0 if there is none. */

@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/check.h"
 #include "base/codec.h"
+#include "base/sum.h"
 
 /* First eight bytes of each kind of block, chosen to be readable in a hex dump. */
 #define MANIFEST_MAGIC UINT64_C(0x464e414d44544c01) /* "\1LTDMANF" */
@@ -33,7 +33,7 @@ void manifest_encode(const struct manifest *manifest, void *slot)
     put_u64(at + 56, manifest->durable);
     put_u64(at + 64, manifest->seq_mark);
     put_u32(at + 72, manifest->number_next);
-    put_u64(at + SUM_AT, XXH3_64bits(at, SUM_AT));
+    put_u64(at + SUM_AT, sum_of(at, SUM_AT));
 }
 
 enum format_verdict manifest_decode(const void *slot, struct manifest *out_manifest)
@@ -41,7 +41,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
     const char *at = slot;
     if (bytes_all_zero(at, BLOCK))
         return FORMAT_BLANK;
-    if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != XXH3_64bits(at, SUM_AT))
+    if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != sum_of(at, SUM_AT))
         return FORMAT_BAD;
     if (get_u32(at + 8) > FORMAT_VERSION)
         return FORMAT_NEWER;
@@ -74,7 +74,7 @@ void segment_head_encode(const struct segment_head *head, void *block)
     put_u64(at + 40, head->seq_mark);
     put_u64(at + 48, head->size_bytes);
     put_u32(at + 56, head->number_next);
-    put_u64(at + SUM_AT, XXH3_64bits(at, SUM_AT));
+    put_u64(at + SUM_AT, sum_of(at, SUM_AT));
 }
 
 enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head)
@@ -82,7 +82,7 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
     const char *at = block;
     if (bytes_all_zero(at, BLOCK))
         return FORMAT_BLANK;
-    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != XXH3_64bits(at, SUM_AT))
+    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != sum_of(at, SUM_AT))
         return FORMAT_BAD;
     if (get_u32(at + 8) > FORMAT_VERSION)
         return FORMAT_NEWER;
@@ -117,7 +117,7 @@ size_t batch_seal(const struct batch_head *head, void *batch)
     put_u32(at + 52, head->record_count);
     put_u64(at + 56, 0);
     memset(at + used, 0, whole - used);
-    put_u64(at, XXH3_64bits(at + 8, whole - 8));
+    put_u64(at, sum_of(at + 8, whole - 8));
     return whole;
 }
 
@@ -146,14 +146,14 @@ bool batch_whole(const struct batch_head *head, const void *batch)
 {
     const char *at = batch;
     size_t whole = batch_bytes(head->payload_bytes);
-    return get_u64(at) == XXH3_64bits(at + 8, whole - 8);
+    return get_u64(at) == sum_of(at + 8, whole - 8);
 }
 
 /* ---- small things ---- */
 
 uint32_t store_tag(const struct store_id *id)
 {
-    return (uint32_t)XXH3_64bits(id->bytes, sizeof(id->bytes));
+    return (uint32_t)sum_of(id->bytes, sizeof(id->bytes));
 }
 
 bool store_id_eq(const struct store_id *a, const struct store_id *b)

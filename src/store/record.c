@@ -1,9 +1,8 @@
 #include "store/record.h"
 
-#include <xxhash.h>
-
 #include "base/check.h"
 #include "base/codec.h"
+#include "base/sum.h"
 
 static size_t round_up(size_t len)
 {
@@ -71,7 +70,7 @@ static void encode_job(const struct event *event, char *at)
     char *body = at + RECORD_JOB_HEAD;
     char *end = put_bytes(body, event->content_type);
     end = put_bytes(end, event->body);
-    put_u64(at + 96, XXH3_64bits_withSeed(body, (size_t)(end - body), job->seq));
+    put_u64(at + 96, sum_seeded(body, (size_t)(end - body), job->seq));
     for (unsigned i = 0; i < event->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)event->retry_us[i]);
     end = put_bytes(end, event->id);
@@ -261,7 +260,7 @@ bool record_body_good(const struct record *record)
 {
     const struct event *event = &record->event;
     size_t len = event->content_type.len + event->body.len; /* they lie side by side */
-    return XXH3_64bits_withSeed(event->content_type.at, len, event->job.seq) == record->body_sum;
+    return sum_seeded(event->content_type.at, len, event->job.seq) == record->body_sum;
 }
 
 enum err record_body(const void *record, size_t len, uint64_t seq, size_t content_type_len,
@@ -272,6 +271,6 @@ enum err record_body(const void *record, size_t len, uint64_t seq, size_t conten
     if (len < RECORD_JOB_HEAD + need || get_u8(at + 4) != EVENT_JOB || get_u64(at + 8) != seq ||
         get_u8(at + 86) != content_type_len || get_u32(at + 88) != body_len)
         return ERR_DAMAGED;
-    bool good = XXH3_64bits_withSeed(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
+    bool good = sum_seeded(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
     return good ? OK : ERR_DAMAGED;
 }
