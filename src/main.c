@@ -1,6 +1,6 @@
 /*
  * laterd: puts the parts together (clock, disk, engine, network, server), runs turns until it is
- * told to stop, and ends politely.
+ * told to stop, and ends politely. Called as beanstalkd, it reads that program's command line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,8 @@
 #include "os/net.h"
 #include "os/notify.h"
 #include "os/signals.h"
+#include "os/user.h"
+#include "server/beanstalkd_options.h"
 #include "server/config.h"
 #include "server/embedded.h"
 #include "server/server.h"
@@ -41,10 +43,15 @@ struct program {
     unsigned listener_count;
     bool check_only;
     bool persist;
+    bool as_beanstalkd; /* with that program's command line and exit codes */
+    const char *user;   /* to become, once the listeners are open; NULL = stay who we are */
+    int exit_status;    /* of a start that failed */
 };
 
 static const char help[] =
-    "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]...\n"
+    "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]... [--beanstalk "
+    "ADDR:PORT]...\n"
+    "       laterd --beanstalkd [OPTIONS OF BEANSTALKD]\n"
     "\n"
     "A delay queue: hand it a job now, get it back at its due time, at least once.\n"
     "\n"
@@ -54,26 +61,47 @@ static const char help[] =
     "                       listen here instead of where the configuration says; may be\n"
     "                       repeated. DIALECT owns the paths outside /v1: delay-queue\n"
     "                       (default), delayqueue-java or none. Port 0 takes a free one.\n"
+    "      --beanstalk ADDR:PORT\n"
+    "                       listen here for clients of beanstalkd (default 127.0.0.1:11300);\n"
+    "                       may be repeated. --beanstalk none: nowhere; --http none likewise\n"
     "      --no-persist     keep nothing on disk: jobs are gone when laterd ends\n"
     "      --check-config   say whether the configuration is good, and exit\n"
     "      --print-config   print a commented sample with every key, and exit\n"
     "      --version        print the version, and exit\n"
     "      --help           print this, and exit\n"
+    "      --beanstalkd     as the first argument: the others are those of beanstalkd;\n"
+    "                       see laterd --beanstalkd -h\n"
     "\n"
     "Example: laterd --data-dir ./data        then: later push orders --delay 30m '{\"id\":7}'\n"
     "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
+    "SIGUSR1: take no more jobs, and go on with those that are there.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
 
+/* What the command line has of the addresses, which go before those of the configuration. */
+struct addresses {
+    const char *http[CONFIG_HTTP_MAX + 1]; /* one too many is refused with the others' words */
+    const char *beanstalk[CONFIG_BEANSTALK_MAX + 1];
+    unsigned http_count, beanstalk_count;
+};
+
+/* The name that it was called by: laterd, or beanstalkd. */
 static void complain(const char *what)
 {
-    (void)fprintf(stderr, "laterd: %s\n", what);
+    (void)fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+}
+
+/* Why a start fails is told by laterd's exit status 1, or by that of beanstalkd. */
+static enum err failed(struct program *program, enum err err, int beanstalkd_status)
+{
+    program->exit_status = program->as_beanstalkd ? beanstalkd_status : EXIT_FAILURE;
+    return err;
 }
 
 /* ---- the command line ---- */
 
 /* What the command line says goes before what the configuration file says. */
-static enum err override(struct config *config, const char *data_dir, const char *const *http,
-                         unsigned http_count)
+static enum err override(struct config *config, const char *data_dir,
+                         const struct addresses *addresses)
 {
     struct config_trouble trouble;
     if (data_dir && strlen(data_dir) >= sizeof(config->data_dir)) {
@@ -82,11 +110,15 @@ static enum err override(struct config *config, const char *data_dir, const char
     }
     if (data_dir)
         memcpy(config->data_dir, data_dir, strlen(data_dir) + 1);
-    if (http_count)
+    if (addresses->http_count)
         config->http_count = 0;
+    if (addresses->beanstalk_count)
+        config->beanstalk_count = 0;
     enum err err = OK;
-    for (unsigned i = 0; i < http_count && !err; i++)
-        err = config_add_http(config, http[i], &trouble);
+    for (unsigned i = 0; i < addresses->http_count && !err; i++)
+        err = config_add_http(config, addresses->http[i], &trouble);
+    for (unsigned i = 0; i < addresses->beanstalk_count && !err; i++)
+        err = config_add_beanstalk(config, addresses->beanstalk[i], &trouble);
     if (!err)
         err = config_check(config, &trouble);
     if (err)
@@ -97,11 +129,13 @@ static enum err override(struct config *config, const char *data_dir, const char
 /* Exits for --help and the like. The configuration file is read first, whatever the order. */
 static enum err read_arguments(struct program *program, int argc, char **argv)
 {
-    enum { DATA_DIR = 256, HTTP, NO_PERSIST, CHECK, PRINT, VERSION, HELP };
+    enum { DATA_DIR = 256, HTTP, BEANSTALK, BEANSTALKD, NO_PERSIST, CHECK, PRINT, VERSION, HELP };
     static const struct option options[] = {
         {"config", required_argument, NULL, 'c'},
         {"data-dir", required_argument, NULL, DATA_DIR},
         {"http", required_argument, NULL, HTTP},
+        {"beanstalk", required_argument, NULL, BEANSTALK},
+        {"beanstalkd", no_argument, NULL, BEANSTALKD},
         {"no-persist", no_argument, NULL, NO_PERSIST},
         {"check-config", no_argument, NULL, CHECK},
         {"print-config", no_argument, NULL, PRINT},
@@ -111,8 +145,7 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
     };
     struct config_trouble trouble;
     const char *data_dir = NULL;
-    const char *http[CONFIG_HTTP_MAX];
-    unsigned http_count = 0;
+    struct addresses addresses = {.http_count = 0};
     int option;
 
     while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
@@ -125,12 +158,14 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
             break;
         case DATA_DIR: data_dir = optarg; break;
         case HTTP:
-            if (http_count == CONFIG_HTTP_MAX) {
-                complain("too many --http");
-                return ERR_INVALID;
-            }
-            http[http_count++] = optarg;
+            if (addresses.http_count <= CONFIG_HTTP_MAX)
+                addresses.http[addresses.http_count++] = optarg;
             break;
+        case BEANSTALK:
+            if (addresses.beanstalk_count <= CONFIG_BEANSTALK_MAX)
+                addresses.beanstalk[addresses.beanstalk_count++] = optarg;
+            break;
+        case BEANSTALKD: complain("--beanstalkd must be the first argument"); return ERR_INVALID;
         case NO_PERSIST: program->persist = false; break;
         case CHECK: program->check_only = true; break;
         case PRINT: {
@@ -148,49 +183,158 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
         (void)fprintf(stderr, "laterd: what is \"%s\"? Try: laterd --help\n", argv[optind]);
         return ERR_INVALID;
     }
-    return override(&program->config, data_dir, http, http_count);
+    return override(&program->config, data_dir, &addresses);
+}
+
+/* Exits for -h and -v. */
+static enum err read_beanstalkd_arguments(struct program *program, int argc, char **argv)
+{
+    struct beanstalkd_options options;
+    struct config_trouble trouble;
+    enum err err = beanstalkd_options_read(argc, argv, &program->config, &options, &trouble);
+    if (err) {
+        complain(trouble.text);
+        (void)fputs(beanstalkd_help, stderr);
+        return err;
+    }
+    switch (options.wish) {
+    case BEANSTALKD_RUN: break;
+    case BEANSTALKD_SHOW_HELP: (void)fputs(beanstalkd_help, stdout); exit(EXIT_SUCCESS);
+    case BEANSTALKD_SHOW_VERSION: (void)puts("beanstalkd " BEANSTALKD_VERSION); exit(EXIT_SUCCESS);
+    }
+    if (options.notice[0])
+        complain(options.notice);
+    program->persist = options.persist;
+    program->user = options.user;
+    return OK;
+}
+
+static enum err check_address(const char *address, const char *example)
+{
+    enum err err = listen_check(address);
+    if (err)
+        (void)fprintf(stderr,
+                      "laterd: \"%s\" is no address to listen on: write 127.0.0.1:%s, "
+                      "[::1]:%s (ports are 0 to 65535) or unix:/path\n",
+                      address, example, example);
+    return err;
 }
 
 static enum err check_addresses(const struct config *config)
 {
-    for (unsigned i = 0; i < config->http_count; i++) {
-        if (!listen_check(config->http[i].address))
-            continue;
-        (void)fprintf(stderr,
-                      "laterd: \"%s\" is no address to listen on: write 127.0.0.1:9277, "
-                      "[::1]:9277 (ports are 0 to 65535) or unix:/path\n",
-                      config->http[i].address);
-        return ERR_INVALID;
-    }
-    return OK;
+    enum err err = OK;
+    for (unsigned i = 0; i < config->http_count && !err; i++)
+        err = check_address(config->http[i].address, "9277");
+    for (unsigned i = 0; i < config->beanstalk_count && !err; i++)
+        err = check_address(config->beanstalk[i], "11300");
+    return err;
 }
 
 /* ---- the parts ---- */
 
+static void add_listener(struct program *program, int fd, struct server_listener what)
+{
+    program->listeners[program->listener_count] = fd;
+    program->listens[program->listener_count++] = what;
+}
+
+/*
+ * Sockets that the service manager opened take the place of those that the configuration has of
+ * their protocol. One whose name begins with "beanstalk" is for beanstalkd's protocol, and so are
+ * all when there is no HTTP; the others speak HTTP, and take the configured dialects in order.
+ */
+static void take_passed(struct program *program)
+{
+    enum { PASSED_MAX = NET_LISTENERS_MAX - CONFIG_HTTP_MAX - CONFIG_BEANSTALK_MAX };
+    struct listen_passed passed[PASSED_MAX];
+    struct config *config = &program->config;
+    unsigned count = listen_passed(passed, PASSED_MAX);
+    unsigned http = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct server_listener what = {.protocol = PROTOCOL_BEANSTALK};
+        if (config->http_count && strncmp(passed[i].name, "beanstalk", 9) != 0) {
+            unsigned like = http < config->http_count ? http : config->http_count - 1;
+            what.protocol = PROTOCOL_HTTP;
+            what.dialect = config->http[like].dialect;
+            http++;
+        }
+        add_listener(program, passed[i].fd, what);
+    }
+    if (http)
+        config->http_count = 0;
+    if (count > http)
+        config->beanstalk_count = 0;
+}
+
+static enum err open_listener(struct program *program, const char *address,
+                              struct server_listener what)
+{
+    int fd;
+    enum err err = listen_open(address, &fd);
+    if (!err) {
+        add_listener(program, fd, what);
+        return OK;
+    }
+    bool taken = err == ERR_IO && errno == EADDRINUSE;
+    const char *why = err == ERR_IO          ? strerror(errno)
+                      : err == ERR_NOT_FOUND ? "no host has this name"
+                                             : "this is no address to listen on";
+    (void)fprintf(stderr, "%s: cannot listen on %s%s: %s\n", program_invocation_short_name, address,
+                  what.protocol == PROTOCOL_BEANSTALK ? " for clients of beanstalkd" : "", why);
+    if (taken && program->as_beanstalkd)
+        complain("is a beanstalkd running? Stop it, or give another port with -p");
+    else if (taken && what.protocol == PROTOCOL_BEANSTALK)
+        complain("is a beanstalkd running? Stop it, or give another address with --beanstalk "
+                 "127.0.0.1:PORT, or do without with --beanstalk none");
+    return failed(program, err, BEANSTALKD_EXIT_LISTEN);
+}
+
+/* HTTP first: who reads the log for the port finds that of HTTP in the first line. */
 static enum err open_listeners(struct program *program)
 {
     const struct config *config = &program->config;
-    unsigned passed = listen_passed();
-    if (passed > NET_LISTENERS_MAX)
-        passed = NET_LISTENERS_MAX;
-    for (unsigned i = 0; i < passed; i++) { /* they take the dialects in order */
-        unsigned like = i < config->http_count ? i : config->http_count - 1;
-        program->listens[i].dialect = config->http[like].dialect;
-        program->listeners[i] = LISTEN_PASSED_FIRST + (int)i;
+    enum err err = OK;
+    take_passed(program);
+    for (unsigned i = 0; i < config->http_count && !err; i++) {
+        struct server_listener what = {PROTOCOL_HTTP, config->http[i].dialect};
+        err = open_listener(program, config->http[i].address, what);
     }
-    program->listener_count = passed;
-    for (unsigned i = 0; i < config->http_count && !passed; i++) {
-        const struct config_http *http = &config->http[i];
-        enum err err = listen_open(http->address, &program->listeners[i]);
-        if (err) {
-            (void)fprintf(stderr, "laterd: cannot listen on %s: %s\n", http->address,
-                          strerror(errno));
-            return err;
-        }
-        program->listens[i].dialect = http->dialect;
-        program->listener_count++;
+    for (unsigned i = 0; i < config->beanstalk_count && !err; i++) {
+        struct server_listener what = {.protocol = PROTOCOL_BEANSTALK};
+        err = open_listener(program, config->beanstalk[i], what);
     }
-    return OK;
+    return err;
+}
+
+static enum err become_user(struct program *program)
+{
+    if (!program->user)
+        return OK;
+    enum err err = user_become(program->user);
+    if (err == ERR_NOT_FOUND) {
+        (void)fprintf(stderr, "%s: there is no user \"%s\"\n", program_invocation_short_name,
+                      program->user);
+        return failed(program, err, BEANSTALKD_EXIT_NO_USER);
+    }
+    if (err)
+        (void)fprintf(stderr, "%s: cannot become the user \"%s\": %s\n",
+                      program_invocation_short_name, program->user, strerror(errno));
+    return err ? failed(program, err, BEANSTALKD_EXIT_NO_RIGHT) : OK;
+}
+
+/* Nobody's jobs are left behind in a log that we would not read. */
+static enum err refuse_binlog(struct program *program)
+{
+    char name[64];
+    const char *dir = program->config.data_dir;
+    if (!program->persist || !beanstalkd_binlog_find(dir, name, sizeof(name)))
+        return OK;
+    (void)fprintf(stderr,
+                  "%s: %s holds a log of beanstalkd (%s), which laterd does not go on with: "
+                  "start with another directory, then bring the jobs over with: "
+                  "later import beanstalkd %s\n",
+                  program_invocation_short_name, dir, name, dir);
+    return failed(program, ERR_UNSUPPORTED, BEANSTALKD_EXIT_DIRECTORY);
 }
 
 static int64_t three_quarters_of_memory(void)
@@ -203,9 +347,10 @@ static int64_t three_quarters_of_memory(void)
 static void complain_store(const char *dir, enum err err, const struct store_trouble *trouble)
 {
     struct buf text = {0};
-    buf_addf(&text, "laterd: cannot open the store in %s: %s", dir, err_text(err));
+    const char *name = program_invocation_short_name;
+    buf_addf(&text, "%s: cannot open the store in %s: %s", name, dir, err_text(err));
     if (trouble->file[0])
-        buf_addf(&text, "\nlaterd: %s, byte %llu", trouble->file,
+        buf_addf(&text, "\n%s: %s, byte %llu", name, trouble->file,
                  (unsigned long long)trouble->offset);
     if (trouble->text[0])
         buf_addf(&text, ": %s", trouble->text);
@@ -238,7 +383,8 @@ static enum err open_engine(struct program *program)
                 .buffered = config->durability != DURABILITY_SYNC,
                 .interval_us = config->interval_us,
                 .inline_us = INLINE_COMMIT_US,
-                .body_max = (uint32_t)config->body_bytes,
+                .body_max = (uint32_t)(config->body_bytes > config->job_bytes ? config->body_bytes
+                                                                              : config->job_bytes),
                 .now_us = program->clock.clock.now_us(&program->clock.clock),
             },
         .durability = config->durability,
@@ -248,19 +394,21 @@ static enum err open_engine(struct program *program)
         options.hash_key = (uint64_t)options.now_us; /* never blocks this long after boot */
     if (program->persist) {
         if (os_disk_new(config->data_dir, &program->disk)) {
-            (void)fprintf(stderr, "laterd: cannot use %s as the data directory: %s\n",
-                          config->data_dir, strerror(errno));
-            return ERR_IO;
+            (void)fprintf(stderr, "%s: cannot use %s as the data directory: %s\n",
+                          program_invocation_short_name, config->data_dir, strerror(errno));
+            return failed(program, ERR_IO, BEANSTALKD_EXIT_DIRECTORY);
         }
         options.store.disk = os_disk_port(program->disk);
     }
     enum err err = embedded_open(&options, &program->embedded, &trouble);
-    if (err)
+    if (err) {
         complain_store(config->data_dir, err, &trouble);
-    else if (trouble.text[0])
+        return failed(program, err, BEANSTALKD_EXIT_DIRECTORY);
+    }
+    if (trouble.text[0])
         log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", trouble.file,
                   (unsigned long long)trouble.offset, trouble.text);
-    return err;
+    return OK;
 }
 
 static void log_opened(const struct program *program)
@@ -315,6 +463,7 @@ static void make_server(struct program *program)
                 .header_bytes = (uint32_t)config->header_bytes,
                 .body_bytes = (uint64_t)config->request_bytes,
             },
+        .beanstalk_body_bytes = (uint32_t)config->job_bytes,
         .limits = core_limits(config),
         .connections_max = (uint32_t)config->connections,
         .idle_us = config->idle_us,
@@ -323,12 +472,21 @@ static void make_server(struct program *program)
     };
     memcpy(options.listeners, program->listens, sizeof(program->listens));
     program->server = server_new(&options);
-    for (unsigned i = 0; i < program->listener_count; i++) {
-        char name[LISTEN_ADDR_MAX];
+    for (unsigned i = 0; i < program->listener_count; i++)
         os_net_listen(program->net, program->listeners[i], i);
+}
+
+static void log_listening(const struct program *program)
+{
+    for (unsigned i = 0; i < program->listener_count; i++) {
+        const struct server_listener *what = &program->listens[i];
+        char name[LISTEN_ADDR_MAX];
         listen_name(program->listeners[i], name, sizeof(name));
-        log_event(LOG_INFO, "listening", "addr=%s dialect=%s", name,
-                  api_dialect_name(program->listens[i].dialect));
+        if (what->protocol == PROTOCOL_BEANSTALK)
+            log_event(LOG_INFO, "listening", "addr=%s protocol=beanstalk", name);
+        else
+            log_event(LOG_INFO, "listening", "addr=%s protocol=http dialect=%s", name,
+                      api_dialect_name(what->dialect));
     }
 }
 
@@ -346,7 +504,11 @@ static enum err start(struct program *program)
 {
     raise_descriptors();
     int signal_fd = signals_catch();
-    enum err err = open_listeners(program); /* a taken port is told before a long recovery */
+    enum err err = refuse_binlog(program);
+    if (!err)
+        err = open_listeners(program); /* a taken port is told before a long recovery */
+    if (!err)
+        err = become_user(program);
     if (!err)
         err = open_engine(program);
     if (err)
@@ -363,6 +525,7 @@ static enum err start(struct program *program)
     if (program->disk)
         os_net_watch(program->net, os_disk_eventfd(program->disk));
     make_server(program);
+    log_listening(program);
     notify_manager("READY=1\nSTATUS=serving");
     return OK;
 }
@@ -401,12 +564,15 @@ static void finish(struct program *program)
 
 int main(int argc, char **argv)
 {
-    static struct program program = {.persist = true};
+    static struct program program = {.persist = true, .exit_status = EXIT_FAILURE};
     config_init(&program.config);
-    if (read_arguments(&program, argc, argv))
+    program.as_beanstalkd = beanstalkd_wanted(argc, argv);
+    if (program.as_beanstalkd) {
+        if (read_beanstalkd_arguments(&program, argc, argv))
+            return BEANSTALKD_EXIT_USAGE;
+    } else if (read_arguments(&program, argc, argv) || check_addresses(&program.config)) {
         return EXIT_USAGE;
-    if (check_addresses(&program.config))
-        return EXIT_USAGE;
+    }
     if (program.check_only) {
         (void)puts("laterd: the configuration is good");
         return EXIT_SUCCESS;
@@ -416,7 +582,7 @@ int main(int argc, char **argv)
     log_event(LOG_INFO, "starting", "version=%s pid=%d", LATERD_VERSION, (int)getpid());
     if (start(&program)) {
         finish(&program);
-        return EXIT_FAILURE;
+        return program.exit_status;
     }
     if (!run(&program)) {
         log_event(LOG_WARN, "stopped_at_once",

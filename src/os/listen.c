@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 
-enum { BACKLOG = 4096 };
+enum { BACKLOG = 4096, PASSED_FIRST = 3 /* as sd_listen_fds(3) has it */ };
 
 struct address {
     union {
@@ -40,7 +40,37 @@ static enum err parse_unix(const char *path, struct address *out_address)
     return OK;
 }
 
-static enum err parse_inet(const char *text, struct address *out_address)
+/* A name and no mistyped number: with a letter, and with nothing that a name cannot have. */
+static bool is_host_name(const char *host)
+{
+    bool letter = false;
+    for (const char *at = host; *at; at++) {
+        bool alphabetic = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z');
+        if (!alphabetic && (*at < '0' || *at > '9') && *at != '.' && *at != '-' && *at != '_')
+            return false;
+        letter = letter || alphabetic;
+    }
+    return letter;
+}
+
+/* The first address of a host that has a name. ERR_NOT_FOUND. */
+static enum err look_up(const char *host, uint16_t port, struct address *out_address)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return ERR_NOT_FOUND;
+    memcpy(&out_address->room, found->ai_addr, found->ai_addrlen);
+    out_address->len = found->ai_addrlen;
+    freeaddrinfo(found);
+    if (out_address->any.sa_family == AF_INET6)
+        out_address->in6.sin6_port = htons(port);
+    else
+        out_address->in.sin_port = htons(port);
+    return OK;
+}
+
+static enum err parse_inet(const char *text, bool look, struct address *out_address)
 {
     char host[LISTEN_ADDR_MAX];
     const char *colon = strrchr(text, ':');
@@ -59,13 +89,14 @@ static enum err parse_inet(const char *text, struct address *out_address)
     }
     memcpy(host, text, len);
     host[len] = 0;
+    if (strcmp(host, "localhost") == 0)
+        memcpy(host, "127.0.0.1", sizeof("127.0.0.1")); /* and never ::1, wherever that is first */
+    if (is_host_name(host))
+        return look ? look_up(host, (uint16_t)port, out_address) : OK;
     out_address->in.sin_family = AF_INET;
     out_address->in.sin_port = htons((uint16_t)port);
     out_address->len = (socklen_t)sizeof(struct sockaddr_in);
-    return inet_pton(AF_INET, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host,
-                     &out_address->in.sin_addr) == 1
-               ? OK
-               : ERR_INVALID;
+    return inet_pton(AF_INET, host, &out_address->in.sin_addr) == 1 ? OK : ERR_INVALID;
 }
 
 /* A socket file that a dead server left behind would keep us from binding for ever. */
@@ -82,23 +113,24 @@ static void remove_stale(const struct address *address)
     (void)close(fd);
 }
 
-static enum err parse(const char *text, struct address *out_address)
+/* `look`: a name is looked up; else only its form is judged, and out_address may stay empty. */
+static enum err parse(const char *text, bool look, struct address *out_address)
 {
     if (strncmp(text, "unix:", 5) == 0)
         return parse_unix(text + 5, out_address);
-    return parse_inet(text, out_address);
+    return parse_inet(text, look, out_address);
 }
 
 enum err listen_check(const char *address_text)
 {
     struct address address = {0};
-    return parse(address_text, &address);
+    return parse(address_text, false, &address);
 }
 
 enum err listen_open(const char *address_text, int *out_fd)
 {
     struct address address = {0};
-    enum err err = parse(address_text, &address);
+    enum err err = parse(address_text, true, &address);
     if (err)
         return err;
     int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -137,21 +169,39 @@ void listen_name(int fd, char *room, size_t room_bytes)
     }
 }
 
-unsigned listen_passed(void)
+/* Cuts the next name off a list such as "http:beanstalk". */
+static void next_name(const char **names, char *room)
+{
+    size_t len = strcspn(*names, ":");
+    size_t kept = len < LISTEN_NAME_MAX ? len : LISTEN_NAME_MAX - 1;
+    memcpy(room, *names, kept);
+    room[kept] = 0;
+    *names += len + ((*names)[len] == ':');
+}
+
+unsigned listen_passed(struct listen_passed *out_passed, unsigned max)
 {
     const char *pid = getenv("LISTEN_PID");
-    const char *count = getenv("LISTEN_FDS");
-    uint64_t for_pid = 0, fds = 0;
-    bool ours = pid && count && bytes_to_u64(bytes_str(pid), &for_pid) &&
-                bytes_to_u64(bytes_str(count), &fds) && for_pid == (uint64_t)getpid() && fds < 1024;
-    (void)unsetenv("LISTEN_PID");
-    (void)unsetenv("LISTEN_FDS");
-    (void)unsetenv("LISTEN_FDNAMES");
+    const char *fds = getenv("LISTEN_FDS");
+    const char *names = getenv("LISTEN_FDNAMES");
+    uint64_t for_pid, count = 0;
+    bool ours = pid && fds && bytes_to_u64(bytes_str(pid), &for_pid) &&
+                bytes_to_u64(bytes_str(fds), &count) && for_pid == (uint64_t)getpid();
     if (!ours)
-        return 0;
-    for (int fd = LISTEN_PASSED_FIRST; fd < LISTEN_PASSED_FIRST + (int)fds; fd++) {
+        count = 0;
+    if (count > max)
+        count = max;
+    if (!names)
+        names = "";
+    for (unsigned i = 0; i < count; i++) {
+        int fd = PASSED_FIRST + (int)i;
+        out_passed[i].fd = fd;
+        next_name(&names, out_passed[i].name);
         (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
         (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     }
-    return (unsigned)fds;
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    (void)unsetenv("LISTEN_FDNAMES");
+    return (unsigned)count;
 }

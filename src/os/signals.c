@@ -7,15 +7,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stops; /* a signal handler can reach nothing else */
+/* A signal handler can reach nothing else. */
+static volatile sig_atomic_t stops;
+static volatile sig_atomic_t refuse;
 static int wake_fd = -1;
 
-static void on_stop(int signal)
+static void on_signal(int signal)
 {
     int kept = errno;
     uint64_t one = 1;
-    (void)signal;
-    stops++;
+    if (signal == SIGUSR1)
+        refuse = 1;
+    else
+        stops++;
     ssize_t written = write(wake_fd, &one, sizeof(one));
     (void)written; /* full means that the loop is woken already */
     errno = kept;
@@ -23,13 +27,14 @@ static void on_stop(int signal)
 
 int signals_catch(void)
 {
-    struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    struct sigaction wake = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0)
         return -1;
-    (void)sigaction(SIGTERM, &stop, NULL); /* cannot fail: the numbers are good */
-    (void)sigaction(SIGINT, &stop, NULL);
+    (void)sigaction(SIGTERM, &wake, NULL); /* cannot fail: the numbers are good */
+    (void)sigaction(SIGINT, &wake, NULL);
+    (void)sigaction(SIGUSR1, &wake, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
     return wake_fd;
 }
@@ -37,4 +42,9 @@ int signals_catch(void)
 unsigned signals_count(void)
 {
     return (unsigned)stops;
+}
+
+bool signals_refuse(void)
+{
+    return refuse;
 }

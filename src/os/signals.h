@@ -1,11 +1,19 @@
-/* Stop signals (SIGTERM, SIGINT) as a count and a descriptor that wakes the event loop. */
+/*
+ * Signals as facts that the event loop looks at, and a descriptor that wakes it: SIGTERM and SIGINT
+ * ask to end, SIGUSR1 asks to take no more jobs (beanstalkd calls that drain mode).
+ */
 #ifndef LATERD_OS_SIGNALS_H
 #define LATERD_OS_SIGNALS_H
+
+#include <stdbool.h>
 
 /* Catches them from now on and ignores SIGPIPE. Returns the descriptor to watch, or -1 (errno). */
 int signals_catch(void);
 
 /* How many stop signals have come. */
 unsigned signals_count(void);
+
+/* Has SIGUSR1 come? There is no way back. */
+bool signals_refuse(void);
 
 #endif

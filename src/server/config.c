@@ -12,6 +12,7 @@ enum kind {
     KIND_BYTES,
     KIND_SECONDS,
     KIND_HTTP,
+    KIND_BEANSTALK,
     KIND_DIR,
     KIND_LEVEL,
     KIND_DURABILITY
@@ -34,7 +35,9 @@ struct key {
 static const struct key keys[] = {
     {"server", "http", KIND_HTTP, 0, 0, 0, "127.0.0.1:9277,delay-queue",
      "Where to listen, and which dialect owns / there: delay-queue, delayqueue-java or none "
-     "(only /v1). May be given several times. unix:/path is an address, too."},
+     "(only /v1). May be given several times. unix:/path is an address, too; none is no HTTP."},
+    {"server", "beanstalk", KIND_BEANSTALK, 0, 0, 0, "127.0.0.1:11300",
+     "Where to listen for clients of beanstalkd. May be given several times; none is nowhere."},
     {"server", "log_level", KIND_LEVEL, 0, 0, 0, "info", "debug, info, warn or error."},
     {"server", "drain_seconds", KIND_SECONDS, NUMBER(drain_us), 0, DAY, "10",
      "After SIGTERM, how long clients have to take their answers."},
@@ -57,7 +60,8 @@ static const struct key keys[] = {
      "Reserves that wait for a job at the same time."},
     {"limits", "memory_bytes", KIND_BYTES, NUMBER(memory_bytes), 0, INT64_MAX, "0",
      "Heap in use beyond which pushes are refused. 0: three quarters of the machine's memory."},
-    {"limits", "body_bytes", KIND_BYTES, NUMBER(body_bytes), 0, 64 << 20, "1M", "Body of a job."},
+    {"limits", "body_bytes", KIND_BYTES, NUMBER(body_bytes), 0, CONFIG_BODY_MAX, "1M",
+     "Body of a job."},
     {"limits", "json_depth", KIND_COUNT, NUMBER(json_depth), 2, 128, "32",
      "Nesting of JSON in a request."},
     {"limits", "batch_jobs", KIND_COUNT, NUMBER(batch_jobs), 1, 100000, "1000",
@@ -85,6 +89,8 @@ static const struct key keys[] = {
      "Time to run of jobs pushed through /v1 that do not say."},
     {"defaults", "block_timeout", KIND_SECONDS, NUMBER(block_us), 0, DAY, "178s",
      "How long /pop of the delay-queue dialect waits for a job."},
+    {"beanstalk", "job_bytes", KIND_BYTES, NUMBER(job_bytes), 0, CONFIG_BODY_MAX, "65535",
+     "Body of a job that a client of beanstalkd puts; limits.body_bytes is for all others."},
 };
 enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
 
@@ -94,7 +100,7 @@ struct reading {
     const char *path;
     FILE *file;
     unsigned line;
-    bool http_seen;
+    bool http_seen, beanstalk_seen; /* the first line of its kind drops the default */
     bool failed;
 };
 
@@ -174,6 +180,10 @@ bool config_bytes(struct bytes text, int64_t *out_bytes)
 enum err config_add_http(struct config *config, const char *value,
                          struct config_trouble *out_trouble)
 {
+    if (strcmp(value, "none") == 0) {
+        config->http_count = 0;
+        return OK;
+    }
     const char *comma = strchr(value, ',');
     size_t len = comma ? (size_t)(comma - value) : strlen(value);
     const char *dialect = comma ? comma + 1 : "delay-queue";
@@ -197,6 +207,24 @@ enum err config_add_http(struct config *config, const char *value,
                    "http: unknown dialect \"%s\"; known are delay-queue, delayqueue-java and none",
                    dialect);
     return ERR_INVALID;
+}
+
+enum err config_add_beanstalk(struct config *config, const char *value,
+                              struct config_trouble *out_trouble)
+{
+    size_t len = strlen(value);
+    if (strcmp(value, "none") == 0) {
+        config->beanstalk_count = 0;
+        return OK;
+    }
+    if (config->beanstalk_count == CONFIG_BEANSTALK_MAX || len == 0 || len >= CONFIG_ADDRESS_MAX) {
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                       "beanstalk: not an address, or more than %d of them: %s",
+                       CONFIG_BEANSTALK_MAX, value);
+        return ERR_INVALID;
+    }
+    memcpy(config->beanstalk[config->beanstalk_count++], value, len + 1);
+    return OK;
 }
 
 static bool set_level(struct config *config, const char *value)
@@ -253,6 +281,7 @@ static bool set(struct config *config, const struct key *key, const char *value,
     size_t len = strlen(value);
     switch (key->kind) {
     case KIND_HTTP: return config_add_http(config, value, trouble) == OK;
+    case KIND_BEANSTALK: return config_add_beanstalk(config, value, trouble) == OK;
     case KIND_DIR:
         if (len == 0 || len >= sizeof(config->data_dir))
             return false;
@@ -369,7 +398,8 @@ static void add_range(struct buf *out, const struct key *key)
     case KIND_LEVEL: buf_add_str(out, "debug, info, warn or error"); break;
     case KIND_DURABILITY: buf_add_str(out, "sync, os, or interval:1ms to interval:60s"); break;
     case KIND_DIR: buf_add_str(out, "a directory"); break;
-    case KIND_HTTP: buf_add_str(out, "ADDRESS:PORT or unix:/PATH"); break;
+    case KIND_HTTP:
+    case KIND_BEANSTALK: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
     case KIND_COUNT:
         buf_add_str(out, "a whole number from ");
         buf_add_i64(out, key->least);
@@ -436,6 +466,10 @@ static int take_key(void *ctx, const char *section, const char *name, const char
         reading->config->http_count = 0;
         reading->http_seen = true;
     }
+    if (key->kind == KIND_BEANSTALK && !reading->beanstalk_seen) {
+        reading->config->beanstalk_count = 0;
+        reading->beanstalk_seen = true;
+    }
     if (set(reading->config, key, value, &why))
         return 1;
     struct buf what = {0};
@@ -488,8 +522,8 @@ enum err config_read(struct config *config, const char *path, struct config_trou
 enum err config_check(const struct config *config, struct config_trouble *out_trouble)
 {
     const char *what = NULL;
-    if (config->http_count == 0)
-        what = "server.http: there must be at least one";
+    if (config->http_count + config->beanstalk_count == 0)
+        what = "server.http and server.beanstalk are both none: there must be a listener";
     else if (config->body_bytes > config->request_bytes)
         what = "limits.body_bytes must not be above limits.request_bytes";
     else if (config->segment_bytes % 4096 != 0)

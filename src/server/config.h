@@ -11,10 +11,16 @@
 #include "core/cmd.h"
 #include "proto/api.h"
 
-enum { CONFIG_HTTP_MAX = 16, CONFIG_TEXT_MAX = 512 };
+enum {
+    CONFIG_HTTP_MAX = 16,
+    CONFIG_BEANSTALK_MAX = 16,
+    CONFIG_ADDRESS_MAX = 128,
+    CONFIG_TEXT_MAX = 512,
+    CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
+};
 
 struct config_http {
-    char address[128];
+    char address[CONFIG_ADDRESS_MAX];
     enum api_dialect dialect;
 };
 
@@ -22,6 +28,8 @@ struct config_http {
 struct config {
     struct config_http http[CONFIG_HTTP_MAX];
     unsigned http_count;
+    char beanstalk[CONFIG_BEANSTALK_MAX][CONFIG_ADDRESS_MAX];
+    unsigned beanstalk_count;
     char data_dir[CONFIG_TEXT_MAX];
     enum log_level log_level;
     enum durability durability;
@@ -34,6 +42,7 @@ struct config {
     int64_t connections, line_bytes, headers, header_bytes, request_bytes;
     int64_t idle_us, request_us, wait_us, ttr_max_us;
     int64_t ttr_us, block_us;
+    int64_t job_bytes; /* of beanstalkd clients; body_bytes is of all others */
 };
 
 /* What is wrong with a file or an argument, ready to be shown. */
@@ -47,9 +56,14 @@ void config_init(struct config *config); /* the defaults */
 enum err config_read(struct config *config, const char *path,
                      struct config_trouble *out_trouble) MUST_USE;
 
-/* "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java". The first call drops the default. */
+/*
+ * One listener more: "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java"; for the beanstalkd
+ * protocol without a dialect. "none" takes away all of that protocol that there were.
+ */
 enum err config_add_http(struct config *config, const char *value,
                          struct config_trouble *out_trouble) MUST_USE;
+enum err config_add_beanstalk(struct config *config, const char *value,
+                              struct config_trouble *out_trouble) MUST_USE;
 
 /* What no single key can tell: values that do not fit together. */
 enum err config_check(const struct config *config, struct config_trouble *out_trouble) MUST_USE;
