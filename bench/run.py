@@ -103,7 +103,8 @@ class Bench:
                 name, [self.build / "bench/echo", "--sync", self.directory() / "log"], pinned
             )
         directory = directory or self.directory()
-        command = [self.build / "laterd", "--data-dir", directory, "--http", "127.0.0.1:0"]
+        command = [self.build / "laterd", "--data-dir", directory, "--http", "127.0.0.1:0",
+                   "--beanstalk", "none"]
         return Server(name, command, pinned)
 
     def load(self, server, pinned, *words):

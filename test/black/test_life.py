@@ -214,7 +214,8 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
             early.wire = Wire(port)  # connected before laterd runs: it must be served all the same
             # The shell puts the socket where it belongs, says so, and becomes laterd.
             script = f'exec 3<&{listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"'
-            with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data"],
+            with subprocess.Popen(["/bin/bash", "-c", script, LATERD, "--data-dir", tmp_path / "data",
+                                   "--beanstalk", "none"],
                                   pass_fds=[listening.fileno()]) as process:
                 try:
                     assert early.get("/healthz").status == 200

@@ -30,15 +30,19 @@ def config_text(sections):
 
 
 class Laterd:
-    """One laterd. `ports` are those of its listeners, in the order of the configuration."""
+    """One laterd. `ports` are those of its HTTP listeners, in the order of the configuration;
+    `beanstalk_ports` those of the listeners for clients of beanstalkd, which it has when
+    `beanstalk` or the arguments say so."""
 
-    def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), **options):
+    def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), beanstalk=(),
+                 **options):
         self.folder = str(folder)
         self.data = options.pop("data", os.path.join(self.folder, "data"))
         self.prefix = list(options.pop("prefix", ()))
         self.environment = dict(os.environ, **options.pop("environment", {}))
         self.popen_options = options
         self.listeners = list(listeners)
+        self.beanstalk = list(beanstalk)
         self.arguments = list(arguments)
         self.config = {name: dict(keys) for name, keys in (config or {}).items()}
         self.lines = []
@@ -52,6 +56,7 @@ class Laterd:
         sections = dict(self.config)
         sections["server"] = dict(sections.get("server", {}))
         sections["server"].setdefault("http", self.listeners)
+        sections["server"].setdefault("beanstalk", self.beanstalk or "none")
         path = os.path.join(self.folder, "laterd.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(config_text(sections))
@@ -70,7 +75,8 @@ class Laterd:
         return self
 
     def wait_listening(self, seconds=20):
-        if not self.wait_log("listening", seconds, count=max(1, len(self.listeners))):
+        if not self.wait_log("listening", seconds,
+                             count=max(1, len(self.listeners) + len(self.beanstalk))):
             self.kill()
             raise DidNotStart("\n".join(self.lines))
         return self
@@ -155,14 +161,25 @@ class Laterd:
                 self.news.wait(left)
         return True
 
-    @property
-    def ports(self):
+    def ports_of(self, protocol):
         found = []
         for _, facts in self.events("listening"):
-            match = re.search(r"addr=(\S+):(\d+)", facts)
+            match = re.search(rf"addr=\S+:(\d+) protocol={protocol}\b", facts)
             if match:
-                found.append(int(match.group(2)))
+                found.append(int(match.group(1)))
         return found
+
+    @property
+    def ports(self):
+        return self.ports_of("http")
+
+    @property
+    def beanstalk_ports(self):
+        return self.ports_of("beanstalk")
+
+    @property
+    def beanstalk_port(self):
+        return self.beanstalk_ports[0]
 
     @property
     def port(self):
