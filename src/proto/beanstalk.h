@@ -6,6 +6,12 @@
  * However the stream is cut, the same commands and refusals come out. A refused command never ends
  * the connection: its line, and what beanstalkd swallows of its body, is skipped, and the next line
  * is a command again.
+ *
+ * What beanstalkd takes is taken: several spaces before a number, leading zeros, any text behind
+ * "quit", "kick N" and "reserve-with-timeout N", a negative time-out (for ever). What is malformed
+ * to it is so here. Two things differ, for safety: a CR without LF is a byte of the line (there it
+ * hides the line's end), and of a line that is too long only that line is skipped (there, if its
+ * CR LF is cut at 224 bytes, the next line too).
  */
 #ifndef LATERD_PROTO_BEANSTALK_H
 #define LATERD_PROTO_BEANSTALK_H
@@ -57,8 +63,8 @@ struct beanstalk_request {
     uint32_t priority;  /* PUT RELEASE BURY */
     uint32_t delay_s;   /* PUT RELEASE PAUSE_TUBE */
     uint32_t ttr_s;     /* PUT: as sent, 0 is for the session to raise */
-    uint32_t timeout_s; /* RESERVE_WITH_TIMEOUT */
-    uint32_t bound;     /* KICK */
+    uint32_t timeout_s; /* RESERVE_WITH_TIMEOUT; UINT32_MAX = for ever, a negative one too */
+    uint32_t bound;     /* KICK; UINT32_MAX = all, a negative one too */
     struct bytes body;  /* PUT: without its CR LF */
 };
 
@@ -109,11 +115,11 @@ void beanstalk_fini(struct beanstalk *beanstalk);
 /*
  * Reads from `in`, says in *out_used how much of it was used, stops at the first whole command or
  * refusal. A line or body that lies whole in `in` is not copied: request.tube and request.body then
- * point into it. Copies each byte at most once.
+ * point into it. Copies each byte at most once (a body over 64 KiB, while its buffer grows, more).
  */
 enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes in,
                                        size_t *out_used);
-/* Call when the command has been dealt with, before feeding on. */
+/* Call when the command or refusal has been dealt with, before feeding on: frees a large body. */
 void beanstalk_next(struct beanstalk *beanstalk);
 /* Has a command begun that is not whole? */
 bool beanstalk_midway(const struct beanstalk *beanstalk);
@@ -130,8 +136,11 @@ void beanstalk_say_using(struct buf *out, struct bytes tube);
 void beanstalk_say_ok(struct buf *out, struct bytes yaml); /* "OK <bytes>", the data, CR LF */
 
 /*
- * The YAML of statistics: strings that could be read as numbers are quoted as in 1.13, keys and
- * their order are beanstalkd's. Each appends the document alone, for beanstalk_say_ok.
+ * The YAML of statistics: keys and their order are beanstalkd's, strings are quoted as in 1.13.
+ * Spans are whole seconds, rounded down. Each appends the document alone, for beanstalk_say_ok.
+ *
+ * Of a job, `delay` is the time from its making to its due time, which is what put said unless it
+ * was released or moved since; `file` is 0.
  */
 void beanstalk_yaml_job(struct buf *out, const struct job_view *job, int64_t now_us);
 
@@ -156,11 +165,16 @@ struct beanstalk_stats {
 };
 void beanstalk_yaml_stats(struct buf *out, const struct beanstalk_stats *stats);
 
-/* A list of names: begin, then one call for each. */
+/*
+ * A list of names: begin, then one call for each. A tube's name stands plain, as in beanstalkd,
+ * even where YAML takes it for a number: clients that cut the lines at "- " are many (Go, PHP),
+ * and quotes would become part of their names. A name that no tube may have (a topic of HTTP
+ * clients) is quoted, so that it cannot break the list.
+ */
 void beanstalk_yaml_list(struct buf *out);
 void beanstalk_yaml_list_add(struct buf *out, struct bytes name);
 
-/* Is it a tube's name? (Letters, digits, - + / ; . $ _ ( ), not beginning with '-'.) */
+/* Is it a tube's name? (Up to 200 letters, digits, - + / ; . $ _ ( ), not beginning with '-'.) */
 bool beanstalk_name_valid(struct bytes name);
 
 #endif
