@@ -15,6 +15,8 @@ struct engine {
 struct ticket {
     /* The command's reply, whose bytes are good until this returns; it must call no verb. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
+    bool brief;      /* of the reply to a change it wants no more than err, and a job's .ref.seq,
+                        .state, .lease and .until_us: saves keeping the rest until the disk is done */
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
 };
@@ -26,9 +28,11 @@ struct engine_verbs {
     void (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
     /* The asker has gone: a parked reserve takes no job; no answer comes (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
+    /* Ready jobs meet waiting consumers. */
+    void (*match)(struct engine *engine);
     /*
-     * The end of a turn: ready jobs meet waiting consumers, changes go to the disk together. When
-     * begin() is wanted next: a past time is at once, INT64_MAX only when something comes in.
+     * The end of a turn: changes go to the disk together, which may take a while. When begin() is
+     * wanted next: a past time is at once, INT64_MAX only when something comes in.
      */
     int64_t (*end)(struct engine *engine);
     /* From now on pushes are answered ERR_DRAINING; everything else goes on (SIGUSR1). */

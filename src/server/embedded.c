@@ -103,21 +103,25 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
 
 /* ---- replies: now, or when they are durable ---- */
 
-static struct bytes keep(struct arena *arena, struct bytes bytes)
-{
-    return arena_copy(arena, bytes);
-}
-
 /* A push may ask for more than the server's setting. Asking for less gets what all others get. */
 static bool wants_sync(const struct embedded *embedded)
 {
     return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
 }
 
-static const int64_t *keep_retry(struct arena *arena, const struct job_view *job)
+/* What a view borrows from the core must be our own while the view waits. */
+static void keep_borrowed(struct arena *arena, struct job_view *job, bool brief)
 {
+    if (brief) {
+        job->ref.id = job->topic = (struct bytes){0};
+        job->retry_us = NULL;
+        job->retry_count = 0;
+        return;
+    }
     struct bytes schedule = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
-    return (const int64_t *)(const void *)keep(arena, schedule).at;
+    job->ref.id = arena_copy(arena, job->ref.id);
+    job->topic = arena_copy(arena, job->topic);
+    job->retry_us = (const int64_t *)(const void *)arena_copy(arena, schedule).at;
 }
 
 static void hold_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
@@ -133,11 +137,9 @@ static void hold_reply(struct embedded *embedded, struct ticket *ticket, const s
     if (reply->jobs && reply->count) {
         CHECK(reply->count == 1); /* a change answers with one job at most */
         held->job = reply->jobs[0];
-        held->job.ref.id = keep(&list->arena, held->job.ref.id);
-        held->job.topic = keep(&list->arena, held->job.topic);
-        held->job.retry_us = keep_retry(&list->arena, &held->job);
         held->job.content_type = (struct bytes){0}; /* a change's reply does not show them */
         held->job.body = (struct bytes){0};
+        keep_borrowed(&list->arena, &held->job, ticket->brief);
         held->reply.jobs = &held->job;
     }
     *list->last = held;
@@ -431,11 +433,16 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
     ticket->held = NULL;
 }
 
-static int64_t engine_end(struct engine *engine)
+static void engine_match(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     if (core_match(embedded->core, embedded->now_us, MATCH_BUDGET))
         embedded->busy = true;
+}
+
+static int64_t engine_end(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
     bury_damaged(embedded);
     int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
     if (embedded->store) {
@@ -474,6 +481,7 @@ static const struct engine_verbs verbs = {
     .begin = engine_begin,
     .submit = engine_submit,
     .cancel = engine_cancel,
+    .match = engine_match,
     .end = engine_end,
     .refuse_pushes = engine_refuse_pushes,
     .drain = engine_drain,

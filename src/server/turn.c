@@ -6,14 +6,17 @@
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
  *   expire     connections whose time is up are closed; jobs on their way to them come back
- *   end        ready jobs meet waiting consumers; the turn's changes go to the disk as one batch
- *   flush      each connection gets its answers in one write
+ *   match      ready jobs meet waiting consumers
+ *   flush      answers that wait for no disk go out
+ *   end        the turn's changes go to the disk as one batch
+ *   flush      so do the answers to what that made durable
  *
  * Why in this order: clients that left, or that are given up, are known before jobs are matched
  * (P6). Nothing after `end` submits a command: it would wait for a turn that nobody wants. All
  * changes of a turn share one sync, and while it runs the next turn gathers, so the busier the
  * server, the more changes share a sync. All reading comes before all writing, so a turn costs one
- * read and one write a connection, however many commands a client sent.
+ * read and one write a connection, however many commands a client sent (two writes if some answers
+ * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
  *
  * Each stage works in slices of bounded size. What is left over is done in the next turn, which
  * then does not sleep: so the first of 100,000 jobs due at one instant is handed out at once,
@@ -31,6 +34,8 @@ int64_t server_turn(struct server *server)
     engine->verbs->begin(engine, server->now_us);
     server->net->verbs->gather(server->net, &server->handler);
     sessions_expire(server);
+    engine->verbs->match(engine);
+    sessions_flush(server);
     int64_t next_us = engine->verbs->end(engine);
     sessions_flush(server);
     int64_t sessions_us = sessions_next_us(server);

@@ -86,6 +86,7 @@ static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(vo
         bed.now_us += 1000;
         bed.engine->verbs->begin(bed.engine, bed.now_us);
         push_and_end(&bed, &bed.tickets[i % UNDER_WAY]);
+        bed.engine->verbs->match(bed.engine);
         (void)bed.engine->verbs->end(bed.engine);
         (void)sim_disk_step(bed.disk, LANE_COMMIT);
         (void)sim_disk_step(bed.disk, LANE_BACKGROUND);
