@@ -19,8 +19,9 @@ enum {
     DRAIN_MAX_US = 60000000, /* for a polite end */
     SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
     SLOW_TIMES = 50,
-    CRASH_POINTS = 4,     /* how far into an operation a crash may come */
-    BIRTH_S = 1700000000, /* when every world begins */
+    CRASH_POINTS = 4,             /* how far into an operation a crash may come */
+    BIRTH_S = 1700000000,         /* when every world begins */
+    BEANSTALK_BODY_BYTES = 65535, /* beanstalkd's default */
 };
 
 struct world {
@@ -115,6 +116,10 @@ struct world *world_new(const struct world_options *options)
     config_init(&world->config);
     if (options->body_bytes)
         world->config.body_bytes = options->body_bytes;
+    if (options->topics)
+        world->config.topics = options->topics;
+    if (options->connections)
+        world->config.connections = options->connections;
     sim_clock_init(&world->clock, INT64_C(1000000) * BIRTH_S);
     world->net = sim_net_new(sim_random_next(&world->random));
     sim_net_split(world->net, options->split);
@@ -166,7 +171,8 @@ static void make_server(struct world *world)
         .net = sim_net_port(world->net),
         .embedded = world->embedded,
         .listeners = {[WORLD_DELAY_QUEUE] = {.dialect = DIALECT_DELAY_QUEUE},
-                      [WORLD_DELAYQUEUE_JAVA] = {.dialect = DIALECT_DELAYQUEUE_JAVA}},
+                      [WORLD_DELAYQUEUE_JAVA] = {.dialect = DIALECT_DELAYQUEUE_JAVA},
+                      [WORLD_BEANSTALK] = {.protocol = PROTOCOL_BEANSTALK}},
         .api = {.body_bytes = (uint32_t)config->body_bytes,
                 .json_depth = (uint32_t)config->json_depth,
                 .batch_jobs = (uint32_t)config->batch_jobs,
@@ -184,6 +190,11 @@ static void make_server(struct world *world)
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,
+        .beanstalk_body_bytes = world->options.beanstalk_body_bytes
+                                    ? world->options.beanstalk_body_bytes
+                                    : BEANSTALK_BODY_BYTES,
+        .hash_key = world->options.seed,
+        .instance = world->options.seed,
     };
     world->server = server_new(&options);
 }

@@ -20,7 +20,7 @@ struct store;
 struct world;
 
 /* The listeners that a world has, for sim_net_connect(). */
-enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA };
+enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA, WORLD_BEANSTALK };
 
 enum world_crash {
     WORLD_KILL,  /* the process ends; what it has written stays */
@@ -36,6 +36,10 @@ struct world_options {
     uint64_t max_bytes;     /* of the store; 0: no limit */
     int64_t body_bytes;     /* of a job's body at most; 0: the default */
     int64_t block_us;       /* the longest wait of /pop; 0: the default */
+    uint32_t
+        beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: as beanstalkd has it */
+    uint32_t topics;          /* limits.topics; 0: the default */
+    uint32_t connections;     /* limits.connections; 0: the default */
 };
 
 /* Down, with an empty disk. */

@@ -331,7 +331,23 @@ void http_session_answered(struct http_session *http)
     session_touch(session);
 }
 
-static const struct session_kind kind = {
+static void refuse(struct session *session)
+{
+    http_session_refuse(session, ERR_INVALID, 503,
+                        "limits.connections is reached; try again later");
+}
+
+static void init(struct session *session)
+{
+    struct http_session *http = of(session);
+    http->active_us = session->server->now_us;
+    list_init(&http->requests);
+    http1_init(&http->http, &session->server->options.http);
+}
+
+const struct session_kind http_session_kind = {
+    .init = init,
+    .refuse = refuse,
     .input = input,
     .ended = ended,
     .drained = drained,
@@ -340,12 +356,3 @@ static const struct session_kind kind = {
     .expired = expired,
     .drain = drain,
 };
-
-void http_session_init(struct session *session)
-{
-    struct http_session *http = of(session);
-    session->kind = &kind;
-    http->active_us = session->server->now_us;
-    list_init(&http->requests);
-    http1_init(&http->http, &session->server->options.http);
-}

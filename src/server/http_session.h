@@ -26,7 +26,7 @@ struct http_session {
     int64_t handed_us;  /* when the newest of them was answered */
 };
 
-void http_session_init(struct session *session);
+extern const struct session_kind http_session_kind;
 
 /* For request.c: answers have been written; see whether there is more to read, or it is the end. */
 void http_session_answered(struct http_session *http);

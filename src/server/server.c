@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include "base/mem.h"
+#include "server/beanstalk_session.h"
 #include "server/embedded.h"
 #include "server/request.h"
 #include "server/session.h"
@@ -17,6 +18,9 @@ struct server *server_new(const struct server_options *options)
     server->date_s = -1;
     pool_init(&server->requests, sizeof(struct request));
     sessions_init(server);
+    pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
+    beanstalk_holds_init(&server->beanstalk.holds);
+    beanstalk_tubes_init(&server->beanstalk.tubes, options->limits.topics, options->hash_key);
     return server;
 }
 
@@ -28,8 +32,18 @@ void server_free(struct server *server)
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
+    pool_fini(&server->beanstalk.owed);
+    beanstalk_holds_fini(&server->beanstalk.holds);
+    beanstalk_tubes_fini(&server->beanstalk.tubes);
+    buf_fini(&server->beanstalk.yaml);
     arena_fini(&server->scratch);
     mem_free(server);
+}
+
+void server_refuse_pushes(struct server *server)
+{
+    server->refusing_pushes = true;
+    server->engine->verbs->refuse_pushes(server->engine);
 }
 
 void server_drain(struct server *server)

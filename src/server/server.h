@@ -14,6 +14,7 @@
 #include "port/engine.h"
 #include "port/net.h"
 #include "proto/api.h"
+#include "server/beanstalk_shared.h"
 
 struct embedded;
 struct session;
@@ -41,6 +42,8 @@ struct server_options {
     int64_t idle_us;         /* a connection that asks nothing is closed after this */
     int64_t request_us;      /* a request must be whole, and a reply taken, within this */
     uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
+    uint64_t hash_key;       /* random: keys the hash tables */
+    uint64_t instance;       /* random: the id of this process in beanstalkd's statistics */
 };
 
 /* Counters for /metrics; only ever grow. */
@@ -55,7 +58,7 @@ struct server {
     struct clock *clock;
     struct net *net;
     struct engine *engine;
-    struct pool sessions; // struct http_session
+    struct pool sessions; // union any_session, see session.c
     struct pool requests; // struct request
     struct wheel timers;  // struct session, by timer_us
     struct list dirty;    // session::dirty: has bytes to send
@@ -67,7 +70,10 @@ struct server {
     char date[32];
     size_t date_len;
     bool draining;
+    bool refusing_pushes; /* see server_refuse_pushes */
+    bool turn_again;      /* something was asked of the engine after the turn's `end` */
     struct server_counts counts;
+    struct beanstalk_shared beanstalk;
 };
 
 struct server *server_new(const struct server_options *options);
@@ -78,6 +84,9 @@ void server_free(struct server *server); /* connections that are left are droppe
  */
 int64_t server_turn(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
+
+/* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */
+void server_refuse_pushes(struct server *server);
 
 /* Begins to end: not ready, no new connections, parked polls are answered, idle ones closed. */
 void server_drain(struct server *server);

@@ -1,12 +1,19 @@
 #include "server/session.h"
 
 #include "base/check.h"
+#include "server/beanstalk_session.h"
 #include "server/http_session.h"
 
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
     SPARE_OUT_BYTES = 16 * 1024,
     EXPIRE_BUDGET = 1000,
+};
+
+/* A place in the pool holds a session of any kind. */
+union any_session {
+    struct http_session http;
+    struct beanstalk_session beanstalk;
 };
 
 static struct server *of_handler(struct net_handler *handler)
@@ -73,6 +80,15 @@ void session_free(struct session *session, enum session_end end)
 
 /* ---- what the network says ---- */
 
+static const struct session_kind *kind_of(enum protocol protocol)
+{
+    switch (protocol) {
+    case PROTOCOL_HTTP: return &http_session_kind;
+    case PROTOCOL_BEANSTALK: return &beanstalk_session_kind;
+    }
+    CHECK(false); /* the options name no other */
+}
+
 static void *handle_opened(struct net_handler *handler, struct net_conn *conn, unsigned listener)
 {
     struct server *server = of_handler(handler);
@@ -82,14 +98,14 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     session->server = server;
     session->conn = conn;
     session->dialect = server->options.listeners[listener].dialect;
+    session->kind = kind_of(server->options.listeners[listener].protocol);
     list_init(&session->dirty);
     list_add_tail(&server->all, &session->all);
     server->counts.accepted++;
-    http_session_init(session);
+    session->kind->init(session);
     if (server->sessions.count > server->options.connections_max) {
         server->counts.refused++;
-        http_session_refuse(session, ERR_INVALID, 503,
-                            "limits.connections is reached; try again later");
+        session->kind->refuse(session);
     }
     session_arm(session);
     return session;
@@ -130,7 +146,7 @@ void sessions_init(struct server *server)
         .gone = handle_gone,
         .drained = handle_drained,
     };
-    pool_init(&server->sessions, sizeof(struct http_session));
+    pool_init(&server->sessions, sizeof(union any_session));
     wheel_init(&server->timers, &server->sessions, offsetof(struct session, timer_prev), timer_when,
                server->now_us);
     list_init(&server->dirty);

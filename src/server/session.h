@@ -1,6 +1,6 @@
 /*
- * A connection as the server sees it, whatever it speaks. Its protocol is a `session_kind`; the
- * first, and for now the only one, is http_session.
+ * A connection as the server sees it, whatever it speaks. Its protocol is a `session_kind`: see
+ * http_session.h and beanstalk_session.h.
  *
  * Bytes to send gather in `out` during a turn and go out in one write at its end.
  */
@@ -17,6 +17,9 @@ enum session_end {
 };
 
 struct session_kind {
+    void (*init)(struct session *session); /* the rest of it is zeroed */
+    /* There are too many connections: says so, if the protocol has a word for it, and closes. */
+    void (*refuse)(struct session *session);
     size_t (*input)(struct session *session, struct bytes bytes); /* as net_handler::input */
     void (*ended)(struct session *session);   /* the client sends no more; it may still read */
     void (*drained)(struct session *session); /* the client has taken all that was sent */

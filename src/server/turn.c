@@ -12,8 +12,9 @@
  *   flush      so do the answers to what that made durable
  *
  * Why in this order: clients that left, or that are given up, are known before jobs are matched
- * (P6). Nothing after `end` submits a command: it would wait for a turn that nobody wants. All
- * changes of a turn share one sync, and while it runs the next turn gathers, so the busier the
+ * (P6). What is asked of the engine after `end` (a connection that closes in `flush` gives back the
+ * jobs it holds) makes another turn at once: it would wait for one that nobody wants. All changes
+ * of a turn share one sync, and while it runs the next turn gathers, so the busier the
  * server, the more changes share a sync. All reading comes before all writing, so a turn costs one
  * read and one write a connection, however many commands a client sent (two writes if some answers
  * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
@@ -37,7 +38,10 @@ int64_t server_turn(struct server *server)
     engine->verbs->match(engine);
     sessions_flush(server);
     int64_t next_us = engine->verbs->end(engine);
+    server->turn_again = false;
     sessions_flush(server);
+    if (server->turn_again)
+        return server->now_us;
     int64_t sessions_us = sessions_next_us(server);
     return sessions_us < next_us ? sessions_us : next_us;
 }

@@ -175,6 +175,8 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
     uint64_t max_bytes = store->options.max_bytes;
     if (max_bytes && need + BLOCK > max_bytes)
         return ERR_DISK_LIMIT;
+    if (!store->full && segment_scarce(store)) /* the next turn says so */
+        return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
     /*
      * While the disk is full, room is kept back, so that finish and delete go on: for the record
      * that ends each job, and two segments' worth for cleaning the oldest one, with what is ended
@@ -267,4 +269,8 @@ void store_stats(const struct store *store, struct store_stats *out_stats)
     out_stats->disk_bytes = store->disk_bytes + MANIFEST_BYTES;
     out_stats->live_bytes = store->live_bytes;
     out_stats->live_jobs = store->live_jobs;
+    const struct segment *first = segment_first(store), *tail = segment_tail(store);
+    out_stats->segment_first = first ? first->number : 0;
+    out_stats->segment_tail = tail ? tail->number : 0;
+    out_stats->segment_bytes = store->options.segment_bytes;
 }

@@ -130,6 +130,8 @@ enum { SYNC_BUCKETS = 24 }; /* bucket b counts syncs that took below 2^b * 16 µ
 
 struct store_stats {
     uint64_t segments, disk_bytes, live_bytes, live_jobs;
+    uint64_t segment_first, segment_tail; /* numbers of the oldest and of the one being written */
+    uint64_t segment_bytes;               /* of one segment at most */
     uint64_t batches, bytes_written, records;
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];

@@ -7,10 +7,11 @@
  *   NAME >> BYTES              at once; >> sends bytes as they are, with \r and \n
  *   NAME < STATUS (HEAD) BODY  the next answer is this; (HEAD) must be in its head; … is anything;
  *                              $word keeps a word, or is the one that was kept, here and in >
+ *   NAME << BYTES              the next bytes are these, with \r and \n, … and $word as above
  *   NAME < nothing | closed    no byte has come; the server has closed the connection
  *   NAME shut | gone           it ends its sending; it is gone at once
  *   NAME takes COUNT           it takes so many more bytes from the server
- *   NAME joins java            it connects to the delayqueue-java listener, not to the first one
+ *   NAME joins java|beanstalk  it connects to that listener, not to the first one
  *   @ +TIME | -TIME            time passes; back it goes only while the server is down
  *   disk held | free | fails   no disk operation ends; they do again; the next one fails
  *   crash | power | restart    kill -9; a power cut; the server starts
@@ -41,7 +42,8 @@ struct client {
 };
 
 struct word {
-    struct bytes name;
+    char name[16];
+    size_t name_len;
     char value[64];
     size_t len;
 };
@@ -103,9 +105,22 @@ static size_t word_len(struct bytes text)
 static struct word *find_word(struct story *story, struct bytes name)
 {
     for (unsigned i = 0; i < story->word_count; i++)
-        if (bytes_eq(story->words[i].name, name))
+        if (bytes_eq(bytes_of(story->words[i].name, story->words[i].name_len), name))
             return &story->words[i];
     return NULL;
+}
+
+/* \r and \n become what they mean. */
+static void expand_escapes(struct bytes text, struct buf *out)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        if (c == '\\' && i + 1 < text.len) {
+            c = text.at[++i];
+            c = c == 'r' ? '\r' : c == 'n' ? '\n' : c;
+        }
+        buf_add_char(out, c);
+    }
 }
 
 /* $word becomes what was kept; with `escapes` \r and \n what they mean. */
@@ -137,8 +152,10 @@ static size_t match_word(struct story *story, struct bytes name, struct bytes ha
     if (word)
         return bytes_eq(bytes_of(have.at, len), bytes_of(word->value, word->len)) ? len : SIZE_MAX;
     assert_true(story->word_count < WORDS_MAX && len < sizeof(word->value));
+    assert_true(name.len <= sizeof(word->name));
     word = &story->words[story->word_count++];
-    word->name = name;
+    word->name_len = name.len;
+    memcpy(word->name, name.at, name.len);
     word->len = len;
     memcpy(word->value, have.at, len);
     return len;
@@ -261,13 +278,37 @@ static void expect(struct story *story, struct client *client, struct bytes rest
     sim_peer_take(client->peer, len);
 }
 
+/* Bytes have no frame: without … they are as many as are told of, else all that have come. */
+static void expect_bytes(struct story *story, struct client *client, struct bytes rest)
+{
+    struct bytes have = sim_peer_received(client->peer);
+    struct buf want = {0};
+    bool open_ended = wire_find(rest, BYTES("…")) || wire_find(rest, BYTES("$"));
+    expand_escapes(rest, &want);
+    if (!open_ended && have.len > want.len)
+        have.len = want.len;
+    if (!matches(story, buf_bytes(&want), have))
+        complain(story, "other bytes were to be expected", rest, sim_peer_received(client->peer));
+    sim_peer_take(client->peer, have.len);
+    buf_fini(&want);
+}
+
+static unsigned listener_of(const struct story *story, struct bytes name)
+{
+    if (bytes_eq(name, BYTES("java")))
+        return WORLD_DELAYQUEUE_JAVA;
+    if (!bytes_eq(name, BYTES("beanstalk")))
+        complain(story, "there is no such listener", name, BYTES(""));
+    return WORLD_BEANSTALK;
+}
+
 static void tell_client(struct story *story, struct bytes name, struct bytes rest)
 {
     struct client *client = find_client(story, name);
     struct bytes verb = take_word(&rest);
     uint64_t count;
     bool joins = bytes_eq(verb, BYTES("joins"));
-    connect_client(story, client, joins ? WORLD_DELAYQUEUE_JAVA : WORLD_DELAY_QUEUE);
+    connect_client(story, client, joins ? listener_of(story, rest) : WORLD_DELAY_QUEUE);
     if (bytes_eq(verb, BYTES(">")) || bytes_eq(verb, BYTES(">+"))) {
         tell_request(story, client, rest);
         if (verb.len == 1)
@@ -275,6 +316,8 @@ static void tell_client(struct story *story, struct bytes name, struct bytes res
     } else if (bytes_eq(verb, BYTES(">>"))) {
         expand(story, rest, true, &client->kept_back);
         send_all(story, client);
+    } else if (bytes_eq(verb, BYTES("<<"))) {
+        expect_bytes(story, client, rest);
     } else if (bytes_eq(verb, BYTES("<"))) {
         expect(story, client, rest);
     } else if (bytes_eq(verb, BYTES("gone"))) {

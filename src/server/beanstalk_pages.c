@@ -1,0 +1,191 @@
+/*
+ * beanstalkd's statistics and lists of tubes. A tube exists while a connection uses or watches it,
+ * or its topic holds a job, a waiting consumer or a pause; a topic that is empty is remembered by
+ * the queue for its counters, but is no tube.
+ *
+ * Topics are read through the engine, which answers such questions before submit() returns.
+ */
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "server/beanstalk_session.h"
+#include "server/embedded.h"
+
+/* A question about topics. */
+struct inquiry {
+    struct ticket ticket;
+    struct server *server;
+    struct buf *yaml;
+    struct bytes name;
+    uint64_t count;
+    bool answered;
+    bool exists;
+};
+
+static void inquire(struct inquiry *inquiry, const struct cmd *cmd)
+{
+    const struct engine_verbs *verbs = inquiry->server->engine->verbs;
+    verbs->submit(inquiry->server->engine, cmd, &inquiry->ticket);
+    CHECK(inquiry->answered); /* the ticket is on our stack */
+}
+
+static struct inquiry *of(struct ticket *ticket)
+{
+    struct inquiry *inquiry = LIST_ENTRY(ticket, struct inquiry, ticket);
+    inquiry->answered = true;
+    return inquiry;
+}
+
+static bool is_tube(const struct topic_view *topic)
+{
+    uint64_t holds = topic->waiters + (topic->pause_until_us != 0);
+    for (int state = JOB_DELAYED; state < JOB_STATES; state++)
+        holds += topic->jobs[state];
+    return holds > 0;
+}
+
+/* ---- one tube ---- */
+
+static void tube_seen(struct ticket *ticket, const struct reply *reply)
+{
+    struct inquiry *inquiry = of(ticket);
+    const struct beanstalk_tube *tube =
+        beanstalk_tubes_find(&inquiry->server->beanstalk.tubes, inquiry->name);
+    const struct topic_view *topic = reply->err ? NULL : reply->topics;
+    inquiry->exists = tube || (topic && is_tube(topic));
+    if (!inquiry->exists || !inquiry->yaml)
+        return;
+    struct beanstalk_tube_stats stats = {
+        .topic = topic,
+        .name = inquiry->name,
+        .using = tube ? tube->users : 0,
+        .watching = tube ? tube->watchers : 0,
+    };
+    beanstalk_yaml_tube(inquiry->yaml, &stats, inquiry->server->now_us);
+}
+
+bool beanstalk_tube_page(struct server *server, struct bytes name, struct buf *yaml)
+{
+    struct inquiry inquiry = {
+        .ticket.answered = tube_seen,
+        .server = server,
+        .yaml = yaml,
+        .name = name,
+    };
+    inquire(&inquiry, &(struct cmd){.kind = CMD_TOPIC, .topic = {.topic = name, .brief = true}});
+    return inquiry.exists;
+}
+
+bool beanstalk_tube_exists(struct server *server, struct bytes name)
+{
+    return beanstalk_tube_page(server, name, NULL);
+}
+
+/* ---- all tubes ---- */
+
+static void note_tube(struct inquiry *inquiry, struct bytes name)
+{
+    inquiry->count++;
+    if (inquiry->yaml)
+        beanstalk_yaml_list_add(inquiry->yaml, name);
+}
+
+static void topics_seen(struct ticket *ticket, const struct reply *reply)
+{
+    struct inquiry *inquiry = of(ticket);
+    for (uint32_t i = 0; i < reply->count && !reply->err; i++) {
+        const struct topic_view *topic = &reply->topics[i];
+        if (is_tube(topic) && !beanstalk_tubes_find(&inquiry->server->beanstalk.tubes, topic->name))
+            note_tube(inquiry, topic->name);
+    }
+}
+
+/* Counts the tubes, and lists them if there is a document. O(tubes + topics). */
+static uint64_t all_tubes(struct server *server, struct buf *yaml)
+{
+    struct inquiry inquiry = {.ticket.answered = topics_seen, .server = server, .yaml = yaml};
+    const struct beanstalk_tubes *tubes = &server->beanstalk.tubes;
+    for (const struct beanstalk_tube *tube = beanstalk_tubes_next(tubes, 0); tube;
+         tube = beanstalk_tubes_next(tubes, tube->number + 1))
+        note_tube(&inquiry, tube->name);
+    inquire(&inquiry, &(struct cmd){.kind = CMD_TOPICS, .topic = {.max = 1, .all = true}});
+    return inquiry.count;
+}
+
+void beanstalk_tubes_page(struct server *server, struct buf *yaml)
+{
+    beanstalk_yaml_list(yaml);
+    (void)all_tubes(server, yaml); /* the list is what was asked for */
+}
+
+/* ---- the whole server ---- */
+
+static int64_t microseconds(struct timeval time)
+{
+    return (int64_t)time.tv_sec * 1000000 + time.tv_usec;
+}
+
+static void add_process(struct beanstalk_stats *stats)
+{
+    struct rusage usage = {0};
+    (void)getrusage(RUSAGE_SELF, &usage); /* cannot fail for ourselves */
+    stats->pid = (uint64_t)getpid();
+    stats->user_us = microseconds(usage.ru_utime);
+    stats->system_us = microseconds(usage.ru_stime);
+}
+
+static void add_binlog(const struct server *server, struct beanstalk_stats *stats)
+{
+    const struct store *store = embedded_store(server->options.embedded);
+    struct store_stats kept = {0};
+    if (store)
+        store_stats(store, &kept);
+    stats->binlog_oldest = kept.segment_first;
+    stats->binlog_current = kept.segment_tail;
+    stats->binlog_max_bytes = kept.segment_bytes;
+    stats->binlog_written = kept.records;
+    stats->binlog_migrated = kept.carried_jobs;
+}
+
+static void add_counts(struct server *server, struct beanstalk_stats *stats)
+{
+    const struct beanstalk_shared *shared = &server->beanstalk;
+    struct core_totals totals;
+    core_totals(embedded_core(server->options.embedded), &totals);
+    memcpy(stats->jobs, totals.jobs, sizeof(stats->jobs));
+    memcpy(stats->cmds, shared->cmds, sizeof(stats->cmds));
+    stats->urgent = totals.urgent;
+    stats->timeouts = totals.timeouts;
+    stats->total_jobs = totals.pushed;
+    stats->waiting = totals.waiters;
+    stats->max_job_size = server->options.beanstalk_body_bytes;
+    stats->tubes = all_tubes(server, NULL);
+    stats->connections = shared->connections;
+    stats->producers = shared->producers;
+    stats->workers = shared->workers;
+    stats->total_connections = shared->accepted;
+}
+
+void beanstalk_stats_page(struct server *server, struct buf *yaml)
+{
+    char id[17];
+    struct utsname host = {0};
+    (void)uname(&host); /* cannot fail: the memory is ours */
+    (void)snprintf(id, sizeof(id), "%016llx", (unsigned long long)server->options.instance);
+    struct beanstalk_stats stats = {
+        .version = BYTES(LATERD_VERSION),
+        .uptime_s = (server->now_us - server->started_us) / 1000000,
+        .draining = server->draining || server->refusing_pushes,
+        .id = bytes_of(id, sizeof(id) - 1),
+        .hostname = bytes_str(host.nodename),
+        .os = bytes_str(host.version),
+        .platform = bytes_str(host.machine),
+    };
+    add_process(&stats);
+    add_counts(server, &stats);
+    add_binlog(server, &stats);
+    beanstalk_yaml_stats(yaml, &stats);
+}

@@ -1,0 +1,92 @@
+/*
+ * One connection of a beanstalkd client: commands in, answers out in the order asked.
+ *
+ * Commands are done as they come, many in one turn; an answer that must wait (for the disk, for a
+ * job) makes all later ones wait in `early`. While a reserve waits nothing behind it is looked at.
+ * What the connection holds when it ends goes back to its tubes at once (P6).
+ *
+ *     beanstalk_session.c  bytes in, the order of answers, ends
+ *     beanstalk_command.c  what is done for each command
+ *     beanstalk_answer.c   what the engine's reply is in beanstalkd's words
+ *     beanstalk_pages.c    statistics and lists of tubes
+ */
+#ifndef LATERD_SERVER_BEANSTALK_SESSION_H
+#define LATERD_SERVER_BEANSTALK_SESSION_H
+
+#include "server/session.h"
+
+/* A command whose answer cannot be sent yet. */
+struct beanstalk_owed {
+    struct ticket ticket;
+    struct beanstalk_session *session;
+    struct list place; // beanstalk_session::owed
+    uint32_t number;   /* in beanstalk_shared::owed */
+    enum beanstalk_cmd cmd;
+    uint64_t id;        /* the job's; of a reserve once it is answered */
+    bool deadline_soon; /* its wait is cut short: a hold is about to end */
+    bool answered;      /* its text waits for older ones, in the session's `early`: */
+    size_t early_at;
+    size_t early_len;
+};
+
+struct beanstalk_session {
+    struct session session;
+    struct beanstalk codec;
+    struct list owed; // beanstalk_owed::place, oldest first
+    uint32_t owed_count;
+    uint32_t early_count; /* answers in `early` */
+    struct buf early;     /* emptied when the last of them has gone */
+    struct beanstalk_held held;
+    struct beanstalk_tube *used;
+    struct beanstalk_tube **watched; /* `one`, or mem_alloc'd */
+    struct beanstalk_tube *one;
+    uint32_t watch_count, watch_cap;
+    bool producer;     /* has put a job, for the statistics */
+    bool worker;       /* has reserved one */
+    bool ended;        /* the client sends no more */
+    bool unread;       /* it has sent more than is taken yet */
+    bool last;         /* no command is taken any more; closed when all are answered */
+    bool in_input;     /* input() is on the stack: it goes on reading by itself */
+    int64_t active_us; /* the last time bytes came or an answer went */
+};
+
+extern const struct session_kind beanstalk_session_kind;
+
+/* ---- between the files named above ---- */
+
+/*
+ * An answer that is known at once: text is written between begin and end, which puts it in its
+ * place behind what is owed.
+ */
+struct beanstalk_text {
+    struct buf *out;
+    size_t at;
+};
+struct beanstalk_text beanstalk_text_begin(struct beanstalk_session *beanstalk);
+void beanstalk_text_end(struct beanstalk_session *beanstalk, struct beanstalk_text text);
+void beanstalk_word(struct beanstalk_session *beanstalk, enum beanstalk_word word);
+
+/* Asks the engine; the answer is written by beanstalk_answer() when it comes. */
+void beanstalk_ask(struct beanstalk_session *beanstalk, struct beanstalk_owed *owed,
+                   const struct cmd *cmd);
+struct beanstalk_owed *beanstalk_owed_new(struct beanstalk_session *beanstalk,
+                                          enum beanstalk_cmd cmd, uint64_t id);
+
+/* Does a whole command. */
+void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_request *request);
+/* Takes the names off the shared table. */
+void beanstalk_forget_tubes(struct beanstalk_session *beanstalk);
+
+/* Writes the answer to what is owed; a job that was reserved becomes a hold. */
+void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out);
+enum beanstalk_word beanstalk_word_of(enum err err);
+
+/* YAML documents. */
+void beanstalk_stats_page(struct server *server, struct buf *yaml);
+void beanstalk_tubes_page(struct server *server, struct buf *yaml);
+/* False: there is no such tube. */
+bool beanstalk_tube_page(struct server *server, struct bytes name, struct buf *yaml);
+/* Does anybody use or watch the tube, or is there something in its topic? */
+bool beanstalk_tube_exists(struct server *server, struct bytes name);
+
+#endif

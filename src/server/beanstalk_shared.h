@@ -1,0 +1,21 @@
+/*
+ * What all beanstalkd connections of a server have in common.
+ */
+#ifndef LATERD_SERVER_BEANSTALK_SHARED_H
+#define LATERD_SERVER_BEANSTALK_SHARED_H
+
+#include "proto/beanstalk.h"
+#include "server/beanstalk_holds.h"
+#include "server/beanstalk_tubes.h"
+
+struct beanstalk_shared {
+    struct pool owed; // struct beanstalk_owed
+    struct beanstalk_holds holds;
+    struct beanstalk_tubes tubes;
+    struct buf yaml;                          /* the document being written */
+    uint64_t cmds[BEANSTALK_CMDS];            /* asked so far */
+    uint64_t accepted;                        /* connections so far */
+    uint32_t connections, producers, workers; /* now */
+};
+
+#endif
