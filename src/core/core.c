@@ -163,6 +163,11 @@ void core_cancel(struct core *core, uint64_t parked)
         core_cancel_wait(core, number, generation);
 }
 
+bool core_is_awaited(const struct core *core)
+{
+    return core->waiters.count > 0 && core->delays.count > 0;
+}
+
 int64_t core_next_us(const struct core *core)
 {
     if (!list_empty(&core->scans) || !list_empty(&core->topics.servable))

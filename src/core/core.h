@@ -79,6 +79,9 @@ bool core_match(struct core *core, int64_t now_us, uint32_t budget);
 /* When core_tick or core_match has something to do next; INT64_MAX = never. O(1). */
 int64_t core_next_us(const struct core *core);
 
+/* Do consumers wait while jobs are delayed: will somebody be late if the next turn is? O(1). */
+bool core_is_awaited(const struct core *core);
+
 /* Answers every parked reserve with this error: ERR_DRAINING, ERR_STORE_FAILED. */
 void core_drain(struct core *core, enum err err);
 

@@ -446,6 +446,7 @@ static int64_t engine_end(struct engine *engine)
     bury_damaged(embedded);
     int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
     if (embedded->store) {
+        store_hurry(embedded->store, core_is_awaited(embedded->core));
         store_turn(embedded->store, embedded->now_us);
         stop_serving_if_failed(embedded);
         int64_t store_us = store_next_us(embedded->store);

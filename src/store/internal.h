@@ -27,6 +27,7 @@ enum {
     OPEN_AGE_US = 100 * 1000,       /* unpromised events wait so long for company */
     PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,        /* on a full disk commits gather, not to be mostly padding */
+    HURRIED_RECORDS = 4,            /* in a hurry, a commit of more is left to the thread */
     RETRY_US = 1000 * 1000,         /* a full disk is asked again so often */
     ENDING_BYTES = 64,              /* kept back for ending a live job */
     BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
@@ -163,6 +164,7 @@ struct store {
     uint64_t seq_mark; /* durable: numbers below may be given */
     enum commit_step step;
     int64_t last_took_us; /* the last batch's commit */
+    bool hurried;         /* see store_hurry */
     struct disk_op commit;
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
     uint64_t sync_mark;   /* … and the seq mark then */

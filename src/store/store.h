@@ -104,6 +104,8 @@ void store_want_sync(struct store *store);
  * enough, or large) and none is under way; does a bounded slice of checkpoint work.
  */
 void store_turn(struct store *store, int64_t now_us);
+/* From now on: do consumers wait for jobs that fall due? Then a turn waits for small commits only. */
+void store_hurry(struct store *store, bool hurried);
 int64_t store_next_us(
     const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
 void store_poll(struct store *store); /* handles operations that have ended: disk->poll */

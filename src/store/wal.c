@@ -216,17 +216,28 @@ void store_want_sync(struct store *store)
         store->open->wanted = true;
 }
 
+void store_hurry(struct store *store, bool hurried)
+{
+    store->hurried = hurried;
+}
+
 /* ---- the commit lane ---- */
 
 /*
  * While the disk is quick the commit is made here and now: clients whose requests come meanwhile
  * wait in their sockets and share the next commit, and two thread switches and two wake-ups are
  * saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
- * the disk's thread does it, so that a disk that stalls holds up only those who need it.
+ * the disk's thread does it, so that a disk that stalls holds up only those who need it. So does it
+ * where jobs are handed out so fast that they would have to wait for one another's commits.
  */
-static void submit(struct store *store, enum commit_step step)
+static bool commit_here(const struct store *store, const struct batch *batch)
 {
-    bool here = step == COMMIT_BATCH && store->last_took_us < store->options.inline_us;
+    bool busy = store->hurried && batch->record_count > HURRIED_RECORDS;
+    return !busy && store->last_took_us < store->options.inline_us;
+}
+
+static void submit(struct store *store, enum commit_step step, bool here)
+{
     store->step = step;
     store->commit.lane = LANE_COMMIT;
     store->commit.owner = store;
@@ -325,7 +336,7 @@ static void start_sync(struct store *store)
     store->sync_mark = store->written_mark;
     store->commit = (struct disk_op){
         .verb = DISK_SYNC, .file = store->written_segment->file, .done = committed};
-    submit(store, COMMIT_SYNC);
+    submit(store, COMMIT_SYNC, false);
 }
 
 static void start_header(struct store *store, struct segment *segment)
@@ -347,7 +358,7 @@ static void start_header(struct store *store, struct segment *segment)
         .len = BLOCK,
         .done = committed,
     };
-    submit(store, COMMIT_HEADER);
+    submit(store, COMMIT_HEADER, false);
 }
 
 static void start_batch(struct store *store, struct batch *batch)
@@ -371,7 +382,7 @@ static void start_batch(struct store *store, struct batch *batch)
         .offset = batch->offset,
         .done = committed,
     };
-    submit(store, COMMIT_BATCH);
+    submit(store, COMMIT_BATCH, commit_here(store, batch));
 }
 
 static bool sync_due(const struct store *store)
