@@ -9,13 +9,13 @@ enum { BUSY_PERCENT = 90 }; /* a generator above this share of a core was the bo
 
 static const unsigned quantiles[] = {50000, 90000, 99000, 99900};
 static const char *const quantile_names[] = {"p50", "p90", "p99", "p99.9"};
-static const char *const kind_names[LOAD_KINDS] = {"push", "reserve", "finish"};
+static const char *const dialects[] = {"v1", "delay-queue", "beanstalk"};
+static const char *const kind_names[LOAD_KINDS] = {"push", "reserve", "finish", "cancel", "setup"};
 
 /* How many operations the CPU is divided by, and the rate counts. */
 static uint64_t operations(const struct bench *bench)
 {
-    bool timed = bench->options.scenario == BENCH_DUE || bench->options.scenario == BENCH_BURST;
-    return timed ? bench->received : bench->answered - bench->refused;
+    return bench_timed(&bench->options) ? bench->received : bench->answered - bench->refused;
 }
 
 static double server_us(const struct bench *bench)
@@ -31,8 +31,8 @@ static double percent_of(double part, double whole)
 /* Kinds whose latency means something: a reserve that waits for a due time has none. */
 static bool shown(const struct bench *bench, const struct load *load, unsigned kind)
 {
-    bool waits = bench->options.scenario != BENCH_PUT && bench->options.scenario != BENCH_CYCLE;
-    return load->latency[kind].count > 0 && !(waits && kind == LOAD_RESERVE);
+    bool waits = bench_timed(&bench->options) || bench->options.scenario == BENCH_IDLE;
+    return kind != LOAD_SETUP && load->latency[kind].count > 0 && !(waits && kind == LOAD_RESERVE);
 }
 
 static void add_quantiles(struct buf *out, const char *name, const struct histogram *histogram)
@@ -67,6 +67,8 @@ static void add_timing(const struct bench *bench, struct buf *out)
     buf_addf(
         out, "  %-11s%llu early, %llu lost, %llu twice\n", "jobs", (unsigned long long)bench->early,
         (unsigned long long)(bench->target - bench->received), (unsigned long long)bench->twice);
+    if (bench->early > 0)
+        buf_addf(out, "  %-11sby %s at most\n", "early", duration_text(bench->earliest_us, first));
     if (bench->options.scenario == BENCH_BURST)
         buf_addf(out, "  %-11sfirst after %s, all within %s\n", "burst",
                  duration_text(bench->first_us, first), duration_text(bench->last_us, last));
@@ -82,7 +84,7 @@ void bench_report(const struct bench *bench, const struct load *load, struct buf
     buf_addf(out, "%s: %s jobs, %u connections, depth %u, %u-byte bodies, %u-byte ids\n",
              bench_scenario_name(o->scenario), count_text(count, jobs), o->connections, o->depth,
              o->body_bytes, o->id_bytes);
-    if (o->scenario == BENCH_PUT || o->scenario == BENCH_CYCLE) /* else the due times set it */
+    if (!bench_timed(o) && o->scenario != BENCH_IDLE) /* else the due times set it */
         buf_addf(out, "  %-11s%s a second, for %s\n", "rate",
                  count_text((uint64_t)((double)count * 1e6 / elapsed_us), rate),
                  duration_text(bench->elapsed_us, room));
@@ -90,15 +92,15 @@ void bench_report(const struct bench *bench, const struct load *load, struct buf
         if (shown(bench, load, kind))
             add_quantiles(out, kind_names[kind], &load->latency[kind]);
     }
-    if (o->scenario == BENCH_DUE || o->scenario == BENCH_BURST)
+    if (bench_timed(o))
         add_timing(bench, out);
     add_server(bench, out);
     buf_addf(out, "  %-11s%.1f %% of a core\n", "generator", own);
     if (own > BUSY_PERCENT)
         buf_add_str(out, "  note       the generator itself was the bottleneck\n");
     if (bench->refused > 0)
-        buf_addf(out, "  refused    %llu, the first with status %d\n",
-                 (unsigned long long)bench->refused, bench->first_refusal);
+        buf_addf(out, "  refused    %llu, the first with %s\n", (unsigned long long)bench->refused,
+                 bench->first_refusal);
 }
 
 static json_t *quantiles_json(const struct histogram *histogram)
@@ -122,15 +124,17 @@ void bench_report_json(const struct bench *bench, const struct load *load)
     const struct bench_options *o = &bench->options;
     double elapsed_us = (double)bench->elapsed_us, own = (double)bench->own_us / elapsed_us;
     uint64_t count = operations(bench);
-    json_t *all = json_pack("{ss ss sI sI sI sI sI}", "scenario", bench_scenario_name(o->scenario),
-                            "dialect", o->dialect == SPEAK_V1 ? "v1" : "delay-queue", "connections",
-                            (json_int_t)o->connections, "depth", (json_int_t)o->depth, "batch",
-                            (json_int_t)o->batch, "body_bytes", (json_int_t)o->body_bytes,
-                            "id_bytes", (json_int_t)o->id_bytes);
+    json_t *all =
+        json_pack("{ss ss sI sI sI sI sI}", "scenario", bench_scenario_name(o->scenario), "dialect",
+                  dialects[o->dialect], "connections", (json_int_t)o->connections, "depth",
+                  (json_int_t)o->depth, "batch", (json_int_t)o->batch, "body_bytes",
+                  (json_int_t)o->body_bytes, "id_bytes", (json_int_t)o->id_bytes);
     json_object_set_new(all, "operations", number(count));
     json_object_set_new(all, "elapsed_us", json_integer(bench->elapsed_us));
     json_object_set_new(all, "per_second", json_real((double)count * 1e6 / elapsed_us));
     json_object_set_new(all, "refused", number(bench->refused));
+    if (bench->refused > 0)
+        json_object_set_new(all, "first_refusal", json_string(bench->first_refusal));
     json_object_set_new(all, "generator_core_share", json_real(own));
     json_object_set_new(all, "generator_bound", json_boolean(own * 100 > BUSY_PERCENT));
     for (unsigned kind = 0; kind < LOAD_KINDS; kind++) {
@@ -139,9 +143,10 @@ void bench_report_json(const struct bench *bench, const struct load *load)
         if (shown(bench, load, kind))
             json_object_set_new(all, name, quantiles_json(&load->latency[kind]));
     }
-    if (o->scenario == BENCH_DUE || o->scenario == BENCH_BURST) {
+    if (bench_timed(o)) {
         json_object_set_new(all, "lateness_us", quantiles_json(bench->lateness));
         json_object_set_new(all, "early", number(bench->early));
+        json_object_set_new(all, "earliest_us", json_integer(bench->earliest_us));
         json_object_set_new(all, "lost", number(bench->target - bench->received));
         json_object_set_new(all, "twice", number(bench->twice));
         json_object_set_new(all, "first_us", json_integer(bench->first_us));

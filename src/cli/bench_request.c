@@ -29,8 +29,8 @@ static void add_head(struct buf *out, const char *target, const char *authority,
 static void push_json(const struct bench *bench, struct form *json)
 {
     const struct bench_options *options = &bench->options;
-    bool timed = options->scenario == BENCH_DUE || options->scenario == BENCH_BURST;
-    bool far = options->scenario == BENCH_PUT;
+    bool timed = bench_timed(options);
+    bool far = options->scenario == BENCH_PUT || options->scenario == BENCH_CANCEL;
     buf_add_str(&json->text, "{");
     if (options->id_bytes > 0) {
         buf_add_str(&json->text, "\"id\":\"");
@@ -71,12 +71,29 @@ static void push_form(struct bench *bench, const char *authority)
     buf_fini(&json.text);
 }
 
+/* v1 alone has it. The id stands in the path, as long as in a push. */
+static void cancel_form(struct bench *bench, const char *authority)
+{
+    struct form *form = &bench->cancel;
+    const struct form *push = &bench->push;
+    buf_add_str(&form->text, "DELETE /v1/jobs/");
+    form->id_at = form->text.len;
+    buf_add(&form->text, push->text.at + push->id_at, bench->options.id_bytes);
+    buf_addf(&form->text, " HTTP/1.1\r\nHost: %s\r\n\r\n", authority);
+}
+
 void bench_forms(struct bench *bench, const char *authority)
 {
     const struct bench_options *options = &bench->options;
     struct buf json = {0};
     bool v1 = options->dialect == SPEAK_V1;
+    if (options->dialect == SPEAK_BEANSTALK) {
+        bench_forms_beanstalk(bench);
+        return;
+    }
     push_form(bench, authority);
+    if (options->scenario == BENCH_CANCEL)
+        cancel_form(bench, authority);
     if (v1)
         buf_addf(&json, "{\"topics\":[\"%s\"],\"wait\":%d,\"max\":%u}", options->topic, WAIT_MS,
                  options->batch);
@@ -93,21 +110,27 @@ void bench_forms_fini(struct bench *bench)
 {
     buf_fini(&bench->push.text);
     buf_fini(&bench->reserve.text);
+    buf_fini(&bench->cancel.text);
     buf_fini(&bench->finish_before);
     buf_fini(&bench->finish_after);
+    buf_fini(&bench->hello);
+    bench->push = bench->reserve = bench->cancel = (struct form){0};
 }
 
 int64_t bench_due_us(const struct bench *bench, uint64_t number)
 {
     if (bench->options.scenario == BENCH_BURST)
         return bench->base_us;
+    if (bench->due_us) /* whole seconds after each was sent */
+        return bench->due_us[number];
     uint64_t after_ms = number * 1000 / bench->options.rate;
     return bench->base_us + (int64_t)after_ms * 1000;
 }
 
-void bench_add_push(const struct bench *bench, uint64_t number, struct buf *out)
+/* Appends a form with the job's number in its id. */
+static void add_form(const struct bench *bench, const struct form *form, uint64_t number,
+                     struct buf *out)
 {
-    const struct form *form = &bench->push;
     size_t start = out->len;
     buf_add_bytes(out, buf_bytes(&form->text));
     if (form->id_at)
@@ -118,21 +141,41 @@ void bench_add_push(const struct bench *bench, uint64_t number, struct buf *out)
                    (uint64_t)bench_due_us(bench, number) / 1000);
 }
 
+void bench_add_push(const struct bench *bench, uint64_t number, struct buf *out)
+{
+    add_form(bench, &bench->push, number, out);
+}
+
+void bench_add_cancel(const struct bench *bench, uint64_t number, struct buf *out)
+{
+    if (bench->options.dialect != SPEAK_BEANSTALK) {
+        add_form(bench, &bench->cancel, number, out);
+        return;
+    }
+    buf_add_bytes(out, buf_bytes(&bench->finish_before));
+    buf_add_u64(out, bench->ids[number]);
+    buf_add_bytes(out, buf_bytes(&bench->finish_after));
+}
+
 void bench_add_reserve(const struct bench *bench, struct buf *out)
 {
     buf_add_bytes(out, buf_bytes(&bench->reserve.text));
 }
 
-void bench_add_finish(const struct bench *bench, struct bytes id, struct bytes lease,
-                      struct buf *out)
+void bench_add_finish(const struct bench *bench, const struct bench_job *job, struct buf *out)
 {
     bool v1 = bench->options.dialect == SPEAK_V1;
     struct bytes key = v1 ? BYTES("{\"lease\":") : BYTES("{\"id\":\"");
     struct bytes end = v1 ? BYTES("}") : BYTES("\"}");
-    struct bytes value = v1 ? lease : id;
+    struct bytes value = v1 ? job->lease : job->id;
     buf_add_bytes(out, buf_bytes(&bench->finish_before));
+    if (bench->options.dialect == SPEAK_BEANSTALK) {
+        buf_add_bytes(out, job->id);
+        buf_add_bytes(out, buf_bytes(&bench->finish_after));
+        return;
+    }
     if (v1) {
-        buf_add_bytes(out, id); /* ours or the server's own: nothing in it needs an escape */
+        buf_add_bytes(out, job->id); /* ours or the server's own: nothing in it needs an escape */
         buf_add_bytes(out, BYTES("/finish HTTP/1.1\r\n"));
     }
     buf_add_bytes(out, buf_bytes(&bench->finish_after));
@@ -161,28 +204,42 @@ static bool after(struct bytes text, struct bytes key, const char *stops, struct
     return stop < end;
 }
 
-bool bench_next_job(struct bytes *rest, struct bytes *out_id, struct bytes *out_lease)
+bool bench_next_job(const struct bench *bench, struct load_answer *answer,
+                    struct bench_job *out_job)
 {
     static const char id_key[] = "\"id\":\"";
-    if (!after(*rest, BYTES(id_key), "\"\"", out_id))
+    struct bytes *rest = &answer->body;
+    if (bench->options.dialect == SPEAK_BEANSTALK) { /* one job in an answer, if any */
+        size_t name_len = bench->options.id_bytes;
+        if (answer->id.len == 0)
+            return false;
+        *out_job = (struct bench_job){.id = answer->id, .name = *rest};
+        if (out_job->name.len > name_len)
+            out_job->name.len = name_len;
+        answer->id = BYTES("");
+        return true;
+    }
+    if (!after(*rest, BYTES(id_key), "\"\"", &out_job->id))
         return false;
+    out_job->name = out_job->id;
     const char *end = rest->at + rest->len;
-    *rest = bytes_of(out_id->at + out_id->len, (size_t)(end - out_id->at) - out_id->len);
+    *rest = bytes_of(out_job->id.at + out_job->id.len,
+                     (size_t)(end - out_job->id.at) - out_job->id.len);
     /* The lease belongs to this job if it stands before the next job's id. */
     const char *next = memmem(rest->at, rest->len, id_key, sizeof(id_key) - 1);
     struct bytes here = bytes_of(rest->at, next ? (size_t)(next - rest->at) : rest->len);
-    if (!after(here, BYTES("\"lease\":"), ",}", out_lease))
-        *out_lease = BYTES("");
+    if (!after(here, BYTES("\"lease\":"), ",}", &out_job->lease))
+        out_job->lease = BYTES("");
     return true;
 }
 
-bool bench_number_of(const struct bench *bench, struct bytes id, uint64_t *out_number)
+bool bench_number_of(const struct bench *bench, struct bytes name, uint64_t *out_number)
 {
     char mark[MARK_DIGITS + 2];
     (void)snprintf(mark, sizeof(mark), "%06x-", bench->mark & 0xffffff); /* it fits */
-    if (id.len <= MARK_DIGITS + 1 || !bytes_starts(id, bytes_str(mark)))
+    if (name.len <= MARK_DIGITS + 1 || !bytes_starts(name, bytes_str(mark)))
         return false;
-    size_t digits = id.len - MARK_DIGITS - 1, start = id.len - (digits > 18 ? 18 : digits);
-    return bytes_to_u64(bytes_of(id.at + start, id.len - start), out_number) &&
+    size_t digits = name.len - MARK_DIGITS - 1, start = name.len - (digits > 18 ? 18 : digits);
+    return bytes_to_u64(bytes_of(name.at + start, name.len - start), out_number) &&
            *out_number < bench->options.jobs;
 }

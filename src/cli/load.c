@@ -30,9 +30,10 @@ int64_t load_clock(struct load *load)
     return load->now_us;
 }
 
-enum err load_open(struct load *load, struct client *client, uint32_t connections, uint32_t deep)
+enum err load_open(struct load *load, struct client *client, load_scan *scan, uint32_t connections,
+                   uint32_t deep)
 {
-    *load = (struct load){.epoll = epoll_create1(EPOLL_CLOEXEC), .ring = 4};
+    *load = (struct load){.epoll = epoll_create1(EPOLL_CLOEXEC), .scan = scan, .ring = 4};
     if (load->epoll < 0)
         return ERR_IO;
     /* Wall time is read once: the server anchors its clock the same way, so the two stay equal. */
@@ -81,49 +82,16 @@ static void fail(struct load *load, const char *what, const char *why)
 
 void load_asked(struct load *load, struct load_conn *conn, enum load_kind kind)
 {
-    CHECK(conn->waiting < load->ring);
+    CHECK(load_has_room(load, conn));
     conn->asked[(conn->first + conn->waiting) & (load->ring - 1)] =
         (struct load_asked){.at_us = load->now_us, .kind = kind};
     conn->waiting++;
     conn->dirty = true;
 }
 
-static bool starts_nocase(const char *at, const char *end, struct bytes name)
+bool load_has_room(const struct load *load, const struct load_conn *conn)
 {
-    return (size_t)(end - at) >= name.len && bytes_eq_nocase(bytes_of(at, name.len), name);
-}
-
-bool load_scan(struct bytes in, struct load_answer *out_answer, size_t *out_len, bool *out_bad)
-{
-    const char *end = in.len > 0 ? memmem(in.at, in.len, "\r\n\r\n", 4) : NULL;
-    uint64_t length = 0;
-    bool sized = false;
-    *out_bad = false;
-    if (!end)
-        return false;
-    /* "HTTP/1.1 200": the three digits stand at a fixed place. */
-    *out_bad = end - in.at < 12 || memcmp(in.at, "HTTP/1.1 ", 9) != 0;
-    if (*out_bad)
-        return false;
-    int status = (in.at[9] - '0') * 100 + (in.at[10] - '0') * 10 + (in.at[11] - '0');
-    for (const char *line = in.at; !sized && (line = memchr(line, '\n', (size_t)(end - line)));) {
-        line++;
-        if (!starts_nocase(line, end, BYTES("content-length:")))
-            continue;
-        for (line += 15; *line == ' ' || *line == '\t';)
-            line++;
-        for (; *line >= '0' && *line <= '9' && length < INT32_MAX; line++)
-            length = length * 10 + (uint64_t)(*line - '0');
-        sized = true;
-    }
-    *out_bad = !sized && status != 204;
-    size_t head = (size_t)(end - in.at) + 4;
-    if (*out_bad || in.len - head < length)
-        return false;
-    out_answer->status = status;
-    out_answer->body = bytes_of(in.at + head, (size_t)length);
-    *out_len = head + (size_t)length;
-    return true;
+    return conn->waiting < load->ring;
 }
 
 static void want_writable(struct load *load, struct load_conn *conn, bool wanted)
@@ -136,7 +104,7 @@ static void want_writable(struct load *load, struct load_conn *conn, bool wanted
         fail(load, "epoll: ", strerror(errno));
 }
 
-static void flush(struct load *load, struct load_conn *conn)
+void load_flush(struct load *load, struct load_conn *conn)
 {
     conn->dirty = false;
     while (conn->sent < conn->out.len) {
@@ -164,7 +132,7 @@ static void take_answers(struct load *load, struct load_conn *conn)
     bool bad = false;
     struct load_answer answer;
     while (!load->done &&
-           load_scan(bytes_of(conn->in.at + used, conn->in.len - used), &answer, &len, &bad)) {
+           load->scan(bytes_of(conn->in.at + used, conn->in.len - used), &answer, &len, &bad)) {
         if (conn->waiting == 0) {
             fail(load, "an answer came that nobody asked for", "");
             return;
@@ -181,7 +149,7 @@ static void take_answers(struct load *load, struct load_conn *conn)
     }
     buf_drop(&conn->in, used);
     if (bad)
-        fail(load, "an answer is not HTTP/1.1 with a Content-Length", "");
+        fail(load, "an answer is not as the protocol has it", "");
 }
 
 static void readable(struct load *load, struct load_conn *conn)
@@ -199,30 +167,54 @@ static void readable(struct load *load, struct load_conn *conn)
     }
 }
 
-void load_run(struct load *load, struct load_script *script, int64_t until_us)
+/* Waits for answers, but not past the script's alarm, `until_us`, or the next tick. */
+static int wait_for(const struct load *load, struct epoll_event *events, int64_t until_us)
+{
+    int64_t first_us = load->wake_us < until_us ? load->wake_us : until_us;
+    int64_t left_us = first_us - load->now_us;
+    if (left_us > TICK_MS * 1000)
+        left_us = TICK_MS * 1000;
+    if (left_us < 0)
+        left_us = 0;
+    const struct timespec limit = {.tv_nsec = left_us * 1000};
+    return epoll_pwait2(load->epoll, events, EVENTS, &limit, NULL);
+}
+
+/* One wait, and all that it brought. */
+static void turn(struct load *load, int64_t until_us)
 {
     struct epoll_event events[EVENTS];
+    int count = wait_for(load, events, until_us);
+    if (count < 0 && errno != EINTR)
+        fail(load, "epoll: ", strerror(errno));
+    for (int i = 0; i < count && !load->failed && !load->done; i++) {
+        struct load_conn *conn = events[i].data.ptr;
+        if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+            readable(load, conn);
+        if (conn->dirty || events[i].events & EPOLLOUT)
+            load_flush(load, conn);
+    }
+    if (load_clock(load) >= load->wake_us && !load->failed && !load->done) {
+        load->wake_us = INT64_MAX;
+        load->script->wake(load->script, load);
+    }
+}
+
+void load_run(struct load *load, struct load_script *script, int64_t until_us)
+{
     uint64_t answers_before = load->answers;
     int64_t tick_us = load_clock(load), heard_us = tick_us;
     load->script = script;
     load->done = false;
+    load->wake_us = INT64_MAX;
     for (uint32_t i = 0; i < load->conn_count && !load->failed; i++) {
         script->begin(script, load, &load->conns[i]);
         if (load->conns[i].dirty)
-            flush(load, &load->conns[i]);
+            load_flush(load, &load->conns[i]);
     }
     while (!load->done && !load->failed && load->now_us < until_us) {
-        int count = epoll_wait(load->epoll, events, EVENTS, TICK_MS);
-        if (count < 0 && errno != EINTR)
-            fail(load, "epoll: ", strerror(errno));
-        for (int i = 0; i < count && !load->failed && !load->done; i++) {
-            struct load_conn *conn = events[i].data.ptr;
-            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-                readable(load, conn);
-            if (conn->dirty || events[i].events & EPOLLOUT)
-                flush(load, conn);
-        }
-        if (load_clock(load) - tick_us < TICK_MS * 1000)
+        turn(load, until_us);
+        if (load->now_us - tick_us < TICK_MS * 1000)
             continue;
         tick_us = load->now_us;
         if (load->answers != answers_before)
