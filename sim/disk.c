@@ -521,6 +521,15 @@ static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t of
     return OK;
 }
 
+static uint64_t disk_room(struct disk *port)
+{
+    const struct sim_disk *disk = of_port(port);
+    uint64_t used = sim_disk_used(disk);
+    if (!disk->capacity)
+        return UINT64_MAX;
+    return disk->capacity > used ? disk->capacity - used : 0;
+}
+
 static void disk_run(struct disk *disk, struct disk_op *op)
 {
     perform(of_port(disk), op);
@@ -563,6 +572,7 @@ static const struct disk_verbs verbs = {
     .close = disk_close,
     .size = disk_size,
     .read = disk_read,
+    .room = disk_room,
     .run = disk_run,
     .submit = disk_submit,
     .poll = disk_poll,

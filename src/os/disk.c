@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -404,6 +405,14 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
     return OK;
 }
 
+static uint64_t disk_room(struct disk *port)
+{
+    struct statvfs status;
+    if (fstatvfs(of_port(port)->dir_fd, &status))
+        return UINT64_MAX;
+    return (uint64_t)status.f_bavail * status.f_frsize;
+}
+
 static void disk_run(struct disk *disk, struct disk_op *op)
 {
     perform(of_port(disk), op);
@@ -466,6 +475,7 @@ static const struct disk_verbs verbs = {
     .close = disk_close,
     .size = disk_size,
     .read = disk_read,
+    .room = disk_room,
     .run = disk_run,
     .submit = disk_submit,
     .poll = disk_poll,

@@ -38,25 +38,48 @@ static uint64_t gain_bytes(const struct store *store)
     return used > packed ? used - packed : 0;
 }
 
+/* Bytes of the log that hold no live job's record: what has died, waste and padding. */
+static uint64_t dead_bytes(const struct store *store)
+{
+    uint64_t used = log_bytes(store) + segment_tail(store)->end;
+    return used > store->live_bytes ? used - store->live_bytes : 0;
+}
+
+/* What carrying a segment's live jobs takes: a batch for each turn or full batch, all padded. */
+static uint64_t carry_bytes(const struct segment *segment)
+{
+    uint64_t live_bytes = segment->live_bytes;
+    uint64_t batches = segment->size_bytes / SLICE_BYTES + live_bytes / BATCH_FULL;
+    return batch_bytes(live_bytes) + batches * BLOCK;
+}
+
 /*
  * On a full disk: is there something to gain, and room to gain it? Going round the whole log may be
- * needed to get at it, because the dead may lie in the middle. If that freed less than was thought,
- * it is not tried again before more has died.
+ * needed to get at it, because the dead may lie in the middle. If a round is over, the next one
+ * waits until more has died.
+ *
+ * Ends eat the room that cleaning needs. So when there is hardly more of it than the oldest segment
+ * takes, that one is cleaned for the little that it gives: while a segment's live jobs fit into
+ * what is left, the room of all that dies will come back.
  */
 static bool worth_it_full(struct store *store, const struct segment *oldest)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
-    uint64_t gain = gain_bytes(store);
-    uint64_t step = store->options.segment_bytes / 2;
-    uint64_t need = oldest->live_bytes + oldest->live_bytes / 16 + 4 * BLOCK; /* and padding */
-    if (gain < step || segment_room(store) < need)
+    uint64_t segment_bytes = store->options.segment_bytes;
+    uint64_t need = carry_bytes(oldest);
+    bool low = !segment_fits(store, need + segment_bytes / 4 + BLOCK, oldest->record_max);
+    bool fits = !low || segment_fits(store, need, oldest->record_max);
+    uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
+    uint64_t dead = dead_bytes(store);
+    store->wish_bytes = fits ? 0 : need + 2 * BLOCK;
+    if (!fits || (!low && gain_bytes(store) < step))
         return false;
     if (oldest->batch_first >= checkpoint->round_end) {
-        if (!checkpoint->round_over) {
+        if (!checkpoint->round_over && checkpoint->round_end) {
             checkpoint->round_over = true;
-            checkpoint->round_gain = gain;
+            checkpoint->round_dead = dead;
         }
-        if (gain < checkpoint->round_gain + step)
+        if (checkpoint->round_over && dead < checkpoint->round_dead + step)
             return false;
         checkpoint->round_over = false;
         checkpoint->round_end = store->batch_next;

@@ -50,6 +50,7 @@ struct segment {
     uint64_t end;         /* offset behind the last sealed batch */
     uint64_t live_bytes;  /* of records that are some job's newest image */
     uint64_t live_jobs;
+    uint64_t record_max;    /* bytes of the largest record of a job in it */
     struct disk_file *file; /* NULL: not open */
     uint64_t touched;       /* when the file was last used, for closing the idlest */
     struct disk_op make;
@@ -110,7 +111,7 @@ struct checkpoint {
     uint64_t batch_next; /* its number */
     uint64_t batch_last; /* CHECKPOINT_DURABLE: wait for this one */
     uint64_t round_end;  /* full: batches before this are of the round under way … */
-    uint64_t round_gain; /* … and when it was over, so much was still thought to be gained */
+    uint64_t round_dead; /* … and when it was over, so many bytes were still not alive */
     bool round_over;
     bool broken; /* the oldest segment is damaged: it stays, and so do all after it */
     struct scan scan;
@@ -145,6 +146,8 @@ struct store {
     uint64_t touch_clock;
     enum err full;       /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
     int64_t retry_at_us; /* full: when to ask again */
+    uint64_t free_bytes; /* what the disk said it has, in this turn; UINT64_MAX: was not asked */
+    uint64_t wish_bytes; /* full: the cleaner could work with a spare of so many; 0: it can */
 
     /* wal.c */
     struct list slabs; /* slab::link */
@@ -204,6 +207,10 @@ void segment_provide(struct store *store);
 uint64_t segment_unused(const struct store *store);
 /* Bytes that can surely be written: in files that are there, less what is placed already. */
 uint64_t segment_room(const struct store *store);
+/* Can records of up to `record_max` bytes, all together `bytes`, surely be written? */
+bool segment_fits(const struct store *store, uint64_t bytes, uint64_t record_max);
+/* Is there less room in hand, and to be had, than must be kept back for ends and for cleaning? */
+bool segment_scarce(const struct store *store);
 /* Its open file, opened if need be; others may be closed for it. */
 enum err segment_file(struct store *store, struct segment *segment,
                       struct disk_file **out_file) MUST_USE;

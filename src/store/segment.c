@@ -93,6 +93,17 @@ static struct segment *first_unmade(const struct store *store)
     return first;
 }
 
+/* A spare that cannot be had whole is made as small as the cleaner needs: it makes the room. */
+static bool shrink_spare(const struct store *store, struct segment *spare)
+{
+    if (store->wish_bytes && store->wish_bytes < spare->size_bytes) {
+        spare->size_bytes = store->wish_bytes;
+        return true;
+    }
+    spare->size_bytes = store->options.segment_bytes; /* for the next try */
+    return false;
+}
+
 /*
  * The last resort without room: the segment that batches wait for is made with half the size, down
  * to what they need, because ends of jobs may be among them, and ends give the room back. Only the
@@ -100,6 +111,8 @@ static struct segment *first_unmade(const struct store *store)
  */
 static bool shrink(struct store *store, struct segment *segment)
 {
+    if (!segment->batch_first)
+        return shrink_spare(store, segment);
     const struct batch *open = store->open;
     uint64_t need = segment->end;
     if (open && open->segment == segment)
@@ -123,10 +136,7 @@ static void made(struct disk_op *op)
         segment->state = SEGMENT_READY;
         segment->file = op->file;
         store->files_open++;
-        if (segment->size_bytes >= store->options.segment_bytes)
-            store->full = OK; /* if others still want room, segment_provide finds out */
-        else
-            store->retry_at_us = store->now_us; /* a last resort: is there room for the next? */
+        store->retry_at_us = store->now_us; /* is there room for the next? */
         wal_kick(store);
         return;
     }
@@ -191,21 +201,103 @@ static struct segment *most_wanted(const struct store *store)
     return unmade;
 }
 
+/* Those of less than the usual size do not count: they are last resorts. */
+static unsigned whole_spares(const struct store *store)
+{
+    unsigned count = 0;
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next)
+        count += of_link(link)->size_bytes >= store->options.segment_bytes;
+    return count;
+}
+
+static uint64_t kept_bytes(const struct store *store)
+{
+    return 2 * store->options.segment_bytes;
+}
+
+/* Bytes of files that are being made, and bytes that are placed in files not made yet. */
+static uint64_t unmade_bytes(const struct store *store, uint64_t *out_owed)
+{
+    uint64_t making = 0;
+    *out_owed = 0;
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next)
+        if (of_link(link)->state == SEGMENT_MAKING)
+            making += of_link(link)->size_bytes;
+    for (struct list *link = store->log.prev; link != &store->log; link = link->prev) {
+        struct segment *segment = of_link(link);
+        if (segment->state == SEGMENT_READY || segment->state == SEGMENT_HEADED)
+            break; /* so are all before it */
+        if (segment->state == SEGMENT_MAKING)
+            making += segment->size_bytes;
+        *out_owed += segment->end;
+        if (store->open && store->open->segment == segment)
+            *out_owed += batch_bytes(store->open->payload_bytes);
+    }
+    return making;
+}
+
+bool segment_scarce(const struct store *store)
+{
+    uint64_t room = segment_room(store);
+    uint64_t max_bytes = store->options.max_bytes;
+    uint64_t more = store->free_bytes;
+    uint64_t owed;
+    if (room >= kept_bytes(store))
+        return false;
+    uint64_t making = unmade_bytes(store, &owed);
+    if (max_bytes) {
+        uint64_t used = store->disk_bytes - making + MANIFEST_BYTES;
+        uint64_t left = max_bytes > used ? max_bytes - used : 0;
+        more = left < more ? left : more;
+    }
+    return more < kept_bytes(store) + owed - room;
+}
+
+/*
+ * The disk counts as full before it is: while it still has room enough to clean. It is asked only
+ * while spares are missing.
+ */
+static void watch(struct store *store)
+{
+    bool ask = segment_room(store) < kept_bytes(store);
+    store->free_bytes = ask ? store->disk->verbs->room(store->disk) : UINT64_MAX;
+    if (store->full || !segment_scarce(store))
+        return;
+    uint64_t free_bytes = store->free_bytes;
+    store->free_bytes = UINT64_MAX;
+    store->full = segment_scarce(store) ? ERR_DISK_LIMIT : ERR_DISK_FULL;
+    store->free_bytes = free_bytes;
+    store->retry_at_us = store->now_us;
+}
+
 void segment_provide(struct store *store)
 {
-    if (store->failed || store->closing || (store->full && store->now_us < store->retry_at_us))
+    if (store->failed || store->closing)
+        return;
+    watch(store);
+    if (store->full && store->now_us < store->retry_at_us)
         return;
     /* While one is being made there is nothing to do: made() says more, or the next try. */
     store->retry_at_us = store->now_us + RETRY_US;
     struct segment *unmade = most_wanted(store);
+    bool enough = whole_spares(store) >= SPARES;
     if (unmade && unmade->state == SEGMENT_STALLED)
         make(store, unmade);
-    else if (store->full && !unmade && store->spare_count >= SPARES)
+    else if (store->full && !unmade && enough && !segment_scarce(store))
         store->full = OK; /* nothing is wanted that is not there */
-    else if (store->full && !unmade)
+    else if (store->full && !unmade && !enough)
         (void)add_spare(store, store->options.segment_bytes); /* is there room again? */
-    while (!store->full && store->spare_count < SPARES)
+    while (!store->full && whole_spares(store) < SPARES)
         (void)add_spare(store, store->options.segment_bytes);
+}
+
+/* The better one for what needs little: there already, and as small as can be. */
+static bool better(const struct segment *spare, const struct segment *best)
+{
+    bool ready = spare->state == SEGMENT_READY;
+    if (ready != (best->state == SEGMENT_READY))
+        return ready;
+    return spare->size_bytes < best->size_bytes;
 }
 
 struct segment *segment_next(struct store *store, uint64_t bytes, uint64_t batch_first)
@@ -214,7 +306,7 @@ struct segment *segment_next(struct store *store, uint64_t bytes, uint64_t batch
     for (struct list *link = store->spares.next; link != &store->spares; link = link->next) {
         struct segment *spare = of_link(link);
         bool fits = spare->size_bytes >= bytes + BLOCK;
-        if (fits && (!best || (spare->state == SEGMENT_READY && best->state != SEGMENT_READY)))
+        if (fits && (!best || better(spare, best)))
             best = spare;
     }
     if (!best) {
@@ -255,6 +347,21 @@ uint64_t segment_room(const struct store *store)
         if (of_link(link)->state == SEGMENT_READY)
             room += of_link(link)->size_bytes - BLOCK;
     return room;
+}
+
+bool segment_fits(const struct store *store, uint64_t bytes, uint64_t record_max)
+{
+    const struct segment *tail = segment_tail(store);
+    uint64_t room = segment_room(store);
+    bool whole = false; /* one file takes them all */
+    uint64_t places = tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED);
+    for (struct list *link = store->spares.next; link != &store->spares; link = link->next) {
+        if (of_link(link)->state != SEGMENT_READY)
+            continue;
+        whole = whole || of_link(link)->size_bytes - BLOCK >= bytes;
+        places++;
+    }
+    return whole || (places > 0 && room >= bytes + (places - 1) * (record_max + BLOCK));
 }
 
 /* ---- open files ---- */
@@ -303,6 +410,8 @@ void segment_live(struct store *store, struct segment *segment, struct stored st
 {
     segment->live_bytes += stored.bytes;
     segment->live_jobs++;
+    if (stored.bytes > segment->record_max)
+        segment->record_max = stored.bytes;
     store->live_bytes += stored.bytes;
     store->live_jobs++;
 }

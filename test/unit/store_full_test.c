@@ -5,8 +5,9 @@
 #include "store_model.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
-enum { JOBS_MAX = 2000 };
+enum { JOBS_MAX = 2000, SEEDS = 200 };
 
 static void open_full(struct model *model, uint64_t capacity, uint64_t max_bytes)
 {
@@ -31,9 +32,9 @@ static enum err fill(struct model *model)
 {
     for (int i = 0; i < JOBS_MAX; i++) {
         enum err err = model_push(model);
+        step(model);
         if (err)
             return err;
-        step(model);
     }
     return OK;
 }
@@ -194,6 +195,69 @@ static void p8_what_waits_takes_the_last_blocks_of_a_disk(void **state)
     }
 }
 
+static struct model_job *pick_live(struct model *model)
+{
+    struct model_job *job;
+    do
+        job = &model->jobs[model_random(model, model->job_count)];
+    while (!job->live);
+    return job;
+}
+
+/*
+ * Ends three quarters of the jobs, here and there in the log, many or few at a time, with a power
+ * cut by chance. Then pushes must come back, whatever lies where.
+ */
+static bool room_comes_back(uint64_t seed)
+{
+    struct model model;
+    model_init(&model, seed);
+    model.options.body_max = 200u << model_random(&model, 8);
+    sim_disk_capacity(model.disk, (50 + model_random(&model, 80)) * DISK_ALIGN);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(fill(&model), ERR_DISK_FULL);
+    uint64_t together = 1u << model_random(&model, 5);
+    size_t left = model.job_count / 4;
+    for (size_t live = model.job_count; live > left; live--) {
+        model_end(&model, pick_live(&model));
+        if (model_random(&model, together) == 0)
+            step(&model);
+    }
+    model_settle(&model);
+    assert_true(model.acknowledged >= store_batch(model.store)); /* each end went on */
+    if (seed % 3 == 0) {
+        sim_disk_cut_at(model.disk, sim_disk_points(model.disk));
+        model_close(&model);
+        model.store = NULL;
+        sim_disk_power(model.disk, seed);
+        assert_int_equal(model_open(&model), OK);
+        model_check(&model);
+    }
+    for (int turns = 0; turns < 200; turns++)
+        step(&model);
+    assert_false(model.failed);
+    bool back = model_push(&model) == OK;
+    model_settle(&model);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+    return back;
+}
+
+static void p8_ending_three_quarters_lets_pushes_in_again(void **state)
+{
+    (void)state;
+    const char *asked = getenv("SIM_SEEDS");
+    uint64_t seeds = asked ? strtoull(asked, NULL, 10) : SEEDS;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        bool back = room_comes_back(seed);
+        if (!back)
+            print_error("seed %llu: no push came back\n", (unsigned long long)seed);
+        assert_true(back);
+    }
+}
+
 static void p8_disk_use_follows_the_live_jobs(void **state)
 {
     (void)state;
@@ -259,6 +323,7 @@ int main(void)
         cmocka_unit_test(p8_a_store_opens_on_a_full_disk),
         cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
         cmocka_unit_test(p8_what_waits_takes_the_last_blocks_of_a_disk),
+        cmocka_unit_test(p8_ending_three_quarters_lets_pushes_in_again),
         cmocka_unit_test(p8_disk_use_follows_the_live_jobs),
         cmocka_unit_test(a_record_larger_than_a_segment_has_one_of_its_own),
     };
