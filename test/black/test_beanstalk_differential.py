@@ -1,0 +1,78 @@
+"""The same commands to Debian's beanstalkd and to laterd: the same answers, word by word.
+
+How it is done is in test/clients/differential.py, what may differ in test/clients/divergences.py.
+Longer: make diff-beanstalkd SECONDS=600.
+"""
+
+import os
+import sys
+import time
+
+import pytest
+
+from beanstalk import BEANSTALKD, Connection
+from process import ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "test", "clients"))
+
+import differential  # noqa: E402
+import divergences  # noqa: E402
+from differential import Mismatch, Pair, TooSlow  # noqa: E402
+from stories import STORIES  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not os.access(BEANSTALKD, os.X_OK),
+                                reason=f"{BEANSTALKD} is not installed")
+
+SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with Pair(tmp_path_factory.mktemp("pair")) as both:
+        yield both
+
+
+def test_random_sequences(pair):
+    first = int.from_bytes(os.urandom(3), "big")
+    print(f"from seed {first}")  # pytest shows it when the test fails
+    end, seed = time.monotonic() + SECONDS, first
+    while time.monotonic() < end:
+        pair.check(seed)
+        seed += 1
+    assert pair.judged > 10, f"of {seed - first} sequences {pair.judged} were quick enough to judge"
+
+
+def test_what_happens_in_time(pair):
+    found = pair.check_stories(STORIES)
+    differ = [f"{name}:\n{why}" for name, why in found.items() if isinstance(why, Mismatch)]
+    assert not differ, "\n\n".join(differ)
+    slow = [name for name, why in found.items() if isinstance(why, TooSlow)]
+    if slow:
+        pytest.skip(f"the machine was too busy for {slow}")
+
+
+def test_each_malformed_line(pair):
+    for line in differential.MALFORMED:
+        told = []
+        for port in pair.ports:
+            with Connection(port) as one:
+                told.append((one.ask(line).text, one.ask("list-tube-used").text))
+        assert told[0] == told[1], line
+
+
+def test_a_difference_is_found(tmp_path):
+    """The negative control: a server that is told other limits is caught."""
+    two = Pair(tmp_path)
+    two.second = differential.Beanstalkd("-z", differential.BODY_BYTES // 2)
+    with two, pytest.raises(Mismatch) as found:
+        for seed in range(300):
+            two.check(seed)
+    assert "JOB_TOO_BIG" in str(found.value) or "max-job-size" in str(found.value)
+    assert len(str(found.value)) < 5000, "it is shrunk"
+
+
+def test_each_divergence_is_in_the_document():
+    with open(os.path.join(ROOT, "docs", "beanstalk.md"), encoding="utf-8") as file:
+        document = file.read()
+    for name in divergences.DIVERGENCES:
+        assert f"`{name}`" in document, f"docs/beanstalk.md does not explain {name}"
