@@ -1,9 +1,12 @@
 /*
- * The floor under the HTTP figures: a server that does nothing. It finds where requests end
- * (Content-Length only), answers each with one fixed JSON text, and takes no notice of what they
- * say. With --sync FILE it also does what any durable server must: once a loop turn it writes all
- * requests of the turn into a file whose blocks were written ahead, O_DIRECT and O_DSYNC,
- * before it answers; that is the "syncing echo".
+ * The floor under the figures: a server that does nothing. It finds where requests end, answers
+ * each with a fixed text, and takes no notice of what they say. It speaks HTTP (Content-Length
+ * only, one JSON text for every request) and beanstalkd's protocol (as far as `later bench` does)
+ * on one port: methods are in capitals, commands are not. With --sync FILE it also does what any
+ * durable server must: once a loop turn it writes all requests of the turn into a file whose blocks
+ * were written ahead, O_DIRECT and O_DSYNC, before it answers; that is the "syncing echo". Of
+ * beanstalkd's commands only put and delete are written, as the others change nothing that must
+ * last.
  *
  * usage: echo [--port N] [--sync FILE]; prints "listening ADDR:PORT" on standard error.
  */
@@ -37,6 +40,9 @@ static const char answer[] =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 42\r\n\r\n"
     "{\"id\":\"@1\",\"lease\":\"1\",\"state\":\"reserved\"}";
 
+enum { BODY_BYTES = 256 }; /* of every job that is reserved */
+static const char reserved_head[] = "RESERVED 1 256\r\n";
+
 struct conn {
     int fd;
     struct buf in;
@@ -52,6 +58,7 @@ struct echo {
     off_t log_at;
     struct conn *answering[EVENTS]; /* connections with answers of this turn */
     unsigned answering_count;
+    char reserved[sizeof(reserved_head) - 1 + BODY_BYTES + 2];
 };
 
 static _Noreturn void die(const char *what)
@@ -114,8 +121,8 @@ static void drop(struct conn *conn)
     mem_free(conn);
 }
 
-/* The length of the first request in `in`, 0 if it is not whole. */
-static size_t request_len(struct bytes in)
+/* The length of the first HTTP request in `in`, 0 if it is not whole. */
+static size_t http_len(struct bytes in)
 {
     const char *end = in.len > 0 ? memmem(in.at, in.len, "\r\n\r\n", 4) : NULL;
     if (!end)
@@ -125,6 +132,34 @@ static size_t request_len(struct bytes in)
     for (length = length ? length + 16 : NULL; length && *length >= '0' && *length <= '9'; length++)
         body = body * 10 + (size_t)(*length - '0');
     return in.len - head >= body ? head + body : 0;
+}
+
+/* The same for a command of beanstalkd's protocol; "put" ends with the length of its body. */
+static size_t command_len(struct bytes in)
+{
+    const char *end = in.len > 0 ? memchr(in.at, '\n', in.len) : NULL;
+    if (!end)
+        return 0;
+    size_t head = (size_t)(end - in.at) + 1, body = 0;
+    if (!bytes_starts(in, BYTES("put ")) || head < 6)
+        return head;
+    const char *digit = end - 1; /* the CR; the number stands before it */
+    while (digit[-1] >= '0' && digit[-1] <= '9')
+        digit--;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        body = body * 10 + (size_t)(*digit - '0');
+    return in.len - head >= body + 2 ? head + body + 2 : 0;
+}
+
+/* Answers a command by its first letter. Does it change anything that must last? */
+static bool answer_command(struct echo *echo, struct bytes command, struct buf *out)
+{
+    switch (command.at[0]) {
+    case 'p': buf_add_bytes(out, BYTES("INSERTED 1\r\n")); return true;
+    case 'd': buf_add_bytes(out, BYTES("DELETED\r\n")); return true;
+    case 'r': buf_add_bytes(out, bytes_of(echo->reserved, sizeof(echo->reserved))); return false;
+    default: buf_add_bytes(out, BYTES("WATCHING 1\r\n")); return false;
+    }
 }
 
 /* Reads once and answers all that is whole; the answers leave at the turn's end. */
@@ -138,15 +173,21 @@ static void serve(struct echo *echo, struct conn *conn)
         return;
     }
     conn->in.len += (size_t)count;
-    size_t used = 0;
-    for (size_t len; (len = request_len(bytes_of(conn->in.at + used, conn->in.len - used))) > 0;) {
-        if (echo->log >= 0 && echo->block_len + len <= TURN_BYTES) {
-            memcpy(echo->block + echo->block_len, conn->in.at + used, len);
+    size_t used = 0, len;
+    do {
+        struct bytes rest = bytes_of(conn->in.at + used, conn->in.len - used);
+        bool lasts = true, http = rest.len > 0 && rest.at[0] >= 'A' && rest.at[0] <= 'Z';
+        len = http ? http_len(rest) : command_len(rest);
+        if (len > 0 && http)
+            buf_add(&conn->out, answer, sizeof(answer) - 1);
+        else if (len > 0)
+            lasts = answer_command(echo, rest, &conn->out);
+        if (echo->log >= 0 && lasts && echo->block_len + len <= TURN_BYTES) {
+            memcpy(echo->block + echo->block_len, rest.at, len);
             echo->block_len += len;
         }
-        buf_add(&conn->out, answer, sizeof(answer) - 1);
         used += len;
-    }
+    } while (len > 0);
     buf_drop(&conn->in, used);
     if (conn->out.len > 0)
         echo->answering[echo->answering_count++] = conn;
@@ -194,6 +235,9 @@ int main(int argc, char **argv)
         else
             return 2;
     }
+    memset(echo.reserved, 'x', sizeof(echo.reserved));
+    memcpy(echo.reserved, reserved_head, sizeof(reserved_head) - 1);
+    memcpy(echo.reserved + sizeof(echo.reserved) - 2, "\r\n", 2);
     listen_on(&echo, (uint16_t)port);
     for (;;) {
         int count = epoll_wait(echo.epoll, events, EVENTS, -1);
