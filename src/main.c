@@ -46,6 +46,7 @@ struct program {
     bool as_beanstalkd; /* with that program's command line and exit codes */
     const char *user;   /* to become, once the listeners are open; NULL = stay who we are */
     int exit_status;    /* of a start that failed */
+    int64_t give_up_us; /* draining: not beyond this */
 };
 
 static const char help[] =
@@ -532,24 +533,38 @@ static enum err start(struct program *program)
 
 /* ---- running and ending ---- */
 
+/* What signals ask for, once for each; a second stop signal is run()'s to see. */
+static void heed_signals(struct program *program)
+{
+    struct server *server = program->server;
+    if (signals_refuse() && !server->refusing_pushes) {
+        log_event(LOG_INFO, "refusing_pushes", "signal=SIGUSR1");
+        notify_manager("STATUS=refusing pushes");
+        server_refuse_pushes(server);
+    }
+    if (signals_count() && !server->draining) {
+        log_event(LOG_INFO, "draining", "connections=%u limit_s=%lld", server_sessions(server),
+                  (long long)(program->config.drain_us / 1000000));
+        notify_manager("STOPPING=1\nSTATUS=draining");
+        program->give_up_us = server->now_us + program->config.drain_us;
+        server_drain(server);
+    }
+}
+
 /* Turns until a stop signal; then politely on until all are answered, but not for ever. */
 static bool run(struct program *program)
 {
     struct server *server = program->server;
-    int64_t give_up_us = INT64_MAX;
-    while (!server_drained(server) && server->now_us < give_up_us) {
+    program->give_up_us = INT64_MAX;
+    while (!server_drained(server) && server->now_us < program->give_up_us) {
+        bool draining = server->draining;
         int64_t next_us = server_turn(server);
-        if (signals_count() && give_up_us == INT64_MAX) {
-            log_event(LOG_INFO, "draining", "connections=%u limit_s=%lld", server_sessions(server),
-                      (long long)(program->config.drain_us / 1000000));
-            notify_manager("STOPPING=1\nSTATUS=draining");
-            give_up_us = server->now_us + program->config.drain_us;
-            server_drain(server);
+        heed_signals(program);
+        if (server->draining && !draining)
             continue; /* the parked polls have their answers; a turn sends them */
-        }
         if (signals_count() > 1)
             return false;
-        server_sleep(server, next_us < give_up_us ? next_us : give_up_us);
+        server_sleep(server, next_us < program->give_up_us ? next_us : program->give_up_us);
     }
     return true;
 }
