@@ -132,14 +132,11 @@ static void add_verbosity(struct config *config)
 
 static enum err refuse_option(int option, char **argv, struct config_trouble *trouble)
 {
-    if (option == ':')
-        (void)snprintf(trouble->text, sizeof(trouble->text), "flag requires an argument: %.300s",
-                       argv[optind - 1]);
-    else if (optopt && optopt < 256)
-        (void)snprintf(trouble->text, sizeof(trouble->text), "unknown flag: -%c", optopt);
+    const char *why = option == ':' ? "flag requires an argument" : "unknown flag";
+    if (optopt > 0 && optopt < 256) /* a letter; of others getopt does not say more */
+        (void)snprintf(trouble->text, sizeof(trouble->text), "%s: -%c", why, optopt);
     else
-        (void)snprintf(trouble->text, sizeof(trouble->text), "unknown flag: %.300s",
-                       argv[optind - 1]);
+        (void)snprintf(trouble->text, sizeof(trouble->text), "%s: %.300s", why, argv[optind - 1]);
     return ERR_INVALID;
 }
 
