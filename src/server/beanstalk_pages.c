@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "server/beanstalk_session.h"
+#include "server/beanstalkd_options.h"
 #include "server/embedded.h"
 
 /* A question about topics. */
@@ -176,7 +177,7 @@ void beanstalk_stats_page(struct server *server, struct buf *yaml)
     (void)uname(&host); /* cannot fail: the memory is ours */
     (void)snprintf(id, sizeof(id), "%016llx", (unsigned long long)server->options.instance);
     struct beanstalk_stats stats = {
-        .version = BYTES(LATERD_VERSION),
+        .version = BYTES(BEANSTALKD_VERSION),
         .uptime_s = (server->now_us - server->started_us) / 1000000,
         .draining = server->draining || server->refusing_pushes,
         .id = bytes_of(id, sizeof(id) - 1),
