@@ -1,10 +1,12 @@
 # Installing: programs, manual pages, a sample configuration, systemd units. DESTDIR for packagers.
 
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
+LIBEXEC := $(DESTDIR)$(PREFIX)/libexec/laterd
 MANDIR  := $(DESTDIR)$(PREFIX)/share/man
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
 CONFDIR ?= $(DESTDIR)$(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)/laterd
 
+UNITS   := laterd.service laterd.socket laterd-beanstalk.socket
 MANUALS := $(patsubst man/%.scd,$(BUILD)/man/%,$(wildcard man/*.scd))
 
 .PHONY: man install uninstall
@@ -15,17 +17,21 @@ $(BUILD)/man/%: man/%.scd
 	@mkdir -p $(@D)
 	scdoc < $< > $@
 
-# An installed configuration is the operator's: it is not written over.
+# An installed configuration is the operator's: it is not written over. The name beanstalkd gets a
+# folder of its own, out of the way of another package's: who wants it puts the folder first in PATH.
 install: all man ## programs, man pages, sample config and systemd units below PREFIX
 	install -D -m 755 -t $(BINDIR) $(BUILD)/laterd $(BUILD)/later
+	install -d $(LIBEXEC)
+	ln -sfn ../../bin/laterd $(LIBEXEC)/beanstalkd
 	for page in $(MANUALS); do \
 	    install -D -m 644 -t $(MANDIR)/man$${page##*.} $$page || exit 1; done
 	[ -e $(CONFDIR)/laterd.conf ] || install -D -m 644 conf/laterd.conf $(CONFDIR)/laterd.conf
 	install -d $(UNITDIR)
-	for unit in laterd.service laterd.socket; do \
+	for unit in $(UNITS); do \
 	    sed -e 's|@bindir@|$(PREFIX)/bin|g' -e 's|@confdir@|$(CONFDIR:$(DESTDIR)%=%)|g' \
 	        conf/$$unit > $(UNITDIR)/$$unit || exit 1; done
 
 uninstall: ## take away what install put there, but not the configuration
-	rm -f $(BINDIR)/laterd $(BINDIR)/later $(UNITDIR)/laterd.service $(UNITDIR)/laterd.socket
+	rm -f $(BINDIR)/laterd $(BINDIR)/later $(UNITS:%=$(UNITDIR)/%) $(LIBEXEC)/beanstalkd
+	[ ! -d $(LIBEXEC) ] || rmdir --ignore-fail-on-non-empty $(LIBEXEC)
 	for page in $(notdir $(MANUALS)); do rm -f $(MANDIR)/man$${page##*.}/$$page; done
