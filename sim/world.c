@@ -274,6 +274,12 @@ static void end_politely(struct world *world)
     note_number(world, world->digest);
 }
 
+void world_refuse_pushes(struct world *world)
+{
+    server_refuse_pushes(world->server);
+    want_turn(world);
+}
+
 void world_drain(struct world *world)
 {
     server_drain(world->server);

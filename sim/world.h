@@ -61,6 +61,9 @@ void world_crash(struct world *world, enum world_crash how);
 bool world_stop(struct world *world);
 bool world_is_up(const struct world *world);
 
+/* As SIGUSR1 does: no pushes any more, all else goes on. */
+void world_refuse_pushes(struct world *world);
+
 /* Begins the drain and goes on; world_run() ends the server when all have been answered. */
 void world_drain(struct world *world);
 

@@ -243,6 +243,7 @@ static void see_end(struct beanstalk_session *beanstalk)
     if (waits && waits->ticket.parked) {
         struct engine *engine = beanstalk->session.server->engine;
         engine->verbs->cancel(engine, &waits->ticket);
+        waits->deadline_soon = false; /* that is not why */
         answered(&waits->ticket, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
     }
     if (beanstalk->ended && !beanstalk->unread)
@@ -322,6 +323,7 @@ static void give_back(struct beanstalk_session *beanstalk, struct beanstalk_hold
                 .why = lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED},
     };
     server->counts.undelivered += lost;
+    server->counts.abandoned += !lost;
     beanstalk_holds_drop(&server->beanstalk.holds, hold);
     server->engine->verbs->submit(server->engine, &cmd, &nobody);
     server->turn_again = true; /* the turn may be past matching: somebody may wait for the job */

@@ -125,6 +125,9 @@ static void add_totals(struct server *server, const struct core_totals *totals, 
            server->counts.timed_out);
     single(out, "undelivered_total", "counter", "Reservations given back: the client had gone.",
            server->counts.undelivered);
+    single(out, "abandoned_total", "counter",
+           "Reservations given back: their beanstalkd client ended its connection.",
+           server->counts.abandoned);
     single(out, "turns_total", "counter", "Turns of the event loop.", server->counts.turns);
     single(out, "memory_bytes", "gauge", "Heap in use.", mem_used());
     family(out, "http_requests_total", "counter", "Requests answered, by HTTP status.");
@@ -132,6 +135,45 @@ static void add_totals(struct server *server, const struct core_totals *totals, 
         if (server->counts.requests[status])
             buf_addf(out, "laterd_http_requests_total{status=\"%d\"} %llu\n", status,
                      (unsigned long long)server->counts.requests[status]);
+    }
+}
+
+static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)
+{
+    static const char *const names[BEANSTALK_CMDS] = {
+        [BEANSTALK_PUT] = "put",
+        [BEANSTALK_PEEK] = "peek",
+        [BEANSTALK_PEEK_READY] = "peek-ready",
+        [BEANSTALK_PEEK_DELAYED] = "peek-delayed",
+        [BEANSTALK_PEEK_BURIED] = "peek-buried",
+        [BEANSTALK_RESERVE] = "reserve",
+        [BEANSTALK_RESERVE_WITH_TIMEOUT] = "reserve-with-timeout",
+        [BEANSTALK_DELETE] = "delete",
+        [BEANSTALK_RELEASE] = "release",
+        [BEANSTALK_USE] = "use",
+        [BEANSTALK_WATCH] = "watch",
+        [BEANSTALK_IGNORE] = "ignore",
+        [BEANSTALK_BURY] = "bury",
+        [BEANSTALK_KICK] = "kick",
+        [BEANSTALK_TOUCH] = "touch",
+        [BEANSTALK_STATS] = "stats",
+        [BEANSTALK_STATS_JOB] = "stats-job",
+        [BEANSTALK_STATS_TUBE] = "stats-tube",
+        [BEANSTALK_LIST_TUBES] = "list-tubes",
+        [BEANSTALK_LIST_TUBE_USED] = "list-tube-used",
+        [BEANSTALK_LIST_TUBES_WATCHED] = "list-tubes-watched",
+        [BEANSTALK_PAUSE_TUBE] = "pause-tube",
+        [BEANSTALK_RESERVE_JOB] = "reserve-job",
+        [BEANSTALK_KICK_JOB] = "kick-job",
+        [BEANSTALK_QUIT] = "quit",
+    };
+    single(out, "beanstalk_connections", "gauge", "Open connections of beanstalkd clients.",
+           beanstalk->connections);
+    family(out, "beanstalk_commands_total", "counter", "Commands of beanstalkd clients.");
+    for (int cmd = 0; cmd < BEANSTALK_CMDS; cmd++) {
+        if (beanstalk->cmds[cmd])
+            buf_addf(out, "laterd_beanstalk_commands_total{command=\"%s\"} %llu\n", names[cmd],
+                     (unsigned long long)beanstalk->cmds[cmd]);
     }
 }
 
@@ -147,6 +189,7 @@ static void add_limits(struct server *server, struct buf *out)
         {"waiters", options->limits.waiters},
         {"memory_bytes", options->limits.memory_bytes},
         {"body_bytes", options->api.body_bytes},
+        {"beanstalk_body_bytes", options->beanstalk_body_bytes},
         {"batch_jobs", options->api.batch_jobs},
         {"reserve_topics", options->api.reserve_topics},
         {"connections", options->connections_max},
@@ -236,6 +279,7 @@ void metrics_write(struct server *server, struct buf *out)
     add_seconds(out, (uint64_t)(server->now_us - server->started_us));
     buf_add_char(out, '\n');
     add_totals(server, &totals, out);
+    add_beanstalk(&server->beanstalk, out);
     add_limits(server, out);
     add_lateness(out, &totals.lateness);
     add_store(embedded_store(server->options.embedded), out);

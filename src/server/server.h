@@ -48,7 +48,7 @@ struct server_options {
 
 /* Counters for /metrics; only ever grow. */
 struct server_counts {
-    uint64_t accepted, refused, timed_out, turns, undelivered;
+    uint64_t accepted, refused, timed_out, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
 };
 
