@@ -13,6 +13,7 @@
 
 enum {
     CRLF = 2,
+    PUT_WORD = 4,                        /* bytes of "put " */
     KEEP_BODY_BYTES = 16 * 1024,         /* kept for the next body */
     TRUST_BODY_BYTES = 64 * 1024 + CRLF, /* given room as soon as it is announced */
 };
@@ -25,7 +26,6 @@ enum shape {
     SHAPE_ANYTHING, /* whatever it is, it is not looked at */
     SHAPE_ID,
     SHAPE_TUBE,
-    SHAPE_PUT,     /* priority, delay, ttr, size */
     SHAPE_RELEASE, /* id, priority, delay */
     SHAPE_BURY,    /* id, priority */
     SHAPE_KICK,    /* bound */
@@ -45,12 +45,11 @@ struct word {
     }
 
 /*
- * What often comes is first, and a word comes before those that it begins with. As in beanstalkd
- * a word need only begin the line, so "statsfoo" is a malformed "stats", and one that ends in a
- * space here is unknown without it.
+ * All but put, which begin_put() knows. What often comes is first, and a word comes before those
+ * that it begins with. As in beanstalkd a word need only begin the line, so "statsfoo" is a
+ * malformed "stats", and one that ends in a space here is unknown without it.
  */
 static const struct word words[] = {
-    WORD("put ", PUT, PUT),
     WORD("delete ", DELETE, ID),
     WORD("reserve-with-timeout ", RESERVE_WITH_TIMEOUT, TIMEOUT),
     WORD("reserve-job ", RESERVE_JOB, ID),
@@ -79,7 +78,7 @@ static const struct word words[] = {
 
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
 
-/* The rest of a line that is being read. */
+/* The rest of a line that is being read; at `end` is the line's CR LF. */
 struct rest {
     const char *at;
     const char *end;
@@ -96,25 +95,31 @@ static const struct word *word_of(struct bytes line)
     return NULL;
 }
 
-/* Any spaces, then digits, as many as there are; they must fit. */
-static bool take_u64(struct rest *rest, uint64_t *out_number)
+/*
+ * Any spaces, then digits, as many as there are; they must fit. It looks for no end: behind every
+ * line stands its CR LF, and CR is no digit.
+ */
+static inline bool take_u64(struct rest *rest, uint64_t *out_number)
 {
     const char *at = rest->at;
     uint64_t number = 0;
-    while (at < rest->end && *at == ' ')
+    unsigned digit;
+    while (*at == ' ')
         at++;
     const char *first = at;
-    for (; at < rest->end && *at >= '0' && *at <= '9'; at++) {
-        if (__builtin_mul_overflow(number, 10u, &number) ||
-            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
-            return false;
-    }
+    for (; (digit = (unsigned char)*at - (unsigned)'0') <= 9; at++)
+        number = number * 10 + digit;
+    size_t count = (size_t)(at - first);
     rest->at = at;
     *out_number = number;
-    return at > first;
+    if (count <= 19)
+        return count > 0;
+    while (*first == '0') /* so many digits may be zeros, or have wrapped around */
+        first++;
+    return first == at || bytes_to_u64(bytes_of(first, (size_t)(at - first)), out_number);
 }
 
-static bool take_u32(struct rest *rest, uint32_t *out_number)
+static inline bool take_u32(struct rest *rest, uint32_t *out_number)
 {
     uint64_t number;
     if (!take_u64(rest, &number) || number > UINT32_MAX)
@@ -161,7 +166,7 @@ static bool take_pause(struct rest *rest, struct beanstalk_request *request)
     return beanstalk_name_valid(request->tube) && take_u32(rest, &request->delay_s);
 }
 
-/* Reads what follows the word of any command but put; false: it is not as it must be. */
+/* Reads what follows the word; false: it is not as it must be. */
 static bool take_arguments(enum shape shape, struct rest rest, struct beanstalk_request *request)
 {
     switch (shape) {
@@ -188,7 +193,6 @@ static bool take_arguments(enum shape shape, struct rest rest, struct beanstalk_
         if (!take_pause(&rest, request))
             return false;
         break;
-    case SHAPE_PUT:
     case SHAPE_ANYTHING: return true;
     }
     return rest.at == rest.end;
@@ -200,15 +204,25 @@ static enum beanstalk_progress refuse(struct beanstalk *beanstalk, enum beanstal
     return BEANSTALK_BAD;
 }
 
-/* The size is judged before the line's end, as in beanstalkd: better swallow than execute. */
-static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct rest rest)
+static bool has_nul(struct bytes line)
+{
+    return memchr(line.at, '\0', line.len) != NULL;
+}
+
+/*
+ * Of a body that is too big the size is judged before the line's end, as in beanstalkd: better
+ * swallow than execute.
+ */
+static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct bytes line)
 {
     struct beanstalk_request *request = &beanstalk->request;
+    struct rest rest = {.at = line.at + PUT_WORD, .end = line.at + line.len};
     uint32_t size;
+    *request = (struct beanstalk_request){.cmd = BEANSTALK_PUT};
     if (!take_u32(&rest, &request->priority) || !take_u32(&rest, &request->delay_s) ||
         !take_u32(&rest, &request->ttr_s) || !take_u32(&rest, &size))
         return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
-    if (size > beanstalk->body_max) {
+    if (size > beanstalk->body_max && !has_nul(line)) {
         beanstalk->refusal = BEANSTALK_JOB_TOO_BIG;
         beanstalk->stage = BEANSTALK_SWALLOW;
     } else if (rest.at != rest.end) {
@@ -224,15 +238,15 @@ static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct res
 /* A whole line, without its CR LF. */
 static enum beanstalk_progress read_line(struct beanstalk *beanstalk, struct bytes line)
 {
-    if (memchr(line.at, '\0', line.len))
-        return refuse(beanstalk, BEANSTALK_BAD_FORMAT); /* were the word unknown, too */
+    if (line.len >= PUT_WORD && memcmp(line.at, "put ", PUT_WORD) == 0)
+        return begin_put(beanstalk, line);
+    if (has_nul(line)) /* were the word unknown */
+        return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
     const struct word *word = word_of(line);
     if (!word)
         return refuse(beanstalk, BEANSTALK_UNKNOWN_COMMAND);
     struct rest rest = {.at = line.at + word->text.len, .end = line.at + line.len};
     beanstalk->request = (struct beanstalk_request){.cmd = word->cmd};
-    if (word->shape == SHAPE_PUT)
-        return begin_put(beanstalk, rest);
     if (!take_arguments(word->shape, rest, &beanstalk->request))
         return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
     return BEANSTALK_READY;
@@ -252,7 +266,7 @@ static struct bytes cut(struct bytes *in, size_t len)
  * How long the line at the start of `in` is, its CR LF included; 0 if the end is not there.
  * `before` is the byte that came before `in`: the CR may have come with another piece.
  */
-static size_t line_end(char before, struct bytes in)
+static inline size_t line_end(char before, struct bytes in)
 {
     for (size_t from = 0; from < in.len;) {
         const char *newline = memchr(in.at + from, '\n', in.len - from);

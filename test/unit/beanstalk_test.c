@@ -1,0 +1,793 @@
+/*
+ * The beanstalkd codec: what the running beanstalkd 1.12 makes of lines good and bad (each row was
+ * tried on it), the same cut at every byte, requests printed and read back, answers and YAML.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "proto/beanstalk.h"
+
+enum { BODY_MAX = 65535 };
+
+static const char *const cmd_names[BEANSTALK_CMDS] = {
+    [BEANSTALK_PUT] = "put",
+    [BEANSTALK_PEEK] = "peek",
+    [BEANSTALK_PEEK_READY] = "peek-ready",
+    [BEANSTALK_PEEK_DELAYED] = "peek-delayed",
+    [BEANSTALK_PEEK_BURIED] = "peek-buried",
+    [BEANSTALK_RESERVE] = "reserve",
+    [BEANSTALK_RESERVE_WITH_TIMEOUT] = "reserve-with-timeout",
+    [BEANSTALK_DELETE] = "delete",
+    [BEANSTALK_RELEASE] = "release",
+    [BEANSTALK_USE] = "use",
+    [BEANSTALK_WATCH] = "watch",
+    [BEANSTALK_IGNORE] = "ignore",
+    [BEANSTALK_BURY] = "bury",
+    [BEANSTALK_KICK] = "kick",
+    [BEANSTALK_TOUCH] = "touch",
+    [BEANSTALK_STATS] = "stats",
+    [BEANSTALK_STATS_JOB] = "stats-job",
+    [BEANSTALK_STATS_TUBE] = "stats-tube",
+    [BEANSTALK_LIST_TUBES] = "list-tubes",
+    [BEANSTALK_LIST_TUBE_USED] = "list-tube-used",
+    [BEANSTALK_LIST_TUBES_WATCHED] = "list-tubes-watched",
+    [BEANSTALK_PAUSE_TUBE] = "pause-tube",
+    [BEANSTALK_RESERVE_JOB] = "reserve-job",
+    [BEANSTALK_KICK_JOB] = "kick-job",
+    [BEANSTALK_QUIT] = "quit",
+};
+
+/* Prints a request as a client would send it. */
+static void print_request(struct buf *out, const struct beanstalk_request *request)
+{
+    const struct beanstalk_request *r = request;
+    buf_add_str(out, cmd_names[r->cmd]);
+    switch (r->cmd) {
+    case BEANSTALK_PUT:
+        buf_addf(out, " %u %u %u %zu\r\n", r->priority, r->delay_s, r->ttr_s, r->body.len);
+        buf_add_bytes(out, r->body);
+        break;
+    case BEANSTALK_RESERVE_WITH_TIMEOUT: buf_addf(out, " %u", r->timeout_s); break;
+    case BEANSTALK_KICK: buf_addf(out, " %u", r->bound); break;
+    case BEANSTALK_PEEK:
+    case BEANSTALK_DELETE:
+    case BEANSTALK_TOUCH:
+    case BEANSTALK_STATS_JOB:
+    case BEANSTALK_RESERVE_JOB:
+    case BEANSTALK_KICK_JOB: buf_addf(out, " %llu", (unsigned long long)r->id); break;
+    case BEANSTALK_RELEASE:
+        buf_addf(out, " %llu %u %u", (unsigned long long)r->id, r->priority, r->delay_s);
+        break;
+    case BEANSTALK_BURY: buf_addf(out, " %llu %u", (unsigned long long)r->id, r->priority); break;
+    case BEANSTALK_USE:
+    case BEANSTALK_WATCH:
+    case BEANSTALK_IGNORE:
+    case BEANSTALK_STATS_TUBE:
+    case BEANSTALK_PAUSE_TUBE:
+        buf_add_char(out, ' ');
+        buf_add_bytes(out, r->tube);
+        if (r->cmd == BEANSTALK_PAUSE_TUBE)
+            buf_addf(out, " %u", r->delay_s);
+        break;
+    case BEANSTALK_PEEK_READY:
+    case BEANSTALK_PEEK_DELAYED:
+    case BEANSTALK_PEEK_BURIED:
+    case BEANSTALK_RESERVE:
+    case BEANSTALK_STATS:
+    case BEANSTALK_LIST_TUBES:
+    case BEANSTALK_LIST_TUBE_USED:
+    case BEANSTALK_LIST_TUBES_WATCHED:
+    case BEANSTALK_QUIT:
+    case BEANSTALK_CMDS: break;
+    }
+    buf_add_str(out, "\r\n");
+}
+
+/* Feeds a piece from memory of its own, so that a sanitizer sees a step past its end. */
+static void feed(struct beanstalk *beanstalk, struct bytes piece, struct buf *log)
+{
+    char *copy = malloc(piece.len);
+    size_t at = 0;
+    assert_true(copy || piece.len == 0);
+    if (piece.len)
+        memcpy(copy, piece.at, piece.len);
+    while (at < piece.len) {
+        size_t used;
+        enum beanstalk_progress progress =
+            beanstalk_feed(beanstalk, bytes_of(copy + at, piece.len - at), &used);
+        assert_true(used > 0 && used <= piece.len - at);
+        at += used;
+        if (progress == BEANSTALK_READY)
+            print_request(log, &beanstalk->request);
+        else if (progress == BEANSTALK_BAD)
+            beanstalk_say(log, beanstalk->refusal);
+        else
+            assert_int_equal(at, piece.len);
+        if (progress != BEANSTALK_MORE)
+            beanstalk_next(beanstalk);
+    }
+    free(copy);
+}
+
+static void assert_bytes(struct bytes got, struct bytes want)
+{
+    if (!bytes_eq(got, want))
+        fail_msg("got:\n%.*s\nwant:\n%.*s", (int)got.len, got.at, (int)want.len, want.at);
+}
+
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
+#define A10     "aaaaaaaaaa"
+#define A50     A10 A10 A10 A10 A10
+#define A200    A50 A50 A50 A50
+#define BAD     TEXT("BAD_FORMAT\r\n")
+#define UNKNOWN TEXT("UNKNOWN_COMMAND\r\n")
+#define SAME    TEXT("") /* what was sent comes out */
+
+static const struct {
+    struct bytes in, want;
+} cases[] = {
+    {TEXT("put 1 0 60 3\r\nabc\r\n"), SAME},
+    {TEXT("put 4294967295 4294967295 4294967295 0\r\n\r\n"), SAME},
+    {TEXT("put  1   0 60  3\r\nabc\r\n"), TEXT("put 1 0 60 3\r\nabc\r\n")},
+    {TEXT("put 1 0 60 03\r\n\r\n\n\r\n"), TEXT("put 1 0 60 3\r\n\r\n\n\r\n")},
+    {TEXT("put 00000000000000000000001 0 1 0\r\n\r\n"), TEXT("put 1 0 1 0\r\n\r\n")},
+    {TEXT("put 1 0 1 00000000000000000000000000000\r\n\r\n"), TEXT("put 1 0 1 0\r\n\r\n")},
+    {TEXT("put 1 0 60 8\r\nstats\r\n\0\r\n"), SAME},
+    /* A malformed put does not swallow its body. */
+    {TEXT("put 1 0 1 5 \r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT("put 1 0 1 5 x\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT("put 1 0 1 5x\r\n"), BAD},
+    {TEXT("put 1 0 1 +5\r\n"), BAD},
+    {TEXT("put -1 0 1 5\r\n"), BAD},
+    {TEXT("put 1 -1 1 5\r\n"), BAD},
+    {TEXT("put 1 0 -1 5\r\n"), BAD},
+    {TEXT("put 1 0 1 -5\r\n"), BAD},
+    {TEXT("put 4294967296 0 1 5\r\n"), BAD},
+    {TEXT("put 1 4294967296 1 5\r\n"), BAD},
+    {TEXT("put 1 0 4294967296 5\r\n"), BAD},
+    {TEXT("put 1 0 1 4294967296\r\n"), BAD},
+    {TEXT("put 1 0 1 18446744073709551616\r\n"), BAD},
+    {TEXT("put 99999999999999999999999 0 1 5\r\n"), BAD},
+    {TEXT("put 1 0 1\r\n"), BAD},
+    {TEXT("put \r\n"), BAD},
+    {TEXT("put\r\n"), UNKNOWN},
+    {TEXT("put\t1 0 1 5\r\n"), UNKNOWN},
+    {TEXT("put 1\t0 1 5\r\n"), BAD},
+    {TEXT("put 1,0,1,5\r\n"), BAD},
+    {TEXT("put 1 0 1 5.0\r\n"), BAD},
+    {TEXT("put 1 0 1 5\0\r\n"), BAD},
+    {TEXT("PUT 1 0 1 5\r\n"), UNKNOWN},
+    /* A body too big is swallowed whole, and before the line's end is looked at. */
+    {TEXT("put 1 0 1 65536\0\r\n"), BAD},
+    {TEXT("put x 0 1 65536\r\n"), BAD},
+    /* A body of another length than was said. */
+    {TEXT("put 1 0 1 3\r\nabcdestats\r\n"), TEXT("EXPECTED_CRLF\r\nstats\r\n")},
+    {TEXT("put 1 0 1 3\r\nabc\r\rstats\r\n"), TEXT("EXPECTED_CRLF\r\nstats\r\n")},
+    {TEXT("put 1 0 1 3\r\nab\r\nstats\r\n"), TEXT("EXPECTED_CRLF\r\nUNKNOWN_COMMAND\r\n")},
+    /* Lines. */
+    {TEXT("\r\n"), UNKNOWN},
+    {TEXT(" \r\n"), UNKNOWN},
+    {TEXT("\n\r\n"), UNKNOWN},
+    {TEXT("\r\r\n"), UNKNOWN},
+    {TEXT("\0\r\n"), BAD},
+    {TEXT("us\0e foo\r\n"), BAD},
+    {TEXT("bogus\0\r\n"), BAD},
+    {TEXT("reserve\0\r\n"), BAD},
+    {TEXT("quit\0x\r\n"), BAD},
+    {TEXT("kick 1\0\r\n"), BAD},
+    {TEXT("stats\nstats\r\n"), BAD},
+    {TEXT("use a\rb\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT(" stats\r\n"), UNKNOWN},
+    {TEXT("Stats\r\n"), UNKNOWN},
+    {TEXT(A200 A10 A10 "aa\r\n"), UNKNOWN}, /* 224 bytes */
+    {TEXT(A200 A10 A10 "aaa\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT(A200 A10 A10 "aaaa\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT(A200 A10 A10 "aaa\rstats\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    {TEXT(A200 A200 "\n" A200 "\r" A200 "\r\nstats\r\n"), TEXT("BAD_FORMAT\r\nstats\r\n")},
+    /* Tubes. */
+    {TEXT("use default\r\n"), SAME},
+    {TEXT("use " A200 "\r\n"), SAME},
+    {TEXT("use " A200 "a\r\n"), BAD},
+    {TEXT("use f-o+/;.$_()\r\n"), SAME},
+    {TEXT("use +\r\n"), SAME},
+    {TEXT("use -foo\r\n"), BAD},
+    {TEXT("use f@o\r\n"), BAD},
+    {TEXT("use f:o\r\n"), BAD},
+    {TEXT("use \xc3\xa9\r\n"), BAD},
+    {TEXT("use  foo\r\n"), BAD},
+    {TEXT("use foo \r\n"), BAD},
+    {TEXT("use foo bar\r\n"), BAD},
+    {TEXT("use \r\n"), BAD},
+    {TEXT("use\r\n"), UNKNOWN},
+    {TEXT("usefoo\r\n"), UNKNOWN},
+    {TEXT("watch foo\r\n"), SAME},
+    {TEXT("watch -foo\r\n"), BAD},
+    {TEXT("watch\r\n"), UNKNOWN},
+    {TEXT("ignore foo\r\n"), SAME},
+    {TEXT("ignore foo bar\r\n"), BAD},
+    {TEXT("ignore\r\n"), UNKNOWN},
+    {TEXT("stats-tube foo\r\n"), SAME},
+    {TEXT("stats-tube " A200 "\r\n"), SAME},
+    {TEXT("stats-tube " A200 "a\r\n"), BAD},
+    {TEXT("stats-tube  x\r\n"), BAD},
+    {TEXT("stats-tube\r\n"), BAD},
+    {TEXT("stats-tubex\r\n"), BAD},
+    {TEXT("pause-tube default 0\r\n"), SAME},
+    {TEXT("pause-tube default 4294967295\r\n"), SAME},
+    {TEXT("pause-tube " A200 " 1\r\n"), SAME},
+    {TEXT("pause-tube " A200 "a 1\r\n"), BAD},
+    {TEXT("pause-tube  default  1\r\n"), TEXT("pause-tube default 1\r\n")},
+    {TEXT("pause-tubedefault 1\r\n"), TEXT("pause-tube default 1\r\n")},
+    {TEXT("pause-tube default 1 \r\n"), BAD},
+    {TEXT("pause-tube default 1x\r\n"), BAD},
+    {TEXT("pause-tube default -1\r\n"), BAD},
+    {TEXT("pause-tube default 4294967296\r\n"), BAD},
+    {TEXT("pause-tube default\r\n"), BAD},
+    {TEXT("pause-tube default \r\n"), BAD},
+    {TEXT("pause-tube d@f 1\r\n"), BAD},
+    {TEXT("pause-tube -x 1\r\n"), BAD},
+    {TEXT("pause-tube\r\n"), BAD},
+    {TEXT("pause-tube \r\n"), BAD},
+    /* Jobs. */
+    {TEXT("delete 1\r\n"), SAME},
+    {TEXT("delete 0\r\n"), SAME},
+    {TEXT("delete 18446744073709551615\r\n"), SAME},
+    {TEXT("delete  007\r\n"), TEXT("delete 7\r\n")},
+    {TEXT("delete 00018446744073709551615\r\n"), TEXT("delete 18446744073709551615\r\n")},
+    {TEXT("delete 18446744073709551616\r\n"), BAD},
+    {TEXT("delete 99999999999999999999\r\n"), BAD},
+    {TEXT("delete 100000000000000000000\r\n"), BAD},
+    {TEXT("delete 1 \r\n"), BAD},
+    {TEXT("delete 1 2\r\n"), BAD},
+    {TEXT("delete 1x\r\n"), BAD},
+    {TEXT("delete x\r\n"), BAD},
+    {TEXT("delete -1\r\n"), BAD},
+    {TEXT("delete +1\r\n"), BAD},
+    {TEXT("delete \t1\r\n"), BAD},
+    {TEXT("delete \r\n"), BAD},
+    {TEXT("delete\r\n"), UNKNOWN},
+    {TEXT("release 1 2 3\r\n"), SAME},
+    {TEXT("release  1  2  3\r\n"), TEXT("release 1 2 3\r\n")},
+    {TEXT("release 18446744073709551615 4294967295 4294967295\r\n"), SAME},
+    {TEXT("release 1 2\r\n"), BAD},
+    {TEXT("release 1 2 3 \r\n"), BAD},
+    {TEXT("release 1 4294967296 3\r\n"), BAD},
+    {TEXT("release 1 2 4294967296\r\n"), BAD},
+    {TEXT("release 1x 2 3\r\n"), BAD},
+    {TEXT("release\r\n"), UNKNOWN},
+    {TEXT("bury 1 2\r\n"), SAME},
+    {TEXT("bury 1\r\n"), BAD},
+    {TEXT("bury 1 2 3\r\n"), BAD},
+    {TEXT("bury 1 4294967296\r\n"), BAD},
+    {TEXT("bury\r\n"), UNKNOWN},
+    {TEXT("touch 1\r\n"), SAME},
+    {TEXT("touch 1 \r\n"), BAD},
+    {TEXT("touchx\r\n"), UNKNOWN},
+    {TEXT("kick-job 1\r\n"), SAME},
+    {TEXT("kick-job 1x\r\n"), BAD},
+    {TEXT("kick-job\r\n"), UNKNOWN},
+    {TEXT("kick-\r\n"), UNKNOWN},
+    {TEXT("stats-job 1\r\n"), SAME},
+    {TEXT("stats-job 1 \r\n"), BAD},
+    {TEXT("stats-job\r\n"), BAD},
+    {TEXT("stats-jobx\r\n"), BAD},
+    {TEXT("peek 1\r\n"), SAME},
+    {TEXT("peek 1 \r\n"), BAD},
+    {TEXT("peek\r\n"), UNKNOWN},
+    {TEXT("peek-\r\n"), UNKNOWN},
+    {TEXT("reserve-job 1\r\n"), SAME},
+    {TEXT("reserve-job  1\r\n"), TEXT("reserve-job 1\r\n")},
+    {TEXT("reserve-job 1 \r\n"), BAD},
+    {TEXT("reserve-job x\r\n"), BAD},
+    {TEXT("reserve-job\r\n"), BAD},
+    /* Numbers that beanstalkd reads loosely. */
+    {TEXT("reserve-with-timeout 0\r\n"), SAME},
+    {TEXT("reserve-with-timeout 2147483648\r\n"), SAME},
+    {TEXT("reserve-with-timeout 4294967295\r\n"), SAME},
+    {TEXT("reserve-with-timeout  7 x\r\n"), TEXT("reserve-with-timeout 7\r\n")},
+    {TEXT("reserve-with-timeout \t+7\r\n"), TEXT("reserve-with-timeout 7\r\n")},
+    {TEXT("reserve-with-timeout 1.5\r\n"), TEXT("reserve-with-timeout 1\r\n")},
+    {TEXT("reserve-with-timeout x\r\n"), TEXT("reserve-with-timeout 0\r\n")},
+    {TEXT("reserve-with-timeout \r\n"), TEXT("reserve-with-timeout 0\r\n")},
+    {TEXT("reserve-with-timeout -0\r\n"), TEXT("reserve-with-timeout 0\r\n")},
+    {TEXT("reserve-with-timeout -1\r\n"), TEXT("reserve-with-timeout 4294967295\r\n")},
+    {TEXT("reserve-with-timeout 4294967296\r\n"), TEXT("reserve-with-timeout 4294967295\r\n")},
+    {TEXT("reserve-with-timeout 9223372036854775808\r\n"), BAD},
+    {TEXT("reserve-with-timeout -9999999999999999999999\r\n"), BAD},
+    {TEXT("reserve-with-timeout\r\n"), BAD},
+    {TEXT("reserve-with-timeoutx\r\n"), BAD},
+    {TEXT("kick 0\r\n"), SAME},
+    {TEXT("kick 4294967295\r\n"), SAME},
+    {TEXT("kick  1 x\r\n"), TEXT("kick 1\r\n")},
+    {TEXT("kick 1x\r\n"), TEXT("kick 1\r\n")},
+    {TEXT("kick \t+1\r\n"), TEXT("kick 1\r\n")},
+    {TEXT("kick -1\r\n"), TEXT("kick 4294967295\r\n")},
+    {TEXT("kick 4294967297\r\n"), TEXT("kick 4294967295\r\n")},
+    {TEXT("kick 18446744073709551616\r\n"), BAD},
+    {TEXT("kick +-1\r\n"), BAD},
+    {TEXT("kick - 1\r\n"), BAD},
+    {TEXT("kick -\r\n"), BAD},
+    {TEXT("kick x\r\n"), BAD},
+    {TEXT("kick \r\n"), BAD},
+    {TEXT("kick\r\n"), UNKNOWN},
+    {TEXT("kickx\r\n"), UNKNOWN},
+    /* Words alone. */
+    {TEXT("reserve\r\n"), SAME},
+    {TEXT("reserve \r\n"), BAD},
+    {TEXT("reservex\r\n"), BAD},
+    {TEXT("reserv\r\n"), UNKNOWN},
+    {TEXT("peek-ready\r\n"), SAME},
+    {TEXT("peek-readyx\r\n"), BAD},
+    {TEXT("peek-delayed\r\n"), SAME},
+    {TEXT("peek-delayed \r\n"), BAD},
+    {TEXT("peek-buried\r\n"), SAME},
+    {TEXT("peek-buriedx\r\n"), BAD},
+    {TEXT("stats\r\n"), SAME},
+    {TEXT("stats-\r\n"), BAD},
+    {TEXT("statsfoo\r\n"), BAD},
+    {TEXT("list-tubes\r\n"), SAME},
+    {TEXT("list-tubes \r\n"), BAD},
+    {TEXT("list-tubes-watch\r\n"), BAD},
+    {TEXT("list-tubes-watched\r\n"), SAME},
+    {TEXT("list-tubes-watchedx\r\n"), BAD},
+    {TEXT("list-tube-used\r\n"), SAME},
+    {TEXT("list-tube-used x\r\n"), BAD},
+    {TEXT("list-tube\r\n"), UNKNOWN},
+    {TEXT("listing\r\n"), UNKNOWN},
+    {TEXT("quit\r\n"), SAME},
+    {TEXT("quit now\r\n"), TEXT("quit\r\n")},
+    {TEXT("quitx\r\n"), TEXT("quit\r\n")},
+    {TEXT("qui\r\n"), UNKNOWN},
+    /* The last, because under a small limit it swallows what follows. */
+    {TEXT("put 1 0 1 65535 x\r\n"), BAD},
+};
+
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+static struct bytes wanted(unsigned i)
+{
+    return cases[i].want.len ? cases[i].want : cases[i].in;
+}
+
+static void lines_mean_what_beanstalkd_takes_them_for(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < CASES; i++) {
+        struct beanstalk beanstalk;
+        struct buf log = {0};
+        beanstalk_init(&beanstalk, BODY_MAX);
+        feed(&beanstalk, cases[i].in, &log);
+        assert_bytes(buf_bytes(&log), wanted(i));
+        assert_false(beanstalk_midway(&beanstalk));
+        beanstalk_fini(&beanstalk);
+        buf_fini(&log);
+    }
+}
+
+enum { SMALL = 8 };
+
+/* All cases one behind the other, with bodies too big for SMALL between them. */
+static void transcript(struct buf *in, struct buf *want)
+{
+    for (unsigned i = 0; i < CASES - 1; i++) {
+        buf_add_bytes(in, cases[i].in);
+        buf_add_bytes(want, wanted(i));
+        if (i % 16 == 0) {
+            buf_addf(in, "put 1 0 1 %u%s\r\n", SMALL + 1 + i, i % 32 ? "" : " x");
+            for (unsigned size = SMALL + 1 + i; size > 0; size--)
+                buf_add_char(in, "delete 1\r\n"[size % 10]);
+            buf_add_str(in, i % 48 ? "\r\n" : "xy");
+            buf_add_str(want, "JOB_TOO_BIG\r\n");
+        }
+    }
+    buf_add_bytes(in, cases[CASES - 1].in);
+}
+
+static void check_cuts(struct bytes in, const size_t *cuts, unsigned count, struct bytes want)
+{
+    struct beanstalk beanstalk;
+    struct buf log = {0};
+    size_t at = 0;
+    beanstalk_init(&beanstalk, SMALL);
+    for (unsigned i = 0; i < count; i++) {
+        feed(&beanstalk, bytes_of(in.at + at, cuts[i] - at), &log);
+        at = cuts[i];
+    }
+    feed(&beanstalk, bytes_of(in.at + at, in.len - at), &log);
+    assert_bytes(buf_bytes(&log), want);
+    assert_true(beanstalk_midway(&beanstalk));
+    beanstalk_fini(&beanstalk);
+    buf_fini(&log);
+}
+
+static void a_stream_cut_anywhere_says_the_same(void **state)
+{
+    struct buf in = {0}, want = {0};
+    (void)state;
+    transcript(&in, &want);
+    for (size_t at = 0; at <= in.len; at++)
+        check_cuts(buf_bytes(&in), &at, 1, buf_bytes(&want));
+    size_t *cuts = malloc(in.len * sizeof(*cuts));
+    assert_non_null(cuts);
+    for (size_t step = 1; step <= 300; step++) {
+        unsigned count = 0;
+        for (size_t at = step; at < in.len; at += step)
+            cuts[count++] = at;
+        check_cuts(buf_bytes(&in), cuts, count, buf_bytes(&want));
+    }
+    free(cuts);
+    buf_fini(&in);
+    buf_fini(&want);
+}
+
+static void a_body_in_the_input_is_not_copied(void **state)
+{
+    const struct bytes in = TEXT("put 1 0 1 3\r\nabc\r\nuse foo\r\n");
+    struct beanstalk beanstalk;
+    size_t used;
+    (void)state;
+    beanstalk_init(&beanstalk, BODY_MAX);
+    assert_int_equal(beanstalk_feed(&beanstalk, in, &used), BEANSTALK_READY);
+    assert_int_equal(used, 18);
+    assert_ptr_equal(beanstalk.request.body.at, in.at + 13);
+    assert_int_equal(beanstalk.request.body.len, 3);
+    beanstalk_next(&beanstalk);
+    assert_int_equal(beanstalk_feed(&beanstalk, bytes_of(in.at + 18, 9), &used), BEANSTALK_READY);
+    assert_int_equal(used, 9);
+    assert_ptr_equal(beanstalk.request.tube.at, in.at + 22);
+    assert_null(beanstalk.body.at);
+    beanstalk_fini(&beanstalk);
+}
+
+/* Feeds `count` bytes of no meaning and says how the last went. */
+static enum beanstalk_progress feed_noise(struct beanstalk *beanstalk, uint64_t count)
+{
+    static const char noise[1 << 20];
+    enum beanstalk_progress progress = BEANSTALK_MORE;
+    while (count > 0) {
+        size_t len = count < sizeof(noise) ? (size_t)count : sizeof(noise);
+        size_t used;
+        assert_int_equal(progress, BEANSTALK_MORE);
+        progress = beanstalk_feed(beanstalk, bytes_of(noise, len), &used);
+        assert_int_equal(used, len);
+        count -= used;
+    }
+    return progress;
+}
+
+static void a_body_of_four_gigabytes_is_swallowed_without_memory(void **state)
+{
+    struct beanstalk beanstalk;
+    size_t used;
+    (void)state;
+    beanstalk_init(&beanstalk, BODY_MAX);
+    assert_int_equal(beanstalk_feed(&beanstalk, BYTES("put 1 0 1 4294967295 x\r\n"), &used),
+                     BEANSTALK_MORE);
+    assert_true(beanstalk_midway(&beanstalk));
+    assert_int_equal(feed_noise(&beanstalk, UINT32_MAX + UINT64_C(1)), BEANSTALK_MORE);
+    assert_null(beanstalk.body.at);
+    assert_int_equal(feed_noise(&beanstalk, 1), BEANSTALK_BAD);
+    assert_int_equal(beanstalk.refusal, BEANSTALK_JOB_TOO_BIG);
+    assert_false(beanstalk_midway(&beanstalk));
+    beanstalk_fini(&beanstalk);
+}
+
+static void a_large_body_gets_memory_only_as_it_comes(void **state)
+{
+    enum { LARGE = 50 * 1000 * 1000 };
+    struct beanstalk beanstalk;
+    struct buf line = {0};
+    size_t used;
+    (void)state;
+    beanstalk_init(&beanstalk, LARGE);
+    buf_addf(&line, "put 1 0 1 %d\r\n", LARGE);
+    assert_int_equal(beanstalk_feed(&beanstalk, buf_bytes(&line), &used), BEANSTALK_MORE);
+    assert_int_equal(feed_noise(&beanstalk, 100000), BEANSTALK_MORE);
+    assert_true(beanstalk.body.cap < 1000000);
+    assert_int_equal(feed_noise(&beanstalk, LARGE - 100000), BEANSTALK_MORE);
+    assert_int_equal(beanstalk_feed(&beanstalk, BYTES("\r\n"), &used), BEANSTALK_READY);
+    assert_int_equal(beanstalk.request.body.len, LARGE);
+    beanstalk_next(&beanstalk);
+    assert_null(beanstalk.body.at);
+    beanstalk_fini(&beanstalk);
+    buf_fini(&line);
+}
+
+/* ---- printed and read back ---- */
+
+static uint64_t random_u64(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005 + 1442695040888963407;
+    uint64_t high = *seed >> 32;
+    *seed = *seed * 6364136223846793005 + 1442695040888963407;
+    /* Of every length: small ones, and both ends. */
+    uint64_t number = (high << 32 | *seed >> 32) >> (*seed >> 20 & 63);
+    return *seed >> 12 & 7 ? number : ~number;
+}
+
+static struct bytes random_tube(uint64_t *seed, char *room)
+{
+    static const char bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "+/;.$_()-";
+    size_t len = 1 + random_u64(seed) % BEANSTALK_NAME_MAX;
+    for (size_t i = 0; i < len; i++)
+        room[i] = bytes[random_u64(seed) % (sizeof(bytes) - 1 - (i == 0))];
+    return bytes_of(room, len);
+}
+
+static void assert_same_request(const struct beanstalk_request *got,
+                                const struct beanstalk_request *want)
+{
+    struct buf a = {0}, b = {0};
+    assert_int_equal(got->cmd, want->cmd);
+    print_request(&a, got);
+    print_request(&b, want);
+    assert_bytes(buf_bytes(&a), buf_bytes(&b));
+    buf_fini(&a);
+    buf_fini(&b);
+}
+
+static void a_request_printed_is_read_back_as_it_was(void **state)
+{
+    char room[BEANSTALK_NAME_MAX], body[300];
+    uint64_t seed = 1;
+    struct beanstalk beanstalk;
+    struct buf text = {0};
+    (void)state;
+    beanstalk_init(&beanstalk, BODY_MAX);
+    for (unsigned round = 0; round < 20000; round++) {
+        size_t used;
+        struct beanstalk_request want = {
+            .cmd = (enum beanstalk_cmd)(round % BEANSTALK_CMDS),
+            .tube = random_tube(&seed, room),
+            .id = random_u64(&seed),
+            .priority = (uint32_t)random_u64(&seed),
+            .delay_s = (uint32_t)random_u64(&seed),
+            .ttr_s = (uint32_t)random_u64(&seed),
+            .timeout_s = (uint32_t)random_u64(&seed),
+            .bound = (uint32_t)random_u64(&seed),
+            .body = bytes_of(body, random_u64(&seed) % sizeof(body)),
+        };
+        for (size_t i = 0; i < want.body.len; i++)
+            body[i] = (char)random_u64(&seed);
+        text.len = 0;
+        print_request(&text, &want);
+        assert_int_equal(beanstalk_feed(&beanstalk, buf_bytes(&text), &used), BEANSTALK_READY);
+        assert_int_equal(used, text.len);
+        assert_same_request(&beanstalk.request, &want);
+        beanstalk_next(&beanstalk);
+    }
+    beanstalk_fini(&beanstalk);
+    buf_fini(&text);
+}
+
+static void a_name_has_the_bytes_that_beanstalkd_allows(void **state)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  "-+/;.$_()";
+    char name[2];
+    (void)state;
+    for (int byte = 0; byte < 256; byte++) {
+        bool good = byte && strchr(allowed, byte) != NULL;
+        name[0] = name[1] = (char)byte;
+        assert_int_equal(beanstalk_name_valid(bytes_of(name, 1)), good && byte != '-');
+        name[0] = 'x';
+        assert_int_equal(beanstalk_name_valid(bytes_of(name, 2)), good);
+    }
+    assert_false(beanstalk_name_valid(BYTES("")));
+    assert_true(beanstalk_name_valid(BYTES(A200)));
+    assert_false(beanstalk_name_valid(BYTES(A200 "a")));
+}
+
+/* ---- answers ---- */
+
+static void answers_are_as_in_the_protocol(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    for (unsigned word = 0; word < BEANSTALK_WORDS; word++)
+        beanstalk_say(&out, (enum beanstalk_word)word);
+    assert_bytes(buf_bytes(&out),
+                 BYTES("OUT_OF_MEMORY\r\nINTERNAL_ERROR\r\nBAD_FORMAT\r\nUNKNOWN_COMMAND\r\n"
+                       "EXPECTED_CRLF\r\nJOB_TOO_BIG\r\nDRAINING\r\nTIMED_OUT\r\nDEADLINE_SOON\r\n"
+                       "DELETED\r\nRELEASED\r\nBURIED\r\nTOUCHED\r\nKICKED\r\nNOT_IGNORED\r\n"
+                       "NOT_FOUND\r\nPAUSED\r\n"));
+    out.len = 0;
+    beanstalk_say_inserted(&out, 1);
+    beanstalk_say_inserted(&out, UINT64_MAX);
+    beanstalk_say_reserved(&out, UINT64_MAX, BYTES("a\r\nb"));
+    beanstalk_say_reserved(&out, 7, (struct bytes){0});
+    beanstalk_say_found(&out, 12, BYTES("0123456789"));
+    beanstalk_say_kicked(&out, 0);
+    beanstalk_say_kicked(&out, UINT32_MAX);
+    beanstalk_say_watching(&out, 10);
+    beanstalk_say_using(&out, BYTES("default"));
+    beanstalk_say_ok(&out, BYTES("---\n- default\n"));
+    assert_bytes(buf_bytes(&out),
+                 BYTES("INSERTED 1\r\nINSERTED 18446744073709551615\r\n"
+                       "RESERVED 18446744073709551615 4\r\na\r\nb\r\nRESERVED 7 0\r\n\r\n"
+                       "FOUND 12 10\r\n0123456789\r\nKICKED 0\r\nKICKED 4294967295\r\n"
+                       "WATCHING 10\r\nUSING default\r\nOK 14\r\n---\n- default\n\r\n"));
+    buf_fini(&out);
+}
+
+static void numbers_of_every_length_are_written_whole(void **state)
+{
+    (void)state;
+    for (uint64_t power = 1; power; power = power > UINT64_MAX / 10 ? 0 : power * 10) {
+        for (uint64_t number = power - 1; number <= power + 1; number++) {
+            struct buf got = {0}, want = {0};
+            beanstalk_say_inserted(&got, number);
+            buf_addf(&want, "INSERTED %llu\r\n", (unsigned long long)number);
+            assert_bytes(buf_bytes(&got), buf_bytes(&want));
+            buf_fini(&got);
+            buf_fini(&want);
+        }
+    }
+}
+
+/* ---- YAML ---- */
+
+static const int64_t second = 1000000;
+
+static void a_job_is_shown_as_beanstalkd_shows_it(void **state)
+{
+    struct buf out = {0};
+    struct job_view job = {
+        .ref = {.seq = 42},
+        .topic = BYTES("mail"),
+        .state = JOB_DELAYED,
+        .priority = 5,
+        .created_us = 1000 * second,
+        .due_us = 1100 * second,
+        .ttr_us = 30 * second,
+        .counts = {.reserves = 1, .timeouts = 2, .releases = 3, .buries = 4, .kicks = 5},
+    };
+    (void)state;
+    beanstalk_yaml_job(&out, &job, 1000 * second + 1);
+    assert_bytes(buf_bytes(&out),
+                 BYTES("---\nid: 42\ntube: \"mail\"\nstate: delayed\npri: 5\nage: 0\ndelay: 100\n"
+                       "ttr: 30\ntime-left: 99\nfile: 0\nreserves: 1\ntimeouts: 2\nreleases: 3\n"
+                       "buries: 4\nkicks: 5\n"));
+    out.len = 0;
+    job.state = JOB_RESERVED;
+    job.until_us = 1130 * second;
+    beanstalk_yaml_job(&out, &job, 1102 * second + second / 2);
+    assert_non_null(memmem(out.at, out.len, "state: reserved\n", 16));
+    assert_non_null(memmem(out.at, out.len, "age: 102\ndelay: 100\nttr: 30\ntime-left: 27\n", 42));
+    out.len = 0;
+    job.state = JOB_READY;
+    job.due_us = 999 * second;
+    beanstalk_yaml_job(&out, &job, 1102 * second);
+    assert_non_null(memmem(out.at, out.len, "delay: 0\nttr: 30\ntime-left: 0\n", 30));
+    buf_fini(&out);
+}
+
+static void a_tube_is_shown_as_beanstalkd_shows_it(void **state)
+{
+    struct buf out = {0};
+    struct topic_view topic = {
+        .jobs = {[JOB_DELAYED] = 4, [JOB_READY] = 2, [JOB_RESERVED] = 3, [JOB_BURIED] = 5},
+        .urgent = 1,
+        .waiters = 9,
+        .pause_until_us = 1100 * second,
+        .pause_us = 120 * second,
+        .pushed = 6,
+        .finished = 7,
+        .deleted = 4,
+        .pauses = 12,
+    };
+    struct beanstalk_tube_stats tube = {
+        .topic = &topic, .name = BYTES("1.5"), .using = 7, .watching = 8};
+    (void)state;
+    beanstalk_yaml_tube(&out, &tube, 1000 * second + 1);
+    assert_bytes(buf_bytes(&out),
+                 BYTES("---\nname: \"1.5\"\ncurrent-jobs-urgent: 1\ncurrent-jobs-ready: 2\n"
+                       "current-jobs-reserved: 3\ncurrent-jobs-delayed: 4\ncurrent-jobs-buried: 5\n"
+                       "total-jobs: 6\ncurrent-using: 7\ncurrent-watching: 8\ncurrent-waiting: 9\n"
+                       "cmd-delete: 11\ncmd-pause-tube: 12\npause: 120\npause-time-left: 99\n"));
+    out.len = 0;
+    tube.topic = NULL;
+    beanstalk_yaml_tube(&out, &tube, 1000 * second);
+    assert_non_null(memmem(out.at, out.len, "current-jobs-ready: 0\n", 22));
+    assert_non_null(memmem(out.at, out.len, "pause: 0\npause-time-left: 0\n", 28));
+    buf_fini(&out);
+}
+
+static void the_server_is_shown_as_beanstalkd_shows_it(void **state)
+{
+    static const char want[] =
+        "---\ncurrent-jobs-urgent: 1\ncurrent-jobs-ready: 2\ncurrent-jobs-reserved: 3\n"
+        "current-jobs-delayed: 4\ncurrent-jobs-buried: 5\ncmd-put: 100\ncmd-peek: 101\n"
+        "cmd-peek-ready: 102\ncmd-peek-delayed: 103\ncmd-peek-buried: 104\ncmd-reserve: 105\n"
+        "cmd-reserve-with-timeout: 106\ncmd-delete: 107\ncmd-release: 108\ncmd-use: 109\n"
+        "cmd-watch: 110\ncmd-ignore: 111\ncmd-bury: 112\ncmd-kick: 113\ncmd-touch: 114\n"
+        "cmd-stats: 115\ncmd-stats-job: 116\ncmd-stats-tube: 117\ncmd-list-tubes: 118\n"
+        "cmd-list-tube-used: 119\ncmd-list-tubes-watched: 120\ncmd-pause-tube: 121\n"
+        "job-timeouts: 6\ntotal-jobs: 7\nmax-job-size: 65535\ncurrent-tubes: 8\n"
+        "current-connections: 9\ncurrent-producers: 10\ncurrent-workers: 11\n"
+        "current-waiting: 12\ntotal-connections: 13\npid: 14\nversion: \"1.2\"\n"
+        "rusage-utime: 1.000002\nrusage-stime: 0.500000\nuptime: 15\nbinlog-oldest-index: 16\n"
+        "binlog-current-index: 17\nbinlog-records-migrated: 18\nbinlog-records-written: 19\n"
+        "binlog-max-size: 10485760\ndraining: true\nid: 937c1b8e3db48ac1\nhostname: \"vm\"\n"
+        "os: \"#1 SMP \\\"x\\\" \\\\ 1:2\"\nplatform: \"x86_64\"\n";
+    struct beanstalk_stats stats = {
+        .jobs = {[JOB_DELAYED] = 4, [JOB_READY] = 2, [JOB_RESERVED] = 3, [JOB_BURIED] = 5},
+        .urgent = 1,
+        .timeouts = 6,
+        .total_jobs = 7,
+        .max_job_size = 65535,
+        .tubes = 8,
+        .connections = 9,
+        .producers = 10,
+        .workers = 11,
+        .waiting = 12,
+        .total_connections = 13,
+        .pid = 14,
+        .version = BYTES("1.2"),
+        .user_us = 1000002,
+        .system_us = 500000,
+        .uptime_s = 15,
+        .binlog_oldest = 16,
+        .binlog_current = 17,
+        .binlog_migrated = 18,
+        .binlog_written = 19,
+        .binlog_max_bytes = 10485760,
+        .draining = true,
+        .id = BYTES("937c1b8e3db48ac1"),
+        .hostname = BYTES("vm"),
+        .os = BYTES("#1 SMP \"x\" \\ 1:2"),
+        .platform = BYTES("x86_64"),
+    };
+    struct buf out = {0};
+    (void)state;
+    for (unsigned cmd = 0; cmd < BEANSTALK_COUNTED; cmd++)
+        stats.cmds[cmd] = 100 + cmd;
+    beanstalk_yaml_stats(&out, &stats);
+    assert_bytes(buf_bytes(&out), bytes_str(want));
+    buf_fini(&out);
+}
+
+static void a_list_has_tubes_plain_and_strange_topics_quoted(void **state)
+{
+    struct buf out = {0};
+    (void)state;
+    beanstalk_yaml_list(&out);
+    beanstalk_yaml_list_add(&out, BYTES("default"));
+    beanstalk_yaml_list_add(&out, BYTES("123"));
+    beanstalk_yaml_list_add(&out, BYTES("- x: \"y\"\\"));
+    beanstalk_yaml_list_add(&out, BYTES("\n\x7f"));
+    beanstalk_yaml_list_add(&out, BYTES("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"));
+    beanstalk_yaml_list_add(&out, BYTES("\xc3\xff"));
+    assert_bytes(buf_bytes(&out),
+                 BYTES("---\n- default\n- 123\n- \"- x: \\\"y\\\"\\\\\"\n- \"\\x0a\\x7f\"\n"
+                       "- \"\\xe9\\u20ac\\U0001f600\"\n- \"\\xc3\\xff\"\n"));
+    buf_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_mean_what_beanstalkd_takes_them_for),
+        cmocka_unit_test(a_stream_cut_anywhere_says_the_same),
+        cmocka_unit_test(a_body_in_the_input_is_not_copied),
+        cmocka_unit_test(a_body_of_four_gigabytes_is_swallowed_without_memory),
+        cmocka_unit_test(a_large_body_gets_memory_only_as_it_comes),
+        cmocka_unit_test(a_request_printed_is_read_back_as_it_was),
+        cmocka_unit_test(a_name_has_the_bytes_that_beanstalkd_allows),
+        cmocka_unit_test(answers_are_as_in_the_protocol),
+        cmocka_unit_test(numbers_of_every_length_are_written_whole),
+        cmocka_unit_test(a_job_is_shown_as_beanstalkd_shows_it),
+        cmocka_unit_test(a_tube_is_shown_as_beanstalkd_shows_it),
+        cmocka_unit_test(the_server_is_shown_as_beanstalkd_shows_it),
+        cmocka_unit_test(a_list_has_tubes_plain_and_strange_topics_quoted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
