@@ -370,6 +370,15 @@ static struct core_limits core_limits(const struct config *config)
     };
 }
 
+/* So that clients cannot choose names that fall together in a hash table. */
+static uint64_t random_number(int64_t now_us)
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = (uint64_t)now_us; /* never fails or blocks this long after boot */
+    return number;
+}
+
 static enum err open_engine(struct program *program)
 {
     const struct config *config = &program->config;
@@ -391,8 +400,7 @@ static enum err open_engine(struct program *program)
         .durability = config->durability,
         .now_us = program->clock.clock.now_us(&program->clock.clock),
     };
-    if (getrandom(&options.hash_key, sizeof(options.hash_key), 0) < 0)
-        options.hash_key = (uint64_t)options.now_us; /* never blocks this long after boot */
+    options.hash_key = random_number(options.now_us);
     if (program->persist) {
         if (os_disk_new(config->data_dir, &program->disk)) {
             (void)fprintf(stderr, "%s: cannot use %s as the data directory: %s\n",
@@ -441,6 +449,7 @@ static int64_t local_zone_us(void)
 static void make_server(struct program *program)
 {
     const struct config *config = &program->config;
+    int64_t now_us = program->clock.clock.now_us(&program->clock.clock);
     struct server_options options = {
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
@@ -470,6 +479,8 @@ static void make_server(struct program *program)
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,
+        .hash_key = random_number(now_us),
+        .instance = random_number(now_us),
     };
     memcpy(options.listeners, program->listens, sizeof(program->listens));
     program->server = server_new(&options);

@@ -71,7 +71,7 @@ struct server {
     size_t date_len;
     bool draining;
     bool refusing_pushes; /* see server_refuse_pushes */
-    bool turn_again;      /* something was asked of the engine after the turn's `end` */
+    bool turn_again;      /* something was asked of the engine after the turn's `match` */
     struct server_counts counts;
     struct beanstalk_shared beanstalk;
 };
