@@ -5,6 +5,9 @@
 
 enum { FIRST_SLOTS = 16, MOVE_SLOTS = 16 };
 
+/* In the old table alone: an entry was here. It keeps probes whole; the table does not last. */
+#define GONE ((uint64_t)UINT32_MAX)
+
 static uint64_t slot_of(uint64_t hash, uint32_t number)
 {
     return (uint64_t)(uint32_t)hash << 32 | (number + 1);
@@ -40,7 +43,8 @@ static uint32_t table_find(const struct map *map, const struct map_table *table,
     for (size_t i = (size_t)(uint32_t)hash & table->mask; table->slots[i];
          i = (i + 1) & table->mask) {
         uint32_t number = (uint32_t)table->slots[i] - 1;
-        if ((uint32_t)(table->slots[i] >> 32) == (uint32_t)hash && map->eq(map->ctx, number, key))
+        if ((uint32_t)(table->slots[i] >> 32) == (uint32_t)hash && table->slots[i] != GONE &&
+            map->eq(map->ctx, number, key))
             return number;
     }
     return MAP_NONE;
@@ -61,23 +65,25 @@ static void table_cut(struct map_table *table, size_t gap)
     table->count--;
 }
 
-static bool table_remove(struct map_table *table, uint64_t slot)
+/* Where the slot stands, or SIZE_MAX. */
+static size_t table_place(const struct map_table *table, uint64_t slot)
 {
     if (!table->slots)
-        return false;
+        return SIZE_MAX;
     for (size_t i = home_of(table, slot); table->slots[i]; i = (i + 1) & table->mask) {
-        if (table->slots[i] == slot) {
-            table_cut(table, i);
-            return true;
-        }
+        if (table->slots[i] == slot)
+            return i;
     }
-    return false;
+    return SIZE_MAX;
 }
 
-/*
- * Moves some entries from the old table. An entry is cut out of the old table properly (not
- * merely copied), so that old probes stay whole and a removal finds it in one place only.
- */
+static void old_leave(struct map_table *old, size_t place)
+{
+    old->slots[place] = GONE;
+    old->count--;
+}
+
+/* Moves some entries from the old table to the new one. */
 static void move_some(struct map *map)
 {
     size_t budget = MOVE_SLOTS;
@@ -88,12 +94,11 @@ static void move_some(struct map *map)
             return;
         }
         uint64_t slot = map->old.slots[map->moved];
-        if (slot == 0) {
-            map->moved = (map->moved + 1) & map->old.mask;
-            continue;
+        if (slot != 0 && slot != GONE) {
+            old_leave(&map->old, map->moved);
+            table_put(&map->now, slot);
         }
-        table_cut(&map->old, map->moved); /* may pull a later entry here: look again */
-        table_put(&map->now, slot);
+        map->moved++;
     }
 }
 
@@ -133,8 +138,14 @@ void map_add(struct map *map, uint64_t hash, uint32_t number)
 void map_remove(struct map *map, uint64_t hash, uint32_t number)
 {
     uint64_t slot = slot_of(hash, number);
-    bool removed = table_remove(&map->now, slot) || table_remove(&map->old, slot);
-    CHECK(removed);
+    size_t place = table_place(&map->now, slot);
+    if (place != SIZE_MAX) {
+        table_cut(&map->now, place);
+    } else {
+        place = table_place(&map->old, slot);
+        CHECK(place != SIZE_MAX);
+        old_leave(&map->old, place);
+    }
     move_some(map);
 }
 

@@ -30,7 +30,7 @@ typedef bool map_eq(const void *ctx, uint32_t number, const void *key);
 struct map {
     struct map_table now;
     struct map_table old; /* being emptied while slots != NULL */
-    size_t moved;         /* old slots below this are empty */
+    size_t moved;         /* old slots below this hold nothing any more */
     map_eq *eq;
     const void *ctx;
 };

@@ -29,7 +29,7 @@ static void grow(struct pool *pool)
     pool->chunk_count = count + 1;
 }
 
-uint32_t pool_take(struct pool *pool)
+uint32_t pool_take_dirty(struct pool *pool)
 {
     uint32_t number = pool->free;
     if (number != POOL_NONE) {
@@ -40,8 +40,14 @@ uint32_t pool_take(struct pool *pool)
         if (number >> POOL_CHUNK_BITS == pool->chunk_count)
             grow(pool);
     }
-    memset(pool_at(pool, number), 0, pool->size_bytes);
     pool->count++;
+    return number;
+}
+
+uint32_t pool_take(struct pool *pool)
+{
+    uint32_t number = pool_take_dirty(pool);
+    memset(pool_at(pool, number), 0, pool->size_bytes);
     return number;
 }
 

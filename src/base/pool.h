@@ -24,7 +24,8 @@ enum { POOL_CHUNK_BITS = 12, POOL_CHUNK = 1 << POOL_CHUNK_BITS };
 
 void pool_init(struct pool *pool, size_t size_bytes); /* size at least 4 */
 void pool_fini(struct pool *pool);
-uint32_t pool_take(struct pool *pool); /* the object is zeroed */
+uint32_t pool_take(struct pool *pool);       /* the object is zeroed */
+uint32_t pool_take_dirty(struct pool *pool); /* it is not: the caller writes all of it */
 void pool_give(struct pool *pool, uint32_t number);
 
 static inline void *pool_at(const struct pool *pool, uint32_t number)

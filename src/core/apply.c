@@ -42,7 +42,7 @@ static enum err check_room(const struct core *core, bool replaces)
 
 static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_t topic)
 {
-    uint32_t number = pool_take(&core->jobs);
+    uint32_t number = pool_take_dirty(&core->jobs);
     struct job *job = core_job(core, number);
     *job = (struct job){
         .seq = core->seq_next++,
