@@ -35,7 +35,7 @@ struct command {
 extern const struct command command_push, command_pop, command_get, command_rm, command_finish,
     command_release, command_touch, command_bury, command_kick, command_run, command_reschedule,
     command_topics, command_list, command_pause, command_resume, command_stats, command_top,
-    command_verify, command_bench;
+    command_verify, command_bench, command_import;
 
 struct cli {
     const struct command *command; /* NULL: main is still reading the options before it */

@@ -11,7 +11,7 @@ static const struct command *const commands[] = {
     &command_push,       &command_pop,    &command_finish, &command_release, &command_touch,
     &command_bury,       &command_kick,   &command_get,    &command_rm,      &command_run,
     &command_reschedule, &command_topics, &command_list,   &command_pause,   &command_resume,
-    &command_stats,      &command_top,    &command_verify, &command_bench,
+    &command_stats,      &command_top,    &command_verify, &command_bench,   &command_import,
 };
 
 static const char examples[] =
