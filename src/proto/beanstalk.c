@@ -133,10 +133,10 @@ enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
 /*
  * A number as strtol() takes it, for the two commands that beanstalkd reads so, and whose clients
  * may live on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what follows
- * is ignored. Where beanstalkd then keeps the low 32 bits, so that a long time-out is none and a
- * negative one for ever, both are UINT32_MAX here.
+ * is ignored; more than `max` is malformed. Where beanstalkd then keeps the low 32 bits, so that a
+ * long time-out is none and a negative one for ever, both are UINT32_MAX here.
  */
-static enum loose take_loose(const struct rest *rest, uint32_t *out_number)
+static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *out_number)
 {
     struct rest digits = *rest;
     uint64_t number;
@@ -148,7 +148,7 @@ static enum loose take_loose(const struct rest *rest, uint32_t *out_number)
         digits.at++;
     if (digits.at == digits.end || *digits.at < '0' || *digits.at > '9')
         return LOOSE_NONE;
-    if (!take_u64(&digits, &number) || number > INT64_MAX)
+    if (!take_u64(&digits, &number) || number > max)
         return LOOSE_TOO_LONG;
     *out_number = (negative && number) || number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
     return LOOSE_NUMBER;
@@ -187,8 +187,8 @@ static bool take_arguments(enum shape shape, struct rest rest, struct beanstalk_
         if (!take_u64(&rest, &request->id) || !take_u32(&rest, &request->priority))
             return false;
         break;
-    case SHAPE_KICK: return take_loose(&rest, &request->bound) == LOOSE_NUMBER;
-    case SHAPE_TIMEOUT: return take_loose(&rest, &request->timeout_s) != LOOSE_TOO_LONG;
+    case SHAPE_KICK: return take_loose(&rest, UINT64_MAX, &request->bound) == LOOSE_NUMBER;
+    case SHAPE_TIMEOUT: return take_loose(&rest, INT64_MAX, &request->timeout_s) != LOOSE_TOO_LONG;
     case SHAPE_PAUSE:
         if (!take_pause(&rest, request))
             return false;

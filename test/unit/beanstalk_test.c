@@ -310,6 +310,7 @@ static const struct {
     {TEXT("kick \t+1\r\n"), TEXT("kick 1\r\n")},
     {TEXT("kick -1\r\n"), TEXT("kick 4294967295\r\n")},
     {TEXT("kick 4294967297\r\n"), TEXT("kick 4294967295\r\n")},
+    {TEXT("kick 18446744073709551615\r\n"), TEXT("kick 4294967295\r\n")},
     {TEXT("kick 18446744073709551616\r\n"), BAD},
     {TEXT("kick +-1\r\n"), BAD},
     {TEXT("kick - 1\r\n"), BAD},
