@@ -171,6 +171,7 @@ void beanstalk_ask(struct beanstalk_session *beanstalk, struct beanstalk_owed *o
 {
     struct engine *engine = beanstalk->session.server->engine;
     owed->ticket.answered = answered;
+    owed->ticket.brief = true;
     engine->verbs->submit(engine, cmd, &owed->ticket);
 }
 
