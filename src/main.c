@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@
 #include "server/beanstalkd_options.h"
 #include "server/config.h"
 #include "server/embedded.h"
+#include "server/laterd_options.h"
 #include "server/server.h"
 
 enum {
@@ -49,46 +50,15 @@ struct program {
     int64_t give_up_us; /* draining: not beyond this */
 };
 
-static const char help[] =
-    "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]... [--beanstalk "
-    "ADDR:PORT]...\n"
-    "       laterd --beanstalkd [OPTIONS OF BEANSTALKD]\n"
-    "\n"
-    "A delay queue: hand it a job now, get it back at its due time, at least once.\n"
-    "\n"
-    "  -c, --config FILE    read this configuration; see laterd --print-config\n"
-    "      --data-dir DIR   keep jobs here (default /var/lib/laterd)\n"
-    "      --http ADDR:PORT[,DIALECT]\n"
-    "                       listen here instead of where the configuration says; may be\n"
-    "                       repeated. DIALECT owns the paths outside /v1: delay-queue\n"
-    "                       (default), delayqueue-java or none. Port 0 takes a free one.\n"
-    "      --beanstalk ADDR:PORT\n"
-    "                       listen here for clients of beanstalkd (default 127.0.0.1:11300);\n"
-    "                       may be repeated. --beanstalk none: nowhere; --http none likewise\n"
-    "      --no-persist     keep nothing on disk: jobs are gone when laterd ends\n"
-    "      --check-config   say whether the configuration is good, and exit\n"
-    "      --print-config   print a commented sample with every key, and exit\n"
-    "      --version        print the version, and exit\n"
-    "      --help           print this, and exit\n"
-    "      --beanstalkd     as the first argument: the others are those of beanstalkd;\n"
-    "                       see laterd --beanstalkd -h\n"
-    "\n"
-    "Example: laterd --data-dir ./data        then: later push orders --delay 30m '{\"id\":7}'\n"
-    "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
-    "SIGUSR1: take no more jobs, and go on with those that are there.\n"
-    "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
-
-/* What the command line has of the addresses, which go before those of the configuration. */
-struct addresses {
-    const char *http[CONFIG_HTTP_MAX + 1]; /* one too many is refused with the others' words */
-    const char *beanstalk[CONFIG_BEANSTALK_MAX + 1];
-    unsigned http_count, beanstalk_count;
-};
-
-/* The name that it was called by: laterd, or beanstalkd. */
-static void complain(const char *what)
+/* A line on standard error, behind the name that we were called by: laterd, or beanstalkd. */
+__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
 {
-    (void)fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)fprintf(stderr, "%s: ", program_invocation_short_name);
+    (void)vfprintf(stderr, format, arguments);
+    (void)fputc('\n', stderr);
+    va_end(arguments);
 }
 
 /* Why a start fails is told by laterd's exit status 1, or by that of beanstalkd. */
@@ -100,91 +70,33 @@ static enum err failed(struct program *program, enum err err, int beanstalkd_sta
 
 /* ---- the command line ---- */
 
-/* What the command line says goes before what the configuration file says. */
-static enum err override(struct config *config, const char *data_dir,
-                         const struct addresses *addresses)
-{
-    struct config_trouble trouble;
-    if (data_dir && strlen(data_dir) >= sizeof(config->data_dir)) {
-        complain("the name of the data directory is too long");
-        return ERR_INVALID;
-    }
-    if (data_dir)
-        memcpy(config->data_dir, data_dir, strlen(data_dir) + 1);
-    if (addresses->http_count)
-        config->http_count = 0;
-    if (addresses->beanstalk_count)
-        config->beanstalk_count = 0;
-    enum err err = OK;
-    for (unsigned i = 0; i < addresses->http_count && !err; i++)
-        err = config_add_http(config, addresses->http[i], &trouble);
-    for (unsigned i = 0; i < addresses->beanstalk_count && !err; i++)
-        err = config_add_beanstalk(config, addresses->beanstalk[i], &trouble);
-    if (!err)
-        err = config_check(config, &trouble);
-    if (err)
-        complain(trouble.text);
-    return err;
-}
-
-/* Exits for --help and the like. The configuration file is read first, whatever the order. */
+/* Exits for --help and the like. */
 static enum err read_arguments(struct program *program, int argc, char **argv)
 {
-    enum { DATA_DIR = 256, HTTP, BEANSTALK, BEANSTALKD, NO_PERSIST, CHECK, PRINT, VERSION, HELP };
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"data-dir", required_argument, NULL, DATA_DIR},
-        {"http", required_argument, NULL, HTTP},
-        {"beanstalk", required_argument, NULL, BEANSTALK},
-        {"beanstalkd", no_argument, NULL, BEANSTALKD},
-        {"no-persist", no_argument, NULL, NO_PERSIST},
-        {"check-config", no_argument, NULL, CHECK},
-        {"print-config", no_argument, NULL, PRINT},
-        {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},
-        {NULL, 0, NULL, 0},
-    };
+    struct laterd_options options;
     struct config_trouble trouble;
-    const char *data_dir = NULL;
-    struct addresses addresses = {.http_count = 0};
-    int option;
-
-    while ((option = getopt_long(argc, argv, "c:", options, NULL)) != -1) {
-        switch (option) {
-        case 'c':
-            if (config_read(&program->config, optarg, &trouble)) {
-                complain(trouble.text);
-                return ERR_INVALID;
-            }
-            break;
-        case DATA_DIR: data_dir = optarg; break;
-        case HTTP:
-            if (addresses.http_count <= CONFIG_HTTP_MAX)
-                addresses.http[addresses.http_count++] = optarg;
-            break;
-        case BEANSTALK:
-            if (addresses.beanstalk_count <= CONFIG_BEANSTALK_MAX)
-                addresses.beanstalk[addresses.beanstalk_count++] = optarg;
-            break;
-        case BEANSTALKD: complain("--beanstalkd must be the first argument"); return ERR_INVALID;
-        case NO_PERSIST: program->persist = false; break;
-        case CHECK: program->check_only = true; break;
-        case PRINT: {
-            struct buf sample = {0};
-            config_print(&sample);
-            (void)fwrite(sample.at, 1, sample.len, stdout);
-            exit(EXIT_SUCCESS);
-        }
-        case VERSION: (void)puts("laterd " LATERD_VERSION); exit(EXIT_SUCCESS);
-        case HELP: (void)fputs(help, stdout); exit(EXIT_SUCCESS);
-        default: (void)fputs("Try: laterd --help\n", stderr); return ERR_INVALID;
-        }
+    enum err err = laterd_options_read(argc, argv, &program->config, &options, &trouble);
+    if (err) {
+        if (trouble.text[0])
+            complain("%s", trouble.text);
+        else
+            (void)fputs("Try: laterd --help\n", stderr);
+        return err;
     }
-    if (optind < argc) {
-        (void)fprintf(stderr, "laterd: what is \"%s\"? Try: laterd --help\n", argv[optind]);
-        return ERR_INVALID;
+    switch (options.wish) {
+    case LATERD_RUN: break;
+    case LATERD_CHECK_CONFIG: program->check_only = true; break;
+    case LATERD_PRINT_CONFIG: {
+        struct buf sample = {0};
+        config_print(&sample);
+        (void)fwrite(sample.at, 1, sample.len, stdout);
+        exit(EXIT_SUCCESS);
     }
-    return override(&program->config, data_dir, &addresses);
+    case LATERD_SHOW_VERSION: (void)puts("laterd " LATERD_VERSION); exit(EXIT_SUCCESS);
+    case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); exit(EXIT_SUCCESS);
+    }
+    program->persist = options.persist;
+    return OK;
 }
 
 /* Exits for -h and -v. */
@@ -194,7 +106,7 @@ static enum err read_beanstalkd_arguments(struct program *program, int argc, cha
     struct config_trouble trouble;
     enum err err = beanstalkd_options_read(argc, argv, &program->config, &options, &trouble);
     if (err) {
-        complain(trouble.text);
+        complain("%s", trouble.text);
         (void)fputs(beanstalkd_help, stderr);
         return err;
     }
@@ -204,7 +116,7 @@ static enum err read_beanstalkd_arguments(struct program *program, int argc, cha
     case BEANSTALKD_SHOW_VERSION: (void)puts("beanstalkd " BEANSTALKD_VERSION); exit(EXIT_SUCCESS);
     }
     if (options.notice[0])
-        complain(options.notice);
+        complain("%s", options.notice);
     program->persist = options.persist;
     program->user = options.user;
     return OK;
@@ -214,10 +126,9 @@ static enum err check_address(const char *address, const char *example)
 {
     enum err err = listen_check(address);
     if (err)
-        (void)fprintf(stderr,
-                      "laterd: \"%s\" is no address to listen on: write 127.0.0.1:%s, "
-                      "[::1]:%s (ports are 0 to 65535) or unix:/path\n",
-                      address, example, example);
+        complain("\"%s\" is no address to listen on: write 127.0.0.1:%s, "
+                 "[::1]:%s (ports are 0 to 65535) or unix:/path",
+                 address, example, example);
     return err;
 }
 
@@ -277,16 +188,17 @@ static enum err open_listener(struct program *program, const char *address,
         return OK;
     }
     bool taken = err == ERR_IO && errno == EADDRINUSE;
+    bool beanstalk = what.protocol == PROTOCOL_BEANSTALK;
     const char *why = err == ERR_IO          ? strerror(errno)
                       : err == ERR_NOT_FOUND ? "no host has this name"
                                              : "this is no address to listen on";
-    (void)fprintf(stderr, "%s: cannot listen on %s%s: %s\n", program_invocation_short_name, address,
-                  what.protocol == PROTOCOL_BEANSTALK ? " for clients of beanstalkd" : "", why);
-    if (taken && program->as_beanstalkd)
-        complain("is a beanstalkd running? Stop it, or give another port with -p");
-    else if (taken && what.protocol == PROTOCOL_BEANSTALK)
-        complain("is a beanstalkd running? Stop it, or give another address with --beanstalk "
-                 "127.0.0.1:PORT, or do without with --beanstalk none");
+    complain("cannot listen on %s%s: %s", address, beanstalk ? " for clients of beanstalkd" : "",
+             why);
+    if (taken && beanstalk)
+        complain("is a beanstalkd running? Stop it, or %s",
+                 program->as_beanstalkd ? "give another port with -p"
+                                        : "give another address with --beanstalk 127.0.0.1:PORT, "
+                                          "or do without with --beanstalk none");
     return failed(program, err, BEANSTALKD_EXIT_LISTEN);
 }
 
@@ -313,13 +225,11 @@ static enum err become_user(struct program *program)
         return OK;
     enum err err = user_become(program->user);
     if (err == ERR_NOT_FOUND) {
-        (void)fprintf(stderr, "%s: there is no user \"%s\"\n", program_invocation_short_name,
-                      program->user);
+        complain("there is no user \"%s\"", program->user);
         return failed(program, err, BEANSTALKD_EXIT_NO_USER);
     }
     if (err)
-        (void)fprintf(stderr, "%s: cannot become the user \"%s\": %s\n",
-                      program_invocation_short_name, program->user, strerror(errno));
+        complain("cannot become the user \"%s\": %s", program->user, strerror(errno));
     return err ? failed(program, err, BEANSTALKD_EXIT_NO_RIGHT) : OK;
 }
 
@@ -330,11 +240,9 @@ static enum err refuse_binlog(struct program *program)
     const char *dir = program->config.data_dir;
     if (!program->persist || !beanstalkd_binlog_find(dir, name, sizeof(name)))
         return OK;
-    (void)fprintf(stderr,
-                  "%s: %s holds a log of beanstalkd (%s), which laterd does not go on with: "
-                  "start with another directory, then bring the jobs over with: "
-                  "later import beanstalkd %s\n",
-                  program_invocation_short_name, dir, name, dir);
+    complain("%s holds a log of beanstalkd (%s), which laterd does not go on with: start with "
+             "another directory, then bring the jobs over with: later import beanstalkd %s",
+             dir, name, dir);
     return failed(program, ERR_UNSUPPORTED, BEANSTALKD_EXIT_DIRECTORY);
 }
 
@@ -347,16 +255,14 @@ static int64_t three_quarters_of_memory(void)
 
 static void complain_store(const char *dir, enum err err, const struct store_trouble *trouble)
 {
-    struct buf text = {0};
-    const char *name = program_invocation_short_name;
-    buf_addf(&text, "%s: cannot open the store in %s: %s", name, dir, err_text(err));
-    if (trouble->file[0])
-        buf_addf(&text, "\n%s: %s, byte %llu", name, trouble->file,
-                 (unsigned long long)trouble->offset);
-    if (trouble->text[0])
-        buf_addf(&text, ": %s", trouble->text);
-    (void)fprintf(stderr, "%.*s\n", (int)text.len, text.at);
-    buf_fini(&text);
+    const char *colon = trouble->text[0] ? ": " : "";
+    if (!trouble->file[0]) {
+        complain("cannot open the store in %s: %s%s%s", dir, err_text(err), colon, trouble->text);
+        return;
+    }
+    complain("cannot open the store in %s: %s", dir, err_text(err));
+    complain("%s, byte %llu%s%s", trouble->file, (unsigned long long)trouble->offset, colon,
+             trouble->text);
 }
 
 static struct core_limits core_limits(const struct config *config)
@@ -403,8 +309,7 @@ static enum err open_engine(struct program *program)
     options.hash_key = random_number(options.now_us);
     if (program->persist) {
         if (os_disk_new(config->data_dir, &program->disk)) {
-            (void)fprintf(stderr, "%s: cannot use %s as the data directory: %s\n",
-                          program_invocation_short_name, config->data_dir, strerror(errno));
+            complain("cannot use %s as the data directory: %s", config->data_dir, strerror(errno));
             return failed(program, ERR_IO, BEANSTALKD_EXIT_DIRECTORY);
         }
         options.store.disk = os_disk_port(program->disk);
@@ -528,7 +433,7 @@ static enum err start(struct program *program)
     log_opened(program);
     program->net = os_net_new(&program->clock.clock);
     if (!program->net || signal_fd < 0) {
-        complain(strerror(errno));
+        complain("%s", strerror(errno));
         return ERR_IO;
     }
     /* The kernel may round our wake-ups by 50 µs to save power; due times are worth more. */
