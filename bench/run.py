@@ -22,57 +22,9 @@ import sys
 import tempfile
 import time
 
-START_TIMEOUT_S = 60
+from servers import Server
+
 RUN_TIMEOUT_S = 110
-
-
-class Server:
-    """A process that says on standard error where it listens."""
-
-    def __init__(self, name, command, pinned):
-        self.name = name
-        self.started = time.monotonic()
-        self.log = tempfile.TemporaryFile(mode="w+b")
-        prefix = ["taskset", "-c", "0"] if pinned else []
-        self.process = subprocess.Popen(
-            prefix + [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=self.log
-        )
-        self.address = self._address()
-        self.start_s = time.monotonic() - self.started
-
-    @property
-    def pid(self):
-        return self.process.pid  # taskset replaces itself by the server
-
-    def _text(self):
-        return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
-
-    def _address(self):
-        until = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < until and self.process.poll() is None:
-            found = re.search(r"listening.*?(127\.0\.0\.1:\d+)", self._text())
-            if found:
-                return found.group(1)
-            time.sleep(0.005)
-        raise RuntimeError(f"{self.name} did not start:\n{self._text()[-2000:]}")
-
-    def memory_bytes(self):
-        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        self.log.close()
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Bench:

@@ -1,7 +1,13 @@
-# Figures. Needs taskset; strace for the system calls.
+# Figures. Need taskset; strace for the system calls, beanstalkd and valgrind for the comparison.
 
-.PHONY: bench bench-full
-bench: $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo ## measure laterd beside an empty echo server, about 3 minutes
+BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
+
+.PHONY: bench bench-full bench-beanstalkd bench-beanstalkd-exact
+bench: $(BENCH_PROGRAMS) ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
-bench-full: $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo ## the same with four times the jobs
+bench-full: $(BENCH_PROGRAMS) ## the same with four times the jobs
 	$(PYTHON) bench/run.py --build $(BUILD) --full
+bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
+	$(PYTHON) bench/beanstalk.py --build $(BUILD)
+bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions per put of both
+	$(PYTHON) bench/beanstalk.py --build $(BUILD) --only exact

@@ -1,0 +1,421 @@
+#!/usr/bin/python3
+"""laterd beside Debian's beanstalkd, over beanstalkd's protocol: `make bench-beanstalkd`.
+
+How to run it:
+
+    make bench-beanstalkd          all of it, under 5 minutes, on an otherwise idle machine
+    make bench-beanstalkd-exact    system calls and user instructions per put: no noise, slow
+    bench/beanstalk.py --only put,cycle --repeats 5
+    bench/beanstalk.py --only due,burst
+
+What it does: one generator (`later bench --beanstalk`) gives each server the same load. All servers
+take turns within one run, three times over; the figures are medians.
+
+- beanstalkd: in memory, -f 50 (with -b, its default promise: synced at most 50 ms later), and
+  -f 0 (synced before the answer);
+- laterd: durability interval:50ms (the promise of -f 50) and sync (that of -f 0);
+- echo answers without doing anything, syncing echo also writes each turn's puts and deletes to the
+  disk before it answers: the floors.
+
+CPU per operation is taken with server and generator pinned to one core (user and system time of all
+the server's threads), operations a second unpinned. "64x1" is 64 connections with one command under
+way, "16x16" is 16 connections with 16. A cycle is put, reserve and delete; cancel is the delete of a
+delayed job, in the order of the puts. Bodies have 256 bytes.
+
+Due jobs: beanstalkd has whole seconds, so each job is put so many seconds before the instant at
+which it is to fall due. Lateness is the time at which a waiting consumer has read the job minus
+(the time just before its put was sent plus the delay), both on the generator's clock: what the put
+took to arrive counts as lateness too, for every server, and nothing that is early can hide.
+
+The burst: the server is stopped (SIGSTOP) before the first of the jobs falls due and goes on when
+all are overdue, so for it they fall due at one instant, and consumers are already waiting.
+
+A bar in µs of CPU was set on another machine, whose beanstalkd in memory needed what the last column
+says. So it is also held against the measured figure times (theirs / ours) of that beanstalkd: "scaled".
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from servers import Server, free_port
+
+RUN_TIMEOUT_S = 110
+MEMORY, INTERVAL_PEER, SYNC_PEER = "beanstalkd", "beanstalkd -f 50", "beanstalkd -f 0"
+INTERVAL, SYNC = "laterd interval:50ms", "laterd sync"
+SERVERS = ["echo", "syncing echo", MEMORY, INTERVAL_PEER, SYNC_PEER, INTERVAL, SYNC]
+
+LONE = ["--connections", 64, "--depth", 1]
+DEEP = ["--connections", 16, "--depth", 16]
+FEW = ["--connections", 16, "--depth", 1]
+
+# What is measured: name, group, words, jobs, jobs of a server that syncs for each command. The puts
+# come last, because they leave their jobs behind.
+SCENARIOS = [
+    ("cancel 16x1", "cancel", ["cancel", *FEW], 20000, 2000),
+    ("cancel 16x16", "cancel", ["cancel", *DEEP], 60000, 2000),
+    ("cycle 64x1", "cycle", ["cycle", *LONE], 15000, 2000),
+    ("cycle 16x16", "cycle", ["cycle", *DEEP], 40000, 2000),
+    ("put 64x1", "put", ["put", *LONE], 40000, 4000),
+    ("put 16x16", "put", ["put", *DEEP], 80000, 4000),
+]
+
+# Scenario, server, at most so many µs of CPU, and the µs of beanstalkd in memory where that was set.
+CPU_BARS = [
+    ("put 16x16", SYNC, 1.5, 4.4),
+    ("put 64x1", SYNC, 4.5, 4.2),
+    ("put 64x1", INTERVAL, 3.2, 4.2),
+    ("cycle 64x1", SYNC, 15, 9.3),
+    ("cycle 64x1", INTERVAL, 7.5, 9.3),
+    ("cycle 16x16", SYNC, 3.5, 9.4),
+    ("cancel 16x1", SYNC, 3.2, 5.1),  # the bar does not say with which durability
+    ("cancel 16x1", INTERVAL, 3.2, 5.1),
+    ("cancel 16x16", SYNC, 1.3, 3.5),
+]
+
+# Scenario, at least so many operations a second of laterd sync, or so many times those of a peer.
+RATE_BARS = [
+    ("put 16x16", 3, MEMORY),
+    ("put 16x16", 40, SYNC_PEER),
+    ("put 64x1", 10, SYNC_PEER),
+    ("cycle 64x1", 28000, None),
+    ("cycle 16x16", 150000, None),
+]
+
+LATENESS_MAX_US = 1500
+FIRST_MAX_US = 5000
+CALLS_BARS = {"64x1": 2.3, "16x16": 0.3}
+INSTRUCTIONS_BAR = 1800
+
+
+def shown(value):
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.build = pathlib.Path(arguments.build)
+        self.repeats = arguments.repeats
+        self.only = set(filter(None, arguments.only.split(",")))
+        self.beanstalkd = arguments.beanstalkd
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
+        self.fresh = 0
+        self.results = {}  # (scenario, pinned, server): what each repeat said
+        self.figures = []  # (title, {server: value})
+        self.bars = []  # (title, wanted, measured, held, remark)
+        self.notes = []
+        self.problems = []  # make the run fail
+
+    # -- servers -------------------------------------------------------------------------
+
+    def directory(self):
+        self.fresh += 1
+        path = self.place / f"data{self.fresh}"
+        path.mkdir()
+        return path
+
+    def start(self, name, pinned, prefix=()):
+        if "echo" in name:
+            command = [self.build / "bench/echo"]
+            if name == "syncing echo":
+                command += ["--sync", self.directory() / "log"]
+            return Server(name, command, pinned, prefix=prefix)
+        if "laterd" in name:
+            directory = self.directory()
+            config = directory / "laterd.conf"
+            durability = name.split()[1]
+            config.write_text(f"[store]\ndurability = {durability}\n")
+            command = [self.build / "laterd", "-c", config, "--data-dir", directory / "data",
+                       "--http", "none", "--beanstalk", "127.0.0.1:0"]
+            return Server(name, command, pinned, prefix=prefix)
+        port = free_port()
+        command = [self.beanstalkd, "-l", "127.0.0.1", "-p", port]
+        if "-f" in name:
+            command += ["-b", self.directory(), "-f", name.split()[-1]]
+        return Server(name, command, pinned, address=f"127.0.0.1:{port}", prefix=prefix)
+
+    def load(self, server, pinned, *words):
+        command = [str(self.build / "later"), "bench", *map(str, words), "--json", "--keep"]
+        command += ["--beanstalk", server.address, "--server-pid", str(server.pid)]
+        if pinned:
+            command = ["taskset", "-c", "0"] + command
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+        )
+        if done.returncode != 0:
+            self.problems.append(f"{server.name}: {' '.join(map(str, words))}: exit "
+                                 f"{done.returncode} {done.stderr.strip()[-200:]}")
+        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+    def measure(self, key, name, pinned, steps):
+        """Runs (scenario, words) one after the other on one fresh server."""
+        server = self.start(name, pinned)
+        try:
+            for scenario, words in steps:
+                result = self.load(server, pinned, *words)
+                if result:
+                    self.results.setdefault((scenario, key, name), []).append(result)
+        finally:
+            server.stop()
+
+    def median(self, scenario, key, name, show):
+        results = self.results.get((scenario, key, name))
+        return statistics.median(map(show, results)) if results else None
+
+    def wanted(self, word):
+        return not self.only or word in self.only
+
+    def figure(self, title, scenario, key, show):
+        values = {name: self.median(scenario, key, name, show) for name in SERVERS}
+        self.figures.append((title, values))
+        return values
+
+    def bar(self, title, wanted, measured, held, remark=""):
+        self.bars.append((title, wanted, measured, held, remark))
+
+    # -- operations ----------------------------------------------------------------------
+
+    def operations(self):
+        chosen = [row for row in SCENARIOS if self.wanted(row[1])]
+        if not chosen:
+            return
+        for repeat in range(self.repeats):
+            for pinned in (True, False):
+                for name in SERVERS:
+                    self.measure(pinned, name, pinned,
+                                 [(scenario, [*words, "--jobs", slow if name == SYNC_PEER else jobs])
+                                  for scenario, _, words, jobs, slow in chosen])
+            print(f"  round {repeat + 1} of {self.repeats}", file=sys.stderr, flush=True)
+        cpu, rate = {}, {}
+        for scenario, *_ in chosen:
+            cpu[scenario] = self.figure(f"{scenario}, pinned, µs of CPU", scenario, True,
+                                        lambda r: r["server_us_per_operation"])
+            rate[scenario] = self.figure(f"{scenario}, unpinned, a second", scenario, False,
+                                         lambda r: r["per_second"])
+            bound = [name for name in SERVERS
+                     if any(r["generator_bound"]
+                            for r in self.results.get((scenario, False, name), []))]
+            if bound:
+                self.notes.append(f"{scenario}, unpinned: the generator was the bottleneck for "
+                                  f"{', '.join(bound)}.")
+        self.cpu_bars(cpu)
+        self.rate_bars(rate)
+
+    def cpu_bars(self, cpu):
+        for scenario, name, most, theirs in CPU_BARS:
+            values = cpu.get(scenario, {})
+            measured, ours = values.get(name), values.get(MEMORY)
+            if not measured or not ours:
+                continue
+            scaled = measured * theirs / ours
+            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {most}", shown(measured),
+                     measured <= most,
+                     f"scaled {scaled:.2f} {'✓' if scaled <= most else '✗'} (beanstalkd {theirs} "
+                     f"there, {ours:.2f} here)")
+
+    def rate_bars(self, rate):
+        for scenario, least, peer in RATE_BARS:
+            values = rate.get(scenario, {})
+            measured = values.get(SYNC)
+            if not measured or (peer and not values.get(peer)):
+                continue
+            if peer:
+                ratio = measured / values[peer]
+                self.bar(f"{scenario}, {SYNC}, a second / {peer}", f"≥ {least}", shown(ratio),
+                         ratio >= least)
+            else:
+                self.bar(f"{scenario}, {SYNC}, a second", f"≥ {least:,}", shown(measured),
+                         measured >= least)
+
+    # -- due times -----------------------------------------------------------------------
+
+    def due(self):
+        rates = ((1000, 2), (10000, 2), (30000, 2))
+        for _ in range(self.repeats):
+            for rate, seconds in rates:
+                for name in (MEMORY, SYNC):
+                    words = ["due", "--rate", rate, "--jobs", rate * seconds]
+                    self.measure(False, name, False, [(f"due {rate}", words)])
+        print("  due jobs", file=sys.stderr, flush=True)
+        for rate, _ in rates:
+            scenario = f"due {rate}"
+            each = self.figure(f"CPU per job at {rate:,} due/s, µs", scenario, False,
+                               lambda r: r["server_us_per_operation"])
+            for quantile in ("p50", "p99", "max"):
+                values = self.figure(f"lateness at {rate:,} due/s, {quantile}, µs", scenario, False,
+                                     lambda r, q=quantile: r["lateness_us"][q])
+                if quantile == "p99" and rate > 1000:
+                    self.lateness_bar(rate, values)
+            self.promises(f"{rate:,} due/s", scenario)
+            if rate == 1000 and each[SYNC] and each[MEMORY]:
+                ratio = each[SYNC] / each[MEMORY]
+                self.bar("1,000 due/s, CPU of laterd / beanstalkd", "≤ 0.1", shown(ratio),
+                         ratio <= 0.1)
+
+    def lateness_bar(self, rate, values):
+        ours, theirs = values[SYNC], values[MEMORY]
+        if ours is None or theirs is None:
+            return
+        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ beanstalkd's ({shown(theirs)})",
+                 shown(ours), ours <= theirs)
+        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ {LATENESS_MAX_US:,}", shown(ours),
+                 ours <= LATENESS_MAX_US)
+
+    def promises(self, title, scenario):
+        """Early, lost and doubled jobs of all repeats, of both."""
+        for name in (MEMORY, SYNC):
+            results = self.results.get((scenario, False, name), [])
+            counts = [sum(r[key] for r in results) for key in ("early", "lost", "twice")]
+            most = max((r["earliest_us"] for r in results), default=0)
+            if any(counts):
+                self.notes.append(f"{title}, {name}: {counts[0]} early (by {most} µs at most), "
+                                  f"{counts[1]} lost, {counts[2]} twice.")
+            if name == SYNC and results:
+                self.bar(f"{title}, {name}: early, lost, twice", "0, 0, 0",
+                         ", ".join(map(str, counts)), not any(counts))
+
+    def burst(self):
+        scenario = "burst"
+        for _ in range(self.repeats):
+            for name in (MEMORY, SYNC):
+                self.measure(False, name, False, [
+                    (scenario, ["burst", "--stop", "--lead", "3s", "--jobs", 100000, "--depth", 4])])
+        print("  burst", file=sys.stderr, flush=True)
+        first = self.figure("burst of 100,000: first after, ms", scenario, False,
+                            lambda r: r["first_us"] / 1000)
+        last = self.figure("burst of 100,000: all within, ms", scenario, False,
+                           lambda r: r["last_us"] / 1000)
+        self.promises("burst", scenario)
+        if first[SYNC] and last[SYNC] and last[MEMORY]:
+            self.bar("burst of 100,000: first after, ms", f"≤ {FIRST_MAX_US / 1000:g}",
+                     shown(first[SYNC]), first[SYNC] * 1000 <= FIRST_MAX_US,
+                     f"beanstalkd {shown(first[MEMORY])}")
+            ratio = last[MEMORY] / last[SYNC]
+            self.bar("burst of 100,000: drained, times as fast as beanstalkd", "≥ 1.5",
+                     shown(ratio), ratio >= 1.5)
+
+    # -- what has no noise ---------------------------------------------------------------
+
+    def counted(self, name, words, prefix, read):
+        """A count per put: the difference between two runs that put few and many."""
+        totals = []
+        for jobs in (2000, 12000):
+            server = self.start(name, False, prefix)
+            try:
+                result = self.load(server, False, "put", *words, "--jobs", jobs)
+            finally:
+                server.stop()
+            if not result or (count := read()) is None:
+                return None
+            totals.append(count)
+        return (totals[1] - totals[0]) / 10000
+
+    def system_calls(self):
+        report = self.place / "calls"
+        prefix = ["strace", "-c", "-f", "-q", "-o", str(report)]
+
+        def read():
+            total = re.search(r"\s(\d+)\s+(?:\d+\s+)?total", report.read_text())
+            return int(total.group(1)) if total else None
+
+        for title, words in (("64x1", LONE), ("16x16", DEEP)):
+            values = {name: self.counted(name, words, prefix, read)
+                      for name in ("echo", MEMORY, SYNC)}
+            self.figures.append((f"system calls per put, {title}", values))
+            if values[SYNC] is not None:
+                self.bar(f"system calls per put, {title}", f"≤ {CALLS_BARS[title]}",
+                         shown(values[SYNC]), values[SYNC] <= CALLS_BARS[title])
+
+    def instructions(self):
+        report = self.place / "callgrind.out"
+        prefix = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={report}"]
+
+        def read():
+            total = re.search(r"^(?:summary|totals): (\d+)", report.read_text(), re.M)
+            return int(total.group(1)) if total else None
+
+        for title, words in (("64x1", LONE), ("16x16", DEEP)):
+            values = {name: self.counted(name, words, prefix, read)
+                      for name in ("echo", MEMORY, SYNC)}
+            self.figures.append((f"user instructions per put, {title}", values))
+            if title == "16x16" and values[SYNC] is not None:
+                self.bar("user instructions per put, 16x16", f"≤ {INSTRUCTIONS_BAR:,}",
+                         shown(values[SYNC]), values[SYNC] <= INSTRUCTIONS_BAR)
+
+    def exact(self):
+        for tool, step in (("strace", self.system_calls), ("valgrind", self.instructions)):
+            if shutil.which(tool):
+                step()
+            else:
+                self.problems.append(f"{tool} is not installed")
+
+    # -- the whole -----------------------------------------------------------------------
+
+    def run(self):
+        self.operations()
+        if self.wanted("due"):
+            self.due()
+        if self.wanted("burst"):
+            self.burst()
+        if "exact" in self.only:
+            self.exact()
+
+    def version(self, *command):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return (done.stdout or done.stderr).strip()
+
+    def table(self):
+        print(f"{self.version(str(self.build / 'laterd'), '--version') or 'laterd'} beside "
+              f"{self.version(self.beanstalkd, '-v')}, 256-byte bodies, medians of {self.repeats}; "
+              f"{os.cpu_count()} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}\n")
+        print("| figure | " + " | ".join(SERVERS) + " |")
+        print("|---" * (len(SERVERS) + 1) + "|")
+        for title, values in self.figures:
+            cells = [shown(values.get(name)) for name in SERVERS]
+            print(f"| {title} | " + " | ".join(cells) + " |")
+        print("\n| bar | wanted | measured | | |\n|---|---|---|---|---|")
+        for title, wanted, measured, held, remark in self.bars:
+            print(f"| {title} | {wanted} | {measured} | {'✓' if held else '✗'} | {remark} |")
+        for note in self.notes:
+            print(f"\nNote: {note}")
+        for problem in self.problems:
+            print(f"\nFailed: {problem}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build", help="where laterd, later and echo are")
+    parser.add_argument("--beanstalkd", default="beanstalkd", help="the peer's program")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="of put,cycle,cancel,due,burst,exact")
+    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
+    arguments = parser.parse_args()
+    if not shutil.which(arguments.beanstalkd):
+        print("beanstalkd is not installed: nothing to compare with", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is stopped
+    bench = Bench(arguments)
+    try:
+        bench.run()
+    except (RuntimeError, subprocess.TimeoutExpired) as failure:
+        bench.problems.append(str(failure))
+    finally:
+        shutil.rmtree(bench.place, ignore_errors=True)
+    bench.table()
+    return 1 if bench.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
