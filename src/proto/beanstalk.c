@@ -95,11 +95,19 @@ static const struct word *word_of(struct bytes line)
     return NULL;
 }
 
+/* Twenty digits or more: many zeros, or a number that may not fit. */
+static bool read_long(const char *first, const char *end, uint64_t max, uint64_t *out_number)
+{
+    while (first < end - 1 && *first == '0')
+        first++;
+    return bytes_to_u64(bytes_of(first, (size_t)(end - first)), out_number) && *out_number <= max;
+}
+
 /*
- * Any spaces, then digits, as many as there are; they must fit. It looks for no end: behind every
+ * Any spaces, then digits, as many as there are, up to `max`. It looks for no end: behind every
  * line stands its CR LF, and CR is no digit.
  */
-static inline bool take_u64(struct rest *rest, uint64_t *out_number)
+static inline bool take_number(struct rest *rest, uint64_t max, uint64_t *out_number)
 {
     const char *at = rest->at;
     uint64_t number = 0;
@@ -109,23 +117,25 @@ static inline bool take_u64(struct rest *rest, uint64_t *out_number)
     const char *first = at;
     for (; (digit = (unsigned char)*at - (unsigned)'0') <= 9; at++)
         number = number * 10 + digit;
-    size_t count = (size_t)(at - first);
     rest->at = at;
     *out_number = number;
-    if (count <= 19)
-        return count > 0;
-    while (*first == '0') /* so many digits may be zeros, or have wrapped around */
-        first++;
-    return first == at || bytes_to_u64(bytes_of(first, (size_t)(at - first)), out_number);
+    size_t count = (size_t)(at - first);
+    if (count - 1 >= 19) /* none, or so many that `number` may have wrapped around */
+        return count > 0 && read_long(first, at, max, out_number);
+    return number <= max;
+}
+
+static inline bool take_u64(struct rest *rest, uint64_t *out_number)
+{
+    return take_number(rest, UINT64_MAX, out_number);
 }
 
 static inline bool take_u32(struct rest *rest, uint32_t *out_number)
 {
     uint64_t number;
-    if (!take_u64(rest, &number) || number > UINT32_MAX)
-        return false;
+    bool good = take_number(rest, UINT32_MAX, &number);
     *out_number = (uint32_t)number;
-    return true;
+    return good;
 }
 
 enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
@@ -148,7 +158,7 @@ static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *ou
         digits.at++;
     if (digits.at == digits.end || *digits.at < '0' || *digits.at > '9')
         return LOOSE_NONE;
-    if (!take_u64(&digits, &number) || number > max)
+    if (!take_number(&digits, max, &number))
         return LOOSE_TOO_LONG;
     *out_number = (negative && number) || number > UINT32_MAX ? UINT32_MAX : (uint32_t)number;
     return LOOSE_NUMBER;

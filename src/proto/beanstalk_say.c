@@ -35,23 +35,37 @@ static const char pairs[] = "000102030405060708091011121314151617181920212223242
                             "3536373839404142434445464748495051525354555657585960616263646566676869"
                             "707172737475767778798081828384858687888990919293949596979899";
 
-/*
- * Needs room for DIGITS_MAX bytes, and writes them all: that is quicker than a call to copy the
- * right count. Returns where the next byte goes.
- */
+/* clang-format off */
+static const uint64_t powers_of_ten[DIGITS_MAX] = {
+    1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000,
+    10000000000, 100000000000, 1000000000000, 10000000000000, 100000000000000,
+    1000000000000000, 10000000000000000, 100000000000000000, 1000000000000000000,
+    10000000000000000000u,
+};
+/* clang-format on */
+
+/* 1233/4096 is log10(2), near enough for 64 bits: the guess is right or one too small. */
+static inline unsigned digits_of(uint64_t number)
+{
+    unsigned bits = 64 - (unsigned)__builtin_clzll(number | 1);
+    unsigned guess = bits * 1233 >> 12;
+    return guess + ((number | 1) >= powers_of_ten[guess]);
+}
+
+/* Writes where the digits belong, from the last. Returns where the next byte goes. */
 static inline char *write_number(char *at, uint64_t number)
 {
-    char digits[2 * DIGITS_MAX] = {0};
-    char *first = digits + DIGITS_MAX;
+    char *end = at + digits_of(number);
+    char *digit = end;
     for (; number >= 100; number /= 100) {
-        first -= 2;
-        memcpy(first, pairs + number % 100 * 2, 2);
+        digit -= 2;
+        memcpy(digit, pairs + number % 100 * 2, 2);
     }
-    first -= 2;
-    memcpy(first, pairs + number * 2, 2);
-    first += number < 10; /* no leading zero */
-    memcpy(at, first, DIGITS_MAX);
-    return at + (digits + DIGITS_MAX - first);
+    if (number >= 10)
+        memcpy(at, pairs + number * 2, 2);
+    else
+        *at = (char)('0' + number);
+    return end;
 }
 
 static inline char *write_bytes(char *at, struct bytes bytes)
