@@ -63,6 +63,7 @@ static void reserved(struct beanstalk_owed *owed, const struct job_view *job, st
 {
     struct beanstalk_session *beanstalk = owed->session;
     owed->id = job->ref.seq;
+    beanstalk_is_worker(beanstalk);
     (void)beanstalk_holds_add(&beanstalk->session.server->beanstalk.holds, &beanstalk->held,
                               job); /* found again when its answer has gone out */
     beanstalk_say_reserved(out, job->ref.seq, job->body);

@@ -51,10 +51,7 @@ static void put(struct beanstalk_session *beanstalk, const struct beanstalk_requ
                  .body_kind = BODY_BYTES,
                  .body = request->body},
     };
-    if (!beanstalk->producer) {
-        beanstalk->producer = true;
-        server_of(beanstalk)->beanstalk.producers++;
-    }
+    beanstalk_is_producer(beanstalk);
     ask(beanstalk, request, &cmd);
 }
 
@@ -166,14 +163,6 @@ void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
 
 /* ---- workers ---- */
 
-static void note_worker(struct beanstalk_session *beanstalk)
-{
-    if (!beanstalk->worker) {
-        beanstalk->worker = true;
-        server_of(beanstalk)->beanstalk.workers++;
-    }
-}
-
 /*
  * A consumer whose reservation is about to end is told so instead of being made to wait beyond
  * that: the wait is cut to the beginning of the margin, and an empty end of it means DEADLINE_SOON.
@@ -186,7 +175,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
     const struct beanstalk_hold *soonest =
         beanstalk_holds_soonest(&server->beanstalk.holds, &beanstalk->held, server->now_us);
-    note_worker(beanstalk);
+    beanstalk_is_worker(beanstalk);
     if (beanstalk->ended)
         wait_us = 0;
     struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, 0);
@@ -342,10 +331,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_IGNORE: ignore(beanstalk, request->tube); break;
     case BEANSTALK_RESERVE:
     case BEANSTALK_RESERVE_WITH_TIMEOUT: reserve(beanstalk, request); break;
-    case BEANSTALK_RESERVE_JOB:
-        note_worker(beanstalk);
-        one_job(beanstalk, request, CMD_RESERVE_JOB);
-        break;
+    case BEANSTALK_RESERVE_JOB: one_job(beanstalk, request, CMD_RESERVE_JOB); break;
     case BEANSTALK_RELEASE:
     case BEANSTALK_BURY:
     case BEANSTALK_TOUCH: holder_only(beanstalk, request); break;

@@ -198,11 +198,25 @@ void beanstalk_word(struct beanstalk_session *beanstalk, enum beanstalk_word wor
 
 /* ---- commands in ---- */
 
+void beanstalk_is_producer(struct beanstalk_session *beanstalk)
+{
+    shared_of(beanstalk)->producers += !beanstalk->producer;
+    beanstalk->producer = true;
+}
+
+void beanstalk_is_worker(struct beanstalk_session *beanstalk)
+{
+    shared_of(beanstalk)->workers += !beanstalk->worker;
+    beanstalk->worker = true;
+}
+
 static void refuse_command(struct beanstalk_session *beanstalk)
 {
     enum beanstalk_word refusal = beanstalk->codec.refusal;
     if (refusal == BEANSTALK_JOB_TOO_BIG || refusal == BEANSTALK_EXPECTED_CRLF)
         shared_of(beanstalk)->cmds[BEANSTALK_PUT]++; /* beanstalkd counts these, too */
+    if (refusal == BEANSTALK_EXPECTED_CRLF)
+        beanstalk_is_producer(beanstalk);
     beanstalk_word(beanstalk, refusal);
 }
 

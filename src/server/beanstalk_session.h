@@ -66,6 +66,10 @@ struct beanstalk_text beanstalk_text_begin(struct beanstalk_session *beanstalk);
 void beanstalk_text_end(struct beanstalk_session *beanstalk, struct beanstalk_text text);
 void beanstalk_word(struct beanstalk_session *beanstalk, enum beanstalk_word word);
 
+/* It has put a job, or reserved one, or has tried to: the statistics count such connections. */
+void beanstalk_is_producer(struct beanstalk_session *beanstalk);
+void beanstalk_is_worker(struct beanstalk_session *beanstalk);
+
 /* Asks the engine; the answer is written by beanstalk_answer() when it comes. */
 void beanstalk_ask(struct beanstalk_session *beanstalk, struct beanstalk_owed *owed,
                    const struct cmd *cmd);
