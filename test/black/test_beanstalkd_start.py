@@ -396,6 +396,22 @@ def test_sigusr1_refuses_new_jobs_and_serves_the_old(beanstalkd):
     assert server.stop() == 0
 
 
+def test_sigusr1_refuses_new_jobs_over_http_too(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        job_id = client.push_id("t", body="before")
+        server.signal(signal.SIGUSR1)
+        assert server.wait_log("refusing_pushes")
+        refused = client.push("t", body="x")
+        assert (refused.status, refused.json()["code"]) == (503, "draining")
+        assert client.get("/readyz").status == 503
+        assert [job["id"] for job in client.reserve("t")] == [job_id]
+        server.signal(signal.SIGUSR1)  # asked twice is said once
+        assert client.job(job_id, "finish").status in (200, 204)
+    assert len(server.events("refusing_pushes")) == 1
+    assert server.stop() == 0
+
+
 def test_sigterm_ends_politely(beanstalkd, tmp_path):
     server = beanstalkd("-b", tmp_path / "kept")
     with Connection(server.beanstalk_port) as one:
