@@ -67,7 +67,8 @@ static bool worth_it_full(struct store *store, const struct segment *oldest)
     struct checkpoint *checkpoint = &store->checkpoint;
     uint64_t segment_bytes = store->options.segment_bytes;
     uint64_t need = carry_bytes(oldest);
-    bool low = !segment_fits(store, need + segment_bytes / 4 + BLOCK, oldest->record_max);
+    uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
+    bool low = !segment_fits(store, need + slack, oldest->record_max);
     bool fits = !low || segment_fits(store, need, oldest->record_max);
     uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
     uint64_t dead = dead_bytes(store);

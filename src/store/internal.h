@@ -28,6 +28,7 @@ enum {
     PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,        /* on a full disk commits gather, not to be mostly padding */
     HURRIED_RECORDS = 4,            /* in a hurry, a commit of more is left to the thread */
+    CLEAN_AGE_US = 200 * 1000,      /* the same while the cleaner is about to give room back */
     RETRY_US = 1000 * 1000,         /* a full disk is asked again so often */
     ENDING_BYTES = 64,              /* kept back for ending a live job */
     BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */

@@ -434,7 +434,10 @@ static bool proof_due_at(const struct store *store, int64_t *out_at_us)
 static int64_t open_due_at(const struct store *store)
 {
     const struct batch *open = store->open;
-    int64_t age_us = !open->wanted ? OPEN_AGE_US : store->full ? FULL_AGE_US : 0;
+    enum checkpoint_step step = store->checkpoint.step;
+    bool cleaning = step == CHECKPOINT_MANIFEST || step == CHECKPOINT_REMOVE;
+    int64_t full_us = cleaning ? CLEAN_AGE_US : FULL_AGE_US;
+    int64_t age_us = !open->wanted ? OPEN_AGE_US : store->full ? full_us : 0;
     return open->opened_us + age_us;
 }
 

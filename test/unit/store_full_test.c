@@ -213,7 +213,8 @@ static bool room_comes_back(uint64_t seed)
     struct model model;
     model_init(&model, seed);
     model.options.body_max = 200u << model_random(&model, 8);
-    sim_disk_capacity(model.disk, (50 + model_random(&model, 80)) * DISK_ALIGN);
+    model.options.segment_bytes = 2 * MODEL_SEGMENT; /* 15 ends fit into one, at worst */
+    sim_disk_capacity(model.disk, (100 + model_random(&model, 80)) * DISK_ALIGN);
     assert_int_equal(model_open(&model), OK);
     assert_int_equal(fill(&model), ERR_DISK_FULL);
     uint64_t together = 1u << model_random(&model, 5);
