@@ -220,8 +220,8 @@ static bool has_nul(struct bytes line)
 }
 
 /*
- * Of a body that is too big the size is judged before the line's end, as in beanstalkd: better
- * swallow than execute.
+ * A body that is too big is swallowed even if something stands behind its size, as in beanstalkd:
+ * better swallow than execute.
  */
 static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct bytes line)
 {
@@ -232,16 +232,13 @@ static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct byt
     if (!take_u32(&rest, &request->priority) || !take_u32(&rest, &request->delay_s) ||
         !take_u32(&rest, &request->ttr_s) || !take_u32(&rest, &size))
         return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
-    if (size > beanstalk->body_max && !has_nul(line)) {
-        beanstalk->refusal = BEANSTALK_JOB_TOO_BIG;
-        beanstalk->stage = BEANSTALK_SWALLOW;
-    } else if (rest.at != rest.end) {
+    bool too_big = size > beanstalk->body_max;
+    if (rest.at != rest.end && (!too_big || has_nul(line)))
         return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
-    } else {
-        beanstalk->body.len = 0;
-        beanstalk->stage = BEANSTALK_BODY;
-    }
+    beanstalk->refusal = BEANSTALK_JOB_TOO_BIG; /* of SWALLOW */
+    beanstalk->stage = too_big ? BEANSTALK_SWALLOW : BEANSTALK_BODY;
     beanstalk->left = (uint64_t)size + CRLF;
+    beanstalk->body.len = 0;
     return BEANSTALK_MORE;
 }
 
@@ -250,7 +247,7 @@ static enum beanstalk_progress read_line(struct beanstalk *beanstalk, struct byt
 {
     if (line.len >= PUT_WORD && memcmp(line.at, "put ", PUT_WORD) == 0)
         return begin_put(beanstalk, line);
-    if (has_nul(line)) /* were the word unknown */
+    if (has_nul(line)) /* whether the word is known or not */
         return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
     const struct word *word = word_of(line);
     if (!word)
