@@ -163,7 +163,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 const struct command command_bench = {
     .name = "bench",
-    .synopsis = "[options] put | cycle | due | burst | idle",
+    .synopsis = "[options] put | cycle | cancel | due | burst | idle",
     .summary = "Measure a server: rates, latencies, lateness, CPU per operation",
     .help =
         "  put     push jobs that are due tomorrow\n"

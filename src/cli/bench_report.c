@@ -144,6 +144,12 @@ void bench_report_json(const struct bench *bench, const struct load *load)
             json_object_set_new(all, name, quantiles_json(&load->latency[kind]));
     }
     if (bench_timed(o)) {
+        if (bench->due_us && bench->target > 1) { /* was the asked pace kept? */
+            json_object_set_new(all, "rate", number(o->rate));
+            int64_t spread_us = bench->due_us[o->jobs - 1] - bench->due_us[0];
+            json_object_set_new(all, "due_per_second",
+                                json_real((double)(o->jobs - 1) * 1e6 / (double)spread_us));
+        }
         json_object_set_new(all, "lateness_us", quantiles_json(bench->lateness));
         json_object_set_new(all, "early", number(bench->early));
         json_object_set_new(all, "earliest_us", json_integer(bench->earliest_us));

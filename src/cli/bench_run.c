@@ -267,10 +267,11 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     bench_forms(bench, cli->client.authority);
     if (!beanstalk)
         return EXIT_DONE;
+    uint64_t refused_before = bench->refused; /* cleaning up comes after a run */
     phase(bench, "hello", 0);
     bench_script_hello(bench);
     load_run(load, &bench->script, load_clock(load) + GRACE_US);
-    if (!load->failed && bench->refused == 0)
+    if (!load->failed && bench->refused == refused_before)
         return EXIT_DONE;
     cli_say(cli, "%s", load->failed ? load->trouble : bench->first_refusal);
     return EXIT_UNREACHABLE;
