@@ -30,9 +30,9 @@
 
 enum {
     BINLOG_VERSION_BYTES = 4,
-    BINLOG_NAME_MAX = 200,              /* bytes of a tube's name */
-    BINLOG_HEAD_MAX = 4 + 200 + 80 + 4, /* bytes of a record before its body, in any version */
-    BINLOG_END_BYTES = 2,               /* the CR LF behind a body */
+    BINLOG_NAME_MAX = 200,          /* bytes of a tube's name */
+    BINLOG_HEAD_MAX = 8 + 200 + 80, /* bytes of a record before its body, in any version */
+    BINLOG_END_BYTES = 2,           /* the CR LF behind a body */
 };
 
 enum binlog_state {
