@@ -3,7 +3,7 @@
  * one body after another. Owns the directory's lock from open to close, so that no beanstalkd
  * starts on it meanwhile; writes nothing there.
  *
- * Memory: 72 bytes and a slot of an index for each job that is live at one time, whatever its body.
+ * Memory: about 150 bytes for each job that is live at one time, whatever its body.
  */
 #ifndef LATERD_CLI_IMPORT_LOG_H
 #define LATERD_CLI_IMPORT_LOG_H

@@ -4,7 +4,7 @@
  * A binlog directory holds files binlog.N, N counting up, and a file `lock`. A file is a version (4
  * bytes), then records, then zeros: its room is taken when it is made. All numbers are in the
  * machine's own order and alignment, which is little-endian here; beanstalkd writes no checksum.
- * A record of version 7 (beanstalkd 1.5 and later):
+ * A record of version 7 (beanstalkd 1.12 and 1.13):
  *
  *     4   length of the tube's name; 0: a short record, about a job that an earlier one was whole
  *         on in this or an older file
@@ -14,7 +14,7 @@
  *         released, buried, kicked (4 each) · 76 state (1); the gaps between are padding
  *     m   whole record only: the body and CR LF
  *
- * Times are nanoseconds, since 1970 for created and deadline. Version 5 (older, 1.12 still reads
+ * Times are nanoseconds, since 1970 for created and deadline. Version 5 (older: 1.12 still reads
  * it) has microseconds, 8 bytes for the name's length, and no padding behind the state: 77 bytes.
  * A record of id 0 ends the file.
  *

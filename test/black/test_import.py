@@ -323,3 +323,9 @@ def test_jobs_that_the_server_refuses_are_named(laterd, importer, beanstalkd):
     assert answer.returncode == REFUSED
     assert "job 1 of tube t: " in answer.stderr and "run it again" in answer.stderr
     assert "4 imported, 0 there already, 3 refused" in answer.stdout
+    importer.server.stop()
+    importer.server.config["limits"] = {"body_bytes": "1K"}
+    importer.server.start()
+    answer = importer(server.folder)
+    assert "2 imported, 4 there already, 1 refused" in answer.stdout
+    assert answer.returncode == REFUSED and "run it again" not in answer.stderr
