@@ -208,6 +208,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     topics_at(&core->topics, job->topic)->released++;
     core->totals.released++;
     if (!cmd->has_delay) {
+        job->delay_s = 0;
         core_fail(core, number, true);
         return;
     }

@@ -103,20 +103,25 @@ static void note_end(const struct beanstalk_owed *owed)
         hold->end = session_end(&beanstalk->session);
 }
 
-static struct beanstalk_owed *waiting_reserve(const struct beanstalk_session *beanstalk)
+/*
+ * The newest command, if nothing behind it may be done before it is answered: a reserve, or a
+ * search through many jobs (a kick of delayed ones, say); else NULL.
+ */
+static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
 {
     if (list_empty(&beanstalk->owed))
         return NULL;
     struct beanstalk_owed *newest = LIST_ENTRY(beanstalk->owed.prev, struct beanstalk_owed, place);
-    return is_reserve(newest->cmd) && !newest->answered ? newest : NULL;
+    if (newest->answered)
+        return NULL;
+    return newest->ticket.parked || is_reserve(newest->cmd) ? newest : NULL;
 }
 
 static bool may_take(const struct beanstalk_session *beanstalk)
 {
     const struct session *session = &beanstalk->session;
     return !session->closing && !beanstalk->last && beanstalk->owed_count < OWED_MAX &&
-           beanstalk->early.len + session->out.len < UNSENT_MAX_BYTES &&
-           !waiting_reserve(beanstalk);
+           beanstalk->early.len + session->out.len < UNSENT_MAX_BYTES && !waiting(beanstalk);
 }
 
 static void read_on(struct beanstalk_session *beanstalk)
@@ -254,8 +259,8 @@ static void end_input(struct beanstalk_session *beanstalk)
  */
 static void see_end(struct beanstalk_session *beanstalk)
 {
-    struct beanstalk_owed *waits = beanstalk->ended ? waiting_reserve(beanstalk) : NULL;
-    if (waits && waits->ticket.parked) {
+    struct beanstalk_owed *waits = beanstalk->ended ? waiting(beanstalk) : NULL;
+    if (waits && waits->ticket.parked && is_reserve(waits->cmd)) {
         struct engine *engine = beanstalk->session.server->engine;
         engine->verbs->cancel(engine, &waits->ticket);
         waits->deadline_soon = false; /* that is not why */

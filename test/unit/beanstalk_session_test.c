@@ -14,10 +14,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/core.h"
-#include "server/beanstalk_holds.h"
 #include "sim/world.h"
 
-enum { SECOND_US = 1000 * 1000, SEGMENT_BYTES = 256 * 1024, CLIENTS = 6, RANDOM_STEPS = 3000 };
+enum {
+    SECOND_US = 1000 * 1000,
+    SEGMENT_BYTES = 256 * 1024,
+    CLIENTS = 6,
+    RANDOM_STEPS = 3000,
+    MANY_JOBS = 25000
+};
 
 /* ---- a server and its clients ---- */
 
@@ -456,6 +461,26 @@ static void behind_a_reserve_that_waits_nothing_is_done(void **state)
     world_free(world);
 }
 
+/* Among so many jobs the delayed ones of a tube are looked for over several turns. */
+static void behind_a_long_search_nothing_is_done(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    struct buf asked = {0};
+    (void)state;
+    for (unsigned i = 0; i < MANY_JOBS; i++)
+        buf_add_str(&asked, "put 0 100 60 0\r\n\r\n");
+    sim_peer_send(ann, buf_bytes(&asked));
+    pass(world, 10 * SECOND_US);
+    struct bytes have = sim_peer_received(ann);
+    assert_true(bytes_starts(have, BYTES("INSERTED 1\r\n")));
+    sim_peer_take(ann, have.len);
+    tell(world, ann, "kick 2\r\nreserve-with-timeout 0\r\npeek-delayed\r\nreserve\r\n",
+         "KICKED 2\r\nRESERVED 1 0\r\n\r\nFOUND 3 0\r\n\r\nRESERVED 2 0\r\n\r\n");
+    buf_fini(&asked);
+    world_free(world);
+}
+
 static void p1_inserted_and_deleted_mean_durable(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});
@@ -609,66 +634,6 @@ static void who_does_not_read_is_not_read(void **state)
     world_free(world);
 }
 
-/* ---- holds, against the dullest correct thing ---- */
-
-enum { MODEL_JOBS = 40, MODEL_HOLDERS = 3 };
-
-static void holds_are_what_a_plain_table_says(void **state)
-{
-    struct beanstalk_holds holds;
-    struct beanstalk_held held[MODEL_HOLDERS] = {0};
-    int owner[MODEL_JOBS];
-    int64_t until_us[MODEL_JOBS] = {0};
-    struct sim_random random = {.state = 7};
-    (void)state;
-    beanstalk_holds_init(&holds);
-    for (int i = 0; i < MODEL_JOBS; i++)
-        owner[i] = -1;
-    for (int step = 0; step < 20000; step++) {
-        unsigned job = (unsigned)sim_random_below(&random, MODEL_JOBS);
-        int who = (int)sim_random_below(&random, MODEL_HOLDERS);
-        int64_t when_us = 1 + (int64_t)sim_random_below(&random, 1000);
-        struct beanstalk_hold *hold = beanstalk_holds_find(&holds, &held[who], job + 1);
-        assert_int_equal(hold != NULL, owner[job] == who);
-        switch (sim_random_below(&random, 4)) {
-        case 0:
-            (void)beanstalk_holds_add(
-                &holds, &held[who],
-                &(struct job_view){.ref.seq = job + 1, .until_us = when_us, .lease = 1});
-            owner[job] = who;
-            until_us[job] = when_us;
-            break;
-        case 1:
-            if (!hold)
-                break;
-            beanstalk_holds_extend(hold, when_us);
-            until_us[job] = when_us;
-            break;
-        case 2:
-            if (!hold)
-                break;
-            beanstalk_holds_drop(&holds, hold);
-            owner[job] = -1;
-            break;
-        default: hold = beanstalk_holds_soonest(&holds, &held[who], when_us / 10);
-        }
-        const struct beanstalk_hold *first = beanstalk_holds_soonest(&holds, &held[who], 0);
-        for (int i = 0; i < MODEL_JOBS; i++) {
-            if (owner[i] == who && !beanstalk_holds_find(&holds, &held[who], (uint64_t)i + 1)) {
-                assert_true(until_us[i] <= when_us / 10); /* it was over */
-                owner[i] = -1;
-            }
-            assert_true(owner[i] != who || (first && first->until_us <= until_us[i]));
-        }
-        beanstalk_held_valid(&held[who]);
-    }
-    for (int who = 0; who < MODEL_HOLDERS; who++) {
-        assert_null(beanstalk_holds_soonest(&holds, &held[who], INT64_MAX));
-        beanstalk_held_fini(&held[who]);
-    }
-    beanstalk_holds_fini(&holds);
-}
-
 /* ---- anything at all ---- */
 
 static void add_random_command(struct sim_random *random, struct buf *out)
@@ -806,6 +771,7 @@ int main(void)
         cmocka_unit_test(a_ttr_of_one_second_is_soon_at_once),
         cmocka_unit_test(a_thousand_commands_at_once_are_answered_in_order),
         cmocka_unit_test(behind_a_reserve_that_waits_nothing_is_done),
+        cmocka_unit_test(behind_a_long_search_nothing_is_done),
         cmocka_unit_test(p1_inserted_and_deleted_mean_durable),
         cmocka_unit_test(p7_a_failed_disk_is_said_in_words),
         cmocka_unit_test(p8_limits_have_their_words),
@@ -813,7 +779,6 @@ int main(void)
         cmocka_unit_test(at_the_end_waits_are_answered_and_holds_go_back),
         cmocka_unit_test(silence_is_no_fault_but_half_a_command_is),
         cmocka_unit_test(who_does_not_read_is_not_read),
-        cmocka_unit_test(holds_are_what_a_plain_table_says),
         cmocka_unit_test(after_any_life_nothing_is_held_or_waited_for),
     };
     log_level_set((enum log_level)(LOG_ERROR + 1)); /* failing disks are not news here */
