@@ -51,13 +51,13 @@ static bool name_fits(struct bytes name)
     return true;
 }
 
-/* Microseconds, rounded up. False: no time that beanstalkd writes. */
+/* Microseconds, rounded up. False: past the year 2262, which nanoseconds cannot name. */
 static bool read_time(const struct layout *layout, const char *at, int64_t *out_us)
 {
     uint64_t raw = get_u64(at);
-    if (raw > INT64_MAX - 1000)
+    if (raw > (uint64_t)(INT64_MAX - 1000) / (uint64_t)layout->unit_ns)
         return false;
-    *out_us = layout->unit_ns == 1 ? (int64_t)((raw + 999) / 1000) : (int64_t)raw;
+    *out_us = (int64_t)((raw * (uint64_t)layout->unit_ns + 999) / 1000);
     return true;
 }
 

@@ -189,7 +189,8 @@ def test_a_log_that_was_cut_by_kill_9_in_the_middle_of_writing(importer, beansta
     def write():
         try:
             for number in range(10**6):
-                done.append(server.put(f"t{number % 3}", b"%d" % number * 50, delay=number % 2 * 900))
+                done.append(server.put(f"t{number % 3}", b"%d" % number * 50,
+                                       delay=number % 2 * 900))
                 if number % 3 == 0:
                     server.ask(f"delete {done[number // 2]}")
         except (OSError, IndexError, ValueError):

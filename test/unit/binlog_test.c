@@ -85,12 +85,15 @@ static void version_5_has_microseconds_and_a_longer_length(void **state)
     put_u64(bytes, 4);
     memcpy(bytes + 8, real + 4, 4 + 77);
     put_u64(bytes + 8 + 4 + 24, 5 * SECOND_US);
+    put_u64(bytes + 8 + 4 + 40, 1000000);
     put_u64(bytes + 8 + 4 + 48, 1234567);
     assert_int_equal(binlog_decode(5, bytes_of(bytes, sizeof(bytes)), &record), OK);
     assert_int_equal(record.ttr_us, 5 * SECOND_US);
     assert_int_equal(record.due_us, 1234567);
     assert_int_equal(record.head_len, sizeof(bytes));
     assert_int_equal(binlog_decode(5, bytes_of(bytes, sizeof(bytes) - 1), &record), ERR_AGAIN);
+    put_u64(bytes + 8 + 4 + 48, INT64_MAX / 1000 + 1);
+    assert_int_equal(binlog_decode(5, bytes_of(bytes, sizeof(bytes)), &record), ERR_CORRUPT);
 }
 
 static void times_are_rounded_up_so_that_nothing_comes_early(void **state)
