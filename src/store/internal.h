@@ -175,7 +175,8 @@ struct store {
     uint64_t written_mark;
     struct segment *written_segment; /* buffered: of the last written batch */
     char *head_block;                /* BLOCK bytes for a segment's header */
-    uint64_t sync_wanted;            /* buffered: the batch that somebody wants on disk */
+    uint64_t sync_wanted;            /* buffered: the first batch that somebody wants on disk … */
+    uint64_t sync_wanted_last;       /* … and the last one; one sync need not wait for both */
     bool failed, closing;
 
     struct checkpoint checkpoint;

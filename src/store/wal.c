@@ -211,7 +211,10 @@ uint64_t store_synced(const struct store *store)
 
 void store_want_sync(struct store *store)
 {
-    store->sync_wanted = store_batch(store);
+    /* The target of a wish that is not met yet stays: under load there is always a newer batch. */
+    store->sync_wanted_last = store_batch(store);
+    if (store->sync_wanted <= store->synced)
+        store->sync_wanted = store->sync_wanted_last;
     if (store->open)
         store->open->wanted = true;
 }
@@ -299,6 +302,8 @@ static void batch_done(struct store *store)
 static void sync_done(struct store *store)
 {
     store->synced = store->sync_number;
+    if (store->sync_wanted <= store->synced)
+        store->sync_wanted = store->sync_wanted_last;
     store->seq_mark = store->sync_mark;
     store->last_sync_us = store->now_us;
     count_sync(store);
