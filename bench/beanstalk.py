@@ -101,7 +101,7 @@ INSTRUCTIONS_BAR = 1800
 def shown(value):
     if value is None:
         return "–"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value >= 0.2 else f"{value:.3f}"
 
 
 class Bench:
@@ -242,11 +242,11 @@ class Bench:
     # -- due times -----------------------------------------------------------------------
 
     def due(self):
-        rates = ((1000, 2), (10000, 2), (30000, 2))
+        rates = ((1000, 2), (10000, 1.5), (30000, 1.5))
         for _ in range(self.repeats):
             for rate, seconds in rates:
                 for name in (MEMORY, SYNC):
-                    words = ["due", "--rate", rate, "--jobs", rate * seconds]
+                    words = ["due", "--rate", rate, "--jobs", int(rate * seconds)]
                     self.measure(False, name, False, [(f"due {rate}", words)])
         print("  due jobs", file=sys.stderr, flush=True)
         for rate, _ in rates:
