@@ -113,7 +113,9 @@ static enum err read_beanstalkd_arguments(struct program *program, int argc, cha
     switch (options.wish) {
     case BEANSTALKD_RUN: break;
     case BEANSTALKD_SHOW_HELP: (void)fputs(beanstalkd_help, stdout); exit(EXIT_SUCCESS);
-    case BEANSTALKD_SHOW_VERSION: (void)puts("beanstalkd " BEANSTALKD_VERSION); exit(EXIT_SUCCESS);
+    case BEANSTALKD_SHOW_VERSION:
+        (void)puts("beanstalkd " BEANSTALKD_VERSION " (laterd " LATERD_VERSION ")");
+        exit(EXIT_SUCCESS);
     }
     if (options.notice[0])
         complain("%s", options.notice);

@@ -10,10 +10,10 @@
 
 /*
  * What beanstalkd's clients are told, by `-v` and in the key `version` of stats: the version whose
- * commands laterd has, then who answers. Who looks for a number finds it in front, as in
- * beanstalkd's own builds between releases ("1.12+3+gabc").
+ * commands laterd has, and nothing more, since clients make a semantic version of it by adding
+ * ".0" and fail if that is none (fivebeans does). Who it is that answers, `-v` says behind it.
  */
-#define BEANSTALKD_VERSION "1.13+laterd." LATERD_VERSION
+#define BEANSTALKD_VERSION "1.13"
 
 /* Where beanstalkd ends with a code of its own, so does laterd in its place. */
 enum {
