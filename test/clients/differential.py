@@ -9,8 +9,7 @@ else may.
     differential.py --seconds 60 [--seed N] [--only]
 
 In these sequences nothing falls due while they run; one is not judged when the machine was so slow
-that something may have. What falls due is told by stories (stories.py) on a beat of 0.75 s: what
-takes one or two seconds never ends near a beat.
+that something may have. What falls due is told by the stories in stories.py.
 """
 
 import argparse
@@ -21,20 +20,19 @@ import re
 import select
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "test", "harness"))
 
-from beanstalk import Answer, Beanstalkd, BeanstalkLaterd, Connection, Gone, command  # noqa: E402
 import divergences  # noqa: E402
+from beanstalk import Answer, Beanstalkd, Connection, Gone, command  # noqa: E402
+from process import Laterd  # noqa: E402
 
 BODY_BYTES = 1000  # the limit both servers are started with
 CONNECTIONS = 3
-BEAT_S = 0.75
-SLOW_BEAT_S = 0.2  # a beat's commands must be done by then: what they start ends 0.25 s off a beat
-SLOW_S = 0.6  # a timeless sequence that took longer than this may have seen a ttr of 1 s end
+KEEPER = CONNECTIONS  # one more, which keeps tubes, looks whether others are gone, cleans up
+SLOW_S = 0.6  # a sequence that took longer than this may have seen a ttr of 1 s end
 
 ID = re.compile(r"(INSERTED |RESERVED |FOUND |^OK id=)(\d+)")
 
@@ -66,17 +64,18 @@ MALFORMED = [
     "bury x 1", "bury 1 x", "touch", "touch x", "peek", "peek x", "peek-ready x", "peek-x",
     "kick", "kick x", "kick-job", "kick-job x", "stats-job", "stats-job x", "stats-tube",
     "stats-tube -a", "stats x", "list-tubes x", "list-tube-used x", "list-tubes-watched x",
-    "pause-tube", "pause-tube a", "pause-tube a x", "pause-tube -a 1", "kick -1", "kick 1 1", "reserve-with-timeout 4294967296",
+    "pause-tube", "pause-tube a", "pause-tube a x", "kick -1", "kick 1 1",
     "x" * 222, "x" * 500, "use " + "n" * 200, "use " + "n" * 201,
     "watch " + "n" * 218, "delete " + "1" * 230,
 ]
 
 
 class Maker:
-    """Makes the steps of one timeless sequence."""
+    """Makes the steps of one timeless sequence. Every other one pauses tubes; in those a connection
+    that sends nothing keeps the tubes, since a paused tube outlives its users in laterd only."""
 
     def __init__(self, seed):
-        self.random = random.Random(seed)
+        self.random, self.pauses = random.Random(seed), seed % 2 == 0
 
     def put(self):
         rng = self.random
@@ -112,7 +111,7 @@ class Maker:
             (8, f"stats-job {job}"), (5, f"stats-tube {tube}"), (2, "stats-tube nowhere"),
             (5, f"use {tube}"), (5, f"watch {tube}"), (4, f"ignore {tube}"), (2, "list-tubes"),
             (2, "list-tube-used"), (2, "list-tubes-watched"), (3, "stats"),
-            (2, f"pause-tube {tube} {rng.choice([0, 3600])}"),
+            (3 if self.pauses else 0, f"pause-tube {tube} {rng.choice([0, 3600])}"),
             (1, "pause-tube nowhere 1"),
         ]
         return rng.choices([line for _, line in kinds], [weight for weight, _ in kinds])[0]
@@ -135,7 +134,7 @@ class Maker:
             return Step(connection, "close", (), ())
         if dice < 0.04:
             return Step(connection, "quit", (), ())
-        if dice < 0.07:
+        if dice < 0.06:
             return Step(connection, "wait", ("reserve",), (None,))
         count = rng.choice([1, 1, 1, 1, 2, 5])
         commands = [self.one() for _ in range(count)]
@@ -143,25 +142,11 @@ class Maker:
                     tuple(body for _, body in commands))
 
     def steps(self, count):
-        return [self.step() for _ in range(count)]
-
-
-def story(text):
-    """The steps of a timed story: a row is `beat`, or a connection, a verb if it is not a plain
-    command (`waits`, `close`), and a line; a put's line is without its length."""
-    steps = []
-    for row in text.strip().splitlines():
-        words = row.split()
-        if words == ["beat"]:
-            steps.append(Step(0, "beat", (), ()))
-            continue
-        verb = words[1] if words[1] in ("waits", "close", "quit") else "ask"
-        line = " ".join(words[1 if verb == "ask" else 2:])
-        body = b"abc" if line.startswith("put") else None
-        line += " 3" if body else ""
-        steps.append(Step(int(words[0]), {"waits": "wait"}.get(verb, verb),
-                          (line,) if line else (), (body,) if line else ()))
-    return steps
+        steps = [self.step() for _ in range(count)]
+        if self.pauses:
+            kept = [f"watch {tube}" for tube in NAMES]
+            steps.insert(0, Step(KEEPER, "ask", tuple(kept), (None,) * len(kept)))
+        return steps
 
 
 # ---- running it ----
@@ -170,16 +155,12 @@ def story(text):
 class Side:
     """One server's half of a run: its connections, the ids it gave, what it was sent."""
 
-    def __init__(self, port, prefix, timed):
-        self.port, self.prefix, self.timed, self.ids = port, prefix, timed, []
-        self.connections = [self.open() for _ in range(CONNECTIONS)]
+    def __init__(self, port, prefix):
+        self.port, self.prefix, self.ids = port, prefix, []
+        self.connections = [self.open() for _ in range(CONNECTIONS + 1)]
 
     def open(self):
-        one = Connection(self.port)
-        if self.timed:
-            for line in ("use a", "watch a", "ignore default"):  # stories are told side by side
-                one.ask(self.text(line))
-        return one
+        return Connection(self.port)
 
     def text(self, line):
         """The line with ids and this sequence's own tubes filled in."""
@@ -219,19 +200,22 @@ class Side:
     def reopen(self, connection, politely):
         """Closes it, waits until the server has noticed, opens another."""
         held = self.connections[connection]
-        with Connection(self.port) as witness:
-            before = int(witness.stats()["current-connections"])
-            if politely:
-                held.send("quit\r\n")
-                held.closed()
-            held.close()
-            end = time.monotonic() + 10
-            while int(witness.stats()["current-connections"]) >= before:
-                assert time.monotonic() < end, "a closed connection still counts"
+        if politely:
+            held.send("quit\r\n")
+            held.closed()
+        held.close()
+        self.wait_connections(CONNECTIONS)
         self.connections[connection] = self.open()
 
+    def wait_connections(self, count):
+        """Waits until the server has noticed who came and who went."""
+        end = time.monotonic() + 10
+        while int(self.connections[KEEPER].stats()["current-connections"]) != count:
+            assert time.monotonic() < end, "a closed connection still counts"
+
     def fini(self):
-        for at, one in enumerate(self.connections):
+        """Leaves the server as empty as it was."""
+        for at, one in enumerate(self.connections[:KEEPER]):
             try:
                 one.end_sending()
                 while self.read(at).line != b"(closed)":
@@ -239,33 +223,34 @@ class Side:
             except OSError:
                 pass
             one.close()
-        with Connection(self.port) as broom:
-            end = time.monotonic() + 10
-            for job_id in self.ids:  # those it held come back a moment after the close
-                while broom.ask(f"delete {job_id}").word != "DELETED" \
-                        and broom.ask(f"peek {job_id}").word == "FOUND":
-                    assert time.monotonic() < end, f"{job_id} cannot be deleted"
-            for tube in NAMES:
-                broom.ask(f"pause-tube {tube} 0")
+        keeper = self.connections[KEEPER]
+        self.wait_connections(1)  # now nothing is held
+        for job_id in self.ids:
+            keeper.ask(f"delete {job_id}")
+        for tube in NAMES:
+            keeper.ask(self.text(f"use {tube}"))
+            keeper.ask(self.text(f"pause-tube {tube} 0"))
+        keeper.close()
 
 
 class Run:
     """One sequence, both sides. `told` is what was sent and answered, for a person to read."""
 
-    def __init__(self, ports, prefix, timed):
-        self.sides = [Side(port, prefix, timed) for port in ports]
-        self.timed, self.waiting, self.told = timed, None, []
+    def __init__(self, ports, prefix):
+        self.sides = [Side(port, prefix) for port in ports]
+        self.waiting, self.told = None, []
+        for side in self.sides:
+            side.wait_connections(CONNECTIONS + 1)
         self.began = time.monotonic()
-        self.beats = 0
 
     def compare(self, line, answers):
         told = [divergences.normal(line, answer) for answer in answers]
-        # Others put at the same time, and a sequence that differed may have left the servers with
-        # different counts: an id says which job of this sequence it is.
+        # A sequence that differed may have left the servers with different counts of jobs: an id
+        # says which job of this sequence it is.
         told = [side.ordinal(text) for side, text in zip(self.sides, told)]
         self.told.append(f"  {line[:100]!r} -> {told[0]}"
                          + ("" if told[0] == told[1] else f"\n      laterd: {told[1]}"))
-        if told[0] != told[1] and not divergences.expected(line, *answers):
+        if told[0] != told[1]:
             raise Mismatch("\n".join(self.told))
 
     def both(self, connection, line):
@@ -281,14 +266,8 @@ class Run:
             self.both(connection, line)
 
     def step(self, step):
-        if step.act == "beat":
-            self.beats += 1
-            time.sleep(max(0, self.began + self.beats * BEAT_S - time.monotonic()))
-            self.told.append(f"{self.beats * BEAT_S} s")
-            self.settle()
-            return
-        if self.waiting and self.waiting[0] == step.connection and step.act not in ("close", "quit"):
-            return
+        if self.waiting and (self.waiting[0] == step.connection) != (step.act in ("close", "quit")):
+            return  # it waits; or somebody would give back several jobs at once: see whole-turns
         self.told.append(f"{step.connection} {step.act}")
         if step.act in ("close", "quit"):
             if self.waiting and self.waiting[0] == step.connection:
@@ -301,11 +280,18 @@ class Run:
                 self.send(step)
                 self.waiting = step.connection, step.lines[0]
                 self.settle(0.02)
-        else:
-            self.send(step)
+        elif self.waiting:  # one by one: see whole-turns
             for line, body in zip(step.lines, step.bodies):
-                self.answers_to(step.connection, line, body)
-            self.settle(0.02 if self.waiting else 0)
+                if not (self.waiting and line in ("kick 2", "kick 100")):
+                    self.ask(Step(step.connection, "ask", (line,), (body,)))
+                    self.settle(0.01)
+        else:
+            self.ask(step)
+
+    def ask(self, step):
+        self.send(step)
+        for line, body in zip(step.lines, step.bodies):
+            self.answers_to(step.connection, line, body)
 
     def send(self, step):
         for side in self.sides:
@@ -318,18 +304,17 @@ class Run:
             self.both(connection, f"(rest) {rest!r}")
 
     def judged(self):
-        """Was it quick enough that nothing can have fallen due unforeseen?"""
-        late = time.monotonic() - self.began - self.beats * BEAT_S
-        return late < (SLOW_BEAT_S if self.timed else SLOW_S)
+        """Was it quick enough that nothing can have fallen due?"""
+        return time.monotonic() - self.began < SLOW_S
 
     def fini(self):
         for side in self.sides:
             side.fini()
 
 
-def run(steps, ports, prefix, timed):
+def run(steps, ports, prefix):
     """None, the Mismatch, or TooSlow."""
-    one = Run(ports, prefix, timed)
+    one = Run(ports, prefix)
     try:
         for step in steps:
             one.step(step)
@@ -365,7 +350,8 @@ class Pair:
 
     def __init__(self, folder):
         self.first = Beanstalkd("-z", BODY_BYTES)
-        self.second = BeanstalkLaterd(folder, {"beanstalk": {"job_bytes": BODY_BYTES}})
+        self.second = Laterd(folder, {"beanstalk": {"job_bytes": BODY_BYTES}},
+                             beanstalk=["127.0.0.1:0"])
         self.runs = self.judged = 0
 
     @property
@@ -388,41 +374,14 @@ class Pair:
     def check(self, seed, count=40):
         """Runs the sequence of the seed; raises the smallest mismatch found."""
         steps = Maker(seed).steps(count)
-        found = run(steps, self.ports, self.prefix(), False)
+        found = run(steps, self.ports, self.prefix())
         self.judged += not isinstance(found, TooSlow)
         if isinstance(found, Mismatch):
             def differs(fewer):
-                return isinstance(run(fewer, self.ports, self.prefix(), False), Mismatch)
+                return isinstance(run(fewer, self.ports, self.prefix()), Mismatch)
 
-            least = run(shrink(steps, differs), self.ports, self.prefix(), False)
+            least = run(shrink(steps, differs), self.ports, self.prefix())
             raise Mismatch(f"seed {seed}:\n{least or found}")
-
-    def check_stories(self, stories):
-        """{name: text}, all at once; {name: Mismatch or TooSlow} of those that were not the same.
-        They get two more chances: a busy machine may have held up one of the servers."""
-        found = {}
-        for _ in range(3):
-            found = self._stories(stories)
-            stories = {name: stories[name] for name in found}
-            if not found:
-                break
-        return found
-
-    def _stories(self, stories):
-        found = {}
-
-        def one(name, text, prefix):
-            outcome = run(story(text), self.ports, prefix, True)
-            if outcome:
-                found[name] = outcome
-
-        threads = [threading.Thread(target=one, args=(name, text, self.prefix()))
-                   for name, text in stories.items()]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
 
 
 def main():

@@ -6,8 +6,6 @@ import socket
 import subprocess
 import time
 
-from process import Laterd
-
 BEANSTALKD = os.environ.get("BEANSTALKD") or shutil.which("beanstalkd") or "/usr/bin/beanstalkd"
 
 # The answers that are followed by a body, and where its length stands.
@@ -228,19 +226,3 @@ class Beanstalkd:
 
     def __exit__(self, *_):
         self.kill()
-
-
-class BeanstalkLaterd(Laterd):
-    """A laterd that listens for both kinds of clients."""
-
-    def __init__(self, folder, config=None, **options):
-        options["arguments"] = [*options.get("arguments", ()), "--beanstalk", "127.0.0.1:0"]
-        super().__init__(folder, config, **options)
-
-    def wait_listening(self, seconds=20):
-        self.wait_log("listening", seconds, count=len(self.listeners) + 1)
-        return super().wait_listening(1)
-
-    @property
-    def beanstalk_port(self):
-        return self.ports[len(self.listeners)]
