@@ -19,7 +19,7 @@ static const struct {
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},
     [ERR_DISK_FULL] = {"disk_full", "the disk has no room for new jobs"},
     [ERR_STORE_FAILED] = {"store_failed", "a disk write failed; restart laterd to recover"},
-    [ERR_DRAINING] = {"draining", "the server is shutting down"},
+    [ERR_DRAINING] = {"draining", "the server is draining; try another one, or again later"},
     [ERR_DAMAGED] = {"damaged", "the stored body does not match its checksum"},
     [ERR_IO] = {"io", "the system refused an operation"},
     [ERR_CORRUPT] = {"corrupt", "a file is not what it must be"},

@@ -23,7 +23,7 @@ enum err {
     ERR_DISK_LIMIT,    /* store.max_bytes reached */
     ERR_DISK_FULL,     /* the file system has no room */
     ERR_STORE_FAILED,  /* a write or fsync failed: nothing is acknowledged until restart */
-    ERR_DRAINING,      /* the server is shutting down */
+    ERR_DRAINING,      /* no new jobs, or no more waiting: the end is near */
     ERR_DAMAGED,       /* a stored body's checksum does not match */
     ERR_IO,            /* the system refused; errno says why */
     ERR_CORRUPT,       /* a file is not what it must be */

@@ -51,6 +51,8 @@ static uint64_t hash_name(const struct topics *topics, struct bytes name)
 
 struct topic *topics_find(const struct topics *topics, struct bytes name)
 {
+    if (topics->recent && bytes_eq(topics->recent->name, name))
+        return topics->recent;
     uint32_t number = map_find(&topics->by_name, hash_name(topics, name), &name);
     return number == MAP_NONE ? NULL : topics_at(topics, number);
 }
@@ -58,6 +60,8 @@ struct topic *topics_find(const struct topics *topics, struct bytes name)
 static void evict(struct topics *topics, struct topic *topic)
 {
     CHECK(topic->idle);
+    if (topics->recent == topic)
+        topics->recent = NULL;
     list_remove(&topic->place);
     map_remove(&topics->by_name, topic->name_hash, topic->number);
     queue_fini(&topic->ready);
@@ -96,6 +100,7 @@ enum err topics_need(struct topics *topics, struct bytes name, struct topic **ou
         }
         topic = make(topics, name);
     }
+    topics->recent = topic;
     *out_topic = topic;
     return OK;
 }

@@ -39,6 +39,7 @@ struct topic {
 struct topics {
     struct pool pool;
     struct map by_name;
+    struct topic *recent; /* the last that topics_need() gave: likely the next asked for, too */
     struct list idle;     // topic::place, longest idle first
     struct list servable; // topic::place: has ready jobs and waiters and is not paused
     uint32_t max;

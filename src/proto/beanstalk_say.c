@@ -243,7 +243,7 @@ void beanstalk_yaml_job(struct buf *out, const struct job_view *job, int64_t now
     yaml_plain(out, "state", bytes_str(job_state_name(job->state)));
     yaml_number(out, "pri", job->priority);
     yaml_seconds(out, "age", now_us - job->created_us);
-    yaml_seconds(out, "delay", job->due_us - job->created_us);
+    yaml_number(out, "delay", job->delay_s);
     yaml_seconds(out, "ttr", job->ttr_us);
     yaml_seconds(out, "time-left", until_us - now_us);
     yaml_number(out, "file", 0);

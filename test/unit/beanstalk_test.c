@@ -648,6 +648,7 @@ static void a_job_is_shown_as_beanstalkd_shows_it(void **state)
         .priority = 5,
         .created_us = 1000 * second,
         .due_us = 1100 * second,
+        .delay_s = 100,
         .ttr_us = 30 * second,
         .counts = {.reserves = 1, .timeouts = 2, .releases = 3, .buries = 4, .kicks = 5},
     };
@@ -667,7 +668,7 @@ static void a_job_is_shown_as_beanstalkd_shows_it(void **state)
     job.state = JOB_READY;
     job.due_us = 999 * second;
     beanstalk_yaml_job(&out, &job, 1102 * second);
-    assert_non_null(memmem(out.at, out.len, "delay: 0\nttr: 30\ntime-left: 0\n", 30));
+    assert_non_null(memmem(out.at, out.len, "delay: 100\nttr: 30\ntime-left: 0\n", 32));
     buf_fini(&out);
 }
 
