@@ -12,8 +12,9 @@
 #include "base/mem.h"
 
 enum {
-    TICK_BUDGET = 256,   /* timer steps a turn: some 1.5 µs each when a job is not in the cache */
-    MATCH_BUDGET = 1000, /* jobs handed out a turn */
+    TICK_BUDGET = 256, /* timer steps a turn: some 1.5 µs each when a job is not in the cache */
+    UNREAD_WAIT_US = 1000 * 1000, /* before a job whose body could not be read is tried again */
+    MATCH_BUDGET = 1000,          /* jobs handed out a turn */
 };
 
 /* A reply that waits for the disk. The ticket is NULL when its asker has gone. */
@@ -46,6 +47,13 @@ struct memory_body {
     char bytes[];
 };
 
+/* A job that was reserved, and then its body could not be read. */
+struct unread {
+    uint64_t seq;
+    uint64_t lease;
+    enum err err;
+};
+
 struct embedded {
     struct engine engine;
     struct event_sink sink;
@@ -65,7 +73,7 @@ struct embedded {
     struct held_queue writing; /* for the server's durability */
     struct held_queue syncing; /* pushes that want more than that */
     struct arena scratch;      /* bodies of the reply being given */
-    struct buf damaged;        /* uint64_t seqs of reserved jobs whose body could not be read */
+    struct buf unread;         /* struct unread: jobs reserved and not handed out */
 };
 
 static struct embedded *of_engine(struct engine *engine)
@@ -148,7 +156,7 @@ static void hold_reply(struct embedded *embedded, struct ticket *ticket, const s
     embedded->held_count++;
 }
 
-/* Fills in content types and bodies. A job whose body is damaged is taken out of the reply. */
+/* Fills in content types and bodies. A job whose body cannot be read is taken out of the reply. */
 static void read_bodies(struct embedded *embedded, struct reply *reply)
 {
     uint32_t good = 0;
@@ -173,10 +181,12 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
             reply->jobs[good++] = *job;
             continue;
         }
-        log_event(LOG_ERROR, "body_damaged", "job=%llu error=%s", (unsigned long long)job->ref.seq,
-                  err_name(err));
+        log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread",
+                  "job=%llu error=%s", (unsigned long long)job->ref.seq, err_name(err));
         if (reply->kind == CMD_RESERVE || reply->kind == CMD_RESERVE_JOB)
-            buf_add(&embedded->damaged, &job->ref.seq, sizeof(job->ref.seq));
+            buf_add(&embedded->unread,
+                    &(struct unread){.seq = job->ref.seq, .lease = job->lease, .err = err},
+                    sizeof(struct unread));
         reply->err = err;
     }
     if (good)
@@ -348,14 +358,40 @@ static void carry_rest(struct store_ear *ear)
 
 /* ---- the engine port ---- */
 
-static void bury_damaged(struct embedded *embedded)
+static void ignore_answer(struct ticket *ticket, const struct reply *reply)
 {
-    for (size_t i = 0; i < embedded->damaged.len; i += sizeof(uint64_t)) {
-        uint64_t seq;
-        memcpy(&seq, embedded->damaged.at + i, sizeof(seq));
-        core_bury_damaged(embedded->core, embedded->now_us, seq);
+    (void)ticket;
+    (void)reply; /* the job may have gone meanwhile: then there is nothing to give back */
+}
+
+/* A failed read may pass; the wait lets other jobs of the topic go first. */
+static void give_back(struct embedded *embedded, const struct unread *unread)
+{
+    static struct ticket nobody = {.answered = ignore_answer};
+    struct cmd cmd = {
+        .kind = CMD_RELEASE,
+        .job = {.ref.seq = unread->seq,
+                .lease = unread->lease,
+                .why = RELEASE_UNDELIVERED,
+                .has_delay = true,
+                .due_us = embedded->now_us + UNREAD_WAIT_US},
+    };
+    core_apply(embedded->core, embedded->now_us, &cmd, &nobody, NULL);
+}
+
+/* A body that is damaged stays so: an operator must see it. */
+static void settle_unread(struct embedded *embedded)
+{
+    struct buf list = embedded->unread; /* taking back hands nothing out, so nothing is added */
+    for (size_t i = 0; i < list.len; i += sizeof(struct unread)) {
+        struct unread unread;
+        memcpy(&unread, list.at + i, sizeof(unread));
+        if (unread.err == ERR_DAMAGED)
+            core_bury_damaged(embedded->core, embedded->now_us, unread.seq);
+        else
+            give_back(embedded, &unread);
     }
-    embedded->damaged.len = 0;
+    embedded->unread.len = 0;
 }
 
 /* A consumer that waits gets what it would get if it asked now: see admit(). */
@@ -443,7 +479,7 @@ static void engine_match(struct engine *engine)
 static int64_t engine_end(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
-    bury_damaged(embedded);
+    settle_unread(embedded);
     int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
     if (embedded->store) {
         store_hurry(embedded->store, core_is_awaited(embedded->core));
@@ -557,7 +593,7 @@ void embedded_close(struct embedded *embedded)
     queue_fini(&embedded->writing);
     queue_fini(&embedded->syncing);
     arena_fini(&embedded->scratch);
-    buf_fini(&embedded->damaged);
+    buf_fini(&embedded->unread);
     mem_free(embedded);
 }
 

@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "server/embedded.h"
@@ -33,7 +35,9 @@ static void count_answer(struct ticket *ticket, const struct reply *reply)
 
 static void open_bed(struct bed *bed, enum durability durability)
 {
-    *bed = (struct bed){.disk = sim_disk_new(), .now_us = 1000000};
+    if (!bed->disk)
+        bed->disk = sim_disk_new();
+    bed->now_us = 1000000;
     struct store_trouble trouble;
     struct embedded_options options = {
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10},
@@ -79,7 +83,7 @@ static void push_and_end(struct bed *bed, struct ticket *ticket)
 static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(void **state)
 {
     (void)state;
-    struct bed bed;
+    struct bed bed = {0};
     size_t early_bytes = 0;
     open_bed(&bed, DURABILITY_INTERVAL);
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -99,9 +103,74 @@ static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(vo
     close_bed(&bed);
 }
 
+static struct reply last_reply;
+static char last_body[16];
+
+static void keep_answer(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    answers++;
+    last_reply = *reply;
+    if (reply->kind == CMD_RESERVE && reply->count)
+        memcpy(last_body, reply->jobs[0].body.at, reply->jobs[0].body.len);
+}
+
+static void do_turn(struct bed *bed, const struct cmd *cmd, struct ticket *ticket)
+{
+    bed->now_us += 1000;
+    bed->engine->verbs->begin(bed->engine, bed->now_us);
+    if (cmd)
+        bed->engine->verbs->submit(bed->engine, cmd, ticket);
+    bed->engine->verbs->match(bed->engine);
+    (void)bed->engine->verbs->end(bed->engine);
+}
+
+static void do_command(struct bed *bed, const struct cmd *cmd)
+{
+    struct ticket ticket = {.answered = keep_answer};
+    unsigned before = answers;
+    sim_disk_eager(bed->disk, true);
+    do_turn(bed, cmd, &ticket);
+    for (int turns = 0; turns < 20 && answers == before; turns++)
+        do_turn(bed, NULL, NULL);
+    assert_int_equal(answers, before + 1);
+}
+
+static void p2_a_job_is_not_buried_because_one_read_failed(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {
+            .id = BYTES("a job"), .topic = topic, .ttr_us = 3600000000, .body = BYTES("body")}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    do_command(&bed, &push);
+    assert_int_equal(last_reply.err, OK);
+    embedded_close(bed.embedded); /* so that the body is on the disk only */
+    open_bed(&bed, DURABILITY_SYNC);
+    sim_disk_eager(bed.disk, true);
+    for (int turns = 0; turns < 20; turns++)
+        do_turn(&bed, NULL, NULL); /* until the disk has nothing else to do */
+    sim_disk_fail_at(bed.disk, sim_disk_points(bed.disk), EIO);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, ERR_IO);
+    bed.now_us += 2000000; /* long before its ttr would bring it back */
+    sim_disk_fail_at(bed.disk, UINT64_MAX, 0);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, OK);
+    assert_int_equal(last_reply.count, 1);
+    assert_memory_equal(last_body, "body", 4);
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
