@@ -393,6 +393,12 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
         ssize_t more = pread(fd, (char *)at + got, len - got, (off_t)(offset + got));
         if (more < 0 && errno == EINTR)
             continue;
+        if (more < 0 && errno == EINVAL && fd != file->fd) {
+            /* This file system opens with O_DIRECT but will not read with it, or not this much. */
+            fd = file->fd;
+            (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* as above */
+            continue;
+        }
         if (more < 0)
             return ERR_IO;
         if (more == 0)
