@@ -29,7 +29,7 @@ static inline void wire_request(struct buf *out, struct bytes method, struct byt
 
 static inline const char *wire_find(struct bytes in, struct bytes what)
 {
-    return in.len ? memmem(in.at, in.len, what.at, what.len) : NULL;
+    return in.at && in.len ? memmem(in.at, in.len, what.at, what.len) : NULL;
 }
 
 /* Cuts one answer off the front: its length; 0: it is not whole yet. */
