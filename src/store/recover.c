@@ -432,7 +432,10 @@ static enum err remove_now(struct store *store, uint32_t number)
     return op.err;
 }
 
-/* Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch: its header has rotted.
+/*
+ * Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch of the log: its header
+ * has rotted. A batch from before the log says that all of the segment is dead, because the log
+ * begins with a segment's first: a crash came before the removal, and rot after it.
  */
 static enum err look_into(struct recovery *recovery, const struct found *found,
                           struct disk_file *file, bool *out_blank)
@@ -440,10 +443,11 @@ static enum err look_into(struct recovery *recovery, const struct found *found,
     struct scan scan;
     enum err err = OK;
     bool blank = true;
+    bool dead = false;
     scan_init(&scan, recovery->store->disk, file, found->size_bytes, WINDOW_BYTES);
     scan.number = found->number;
     scan.tag = recovery->store->tag;
-    for (uint64_t offset = 0; offset < found->size_bytes && !err; offset += BLOCK) {
+    for (uint64_t offset = 0; offset < found->size_bytes && !err && !dead; offset += BLOCK) {
         const char *at;
         size_t len;
         enum format_verdict verdict;
@@ -453,7 +457,10 @@ static enum err look_into(struct recovery *recovery, const struct found *found,
             continue;
         blank = false;
         err = scan_batch(&scan, offset, &verdict, &head, &at);
-        if (!err && verdict == FORMAT_GOOD) {
+        if (err || verdict != FORMAT_GOOD)
+            continue;
+        dead = head.number < recovery->loaded.manifest.batch_first;
+        if (!dead) {
             char name[DISK_NAME_MAX];
             segment_name(found->number, name);
             trouble_say(recovery->trouble, name, 0,
@@ -485,9 +492,10 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     if (!spare) {
         store->disk->verbs->close(store->disk, file);
         if (!err && !blank)
-            trouble_say(recovery->trouble, name, 0,
-                        "notice: a segment without a header held scraps and no batch; it was "
-                        "removed, nothing is lost");
+            trouble_say(
+                recovery->trouble, name, 0,
+                "notice: a segment without a header held nothing of the log; it was removed, "
+                "nothing is lost");
         return err ? err : remove_now(store, found->number);
     }
     struct segment *segment = segment_add(store, found->number, found->size_bytes);

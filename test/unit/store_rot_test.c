@@ -205,6 +205,45 @@ static void a_missing_last_segment_is_named(void **state)
     }
 }
 
+/* Power went between the manifest that no longer names a segment and its removal; then it rots. */
+static void rot_in_a_dead_segment_stops_no_start(void **state)
+{
+    (void)state;
+    struct model model;
+    char name[] = "wal-00000001";
+    uint64_t len = 0;
+    model_init(&model, 5);
+    model.options.segment_bytes = ROT_SEGMENT;
+    model.options.body_max = 60;
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(model_push(&model), OK);
+    model_settle(&model);
+    const char *at = sim_disk_file(model.disk, name, &len);
+    char *copy = mem_alloc(len);
+    memcpy(copy, at, len);
+    for (int i = 0; i < 40 && sim_disk_file(model.disk, name, &len); i++) {
+        assert_int_equal(model_push(&model), OK);
+        model_end(&model, model_pick(&model));
+        model_settle(&model);
+    }
+    assert_null(sim_disk_file(model.disk, name, &len)); /* it was cleaned */
+    model_close(&model);
+    for (int block = 0; block < 3; block++) {
+        sim_disk_put(model.disk, name, copy, ROT_SEGMENT);
+        assert_true(sim_disk_flip(model.disk, name, 3));
+        if (block)
+            assert_true(sim_disk_flip(model.disk, name, (uint64_t)block * DISK_ALIGN * 8 + 77));
+        assert_int_equal(model_open(&model), OK);
+        assert_non_null(strstr(model.trouble.text, "notice"));
+        assert_null(sim_disk_file(model.disk, name, &len));
+        model_check(&model);
+        model_close(&model);
+    }
+    mem_free(copy);
+    model.store = NULL;
+    model_fini(&model);
+}
+
 static void a_missing_manifest_is_named(void **state)
 {
     (void)state;
@@ -244,6 +283,7 @@ int main(void)
         cmocka_unit_test(flipped_bodies_are_never_served),
         cmocka_unit_test(a_missing_segment_is_named),
         cmocka_unit_test(a_missing_last_segment_is_named),
+        cmocka_unit_test(rot_in_a_dead_segment_stops_no_start),
         cmocka_unit_test(a_missing_manifest_is_named),
         cmocka_unit_test(another_stores_segment_is_named),
     };
