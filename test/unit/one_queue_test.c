@@ -56,7 +56,6 @@ static const struct {
 struct teller {
     struct world *world;
     struct sim_peer *peer;
-    bool http;
     char lease[32];
 };
 
@@ -90,7 +89,7 @@ static void hear_beanstalk(struct teller *teller)
 
 static struct world *tell(bool http)
 {
-    struct teller teller = {.world = world_new(&(struct world_options){.seed = 1}), .http = http};
+    struct teller teller = {.world = world_new(&(struct world_options){.seed = 1})};
     struct buf bytes = {0};
     assert_int_equal(world_boot(teller.world), OK);
     teller.peer =
