@@ -25,6 +25,7 @@ enum { MODEL_SEGMENT = 32 * 1024, MODEL_BODY_MAX = 3000, MODEL_ROOM = 32 * 1024 
 
 struct model_job {
     uint64_t seq;
+    uint64_t id; /* a pushed job may replace another one with its id */
     bool live;
     uint32_t version; /* of the body */
     uint32_t priority;
@@ -92,15 +93,34 @@ static inline struct bytes model_body(const struct model *model, uint64_t seq, u
 
 /* ---- the ear ---- */
 
+/* As the core has it: of two jobs with one id the one pushed later counts. False: not this one. */
+static inline bool model_replayed_id(struct model *model, const struct event *event, uint64_t id)
+{
+    for (size_t i = 0; i < model->job_count; i++) {
+        struct model_job *other = &model->jobs[i];
+        if (!other->live || other->id != id || other->seq == event->job.seq)
+            continue;
+        if (other->seq > event->job.seq)
+            return false;
+        other->live = false;
+    }
+    return true;
+}
+
 static inline enum err model_replay(struct store_ear *ear, const struct event *event)
 {
     struct model *model = LIST_ENTRY(ear, struct model, ear);
     struct model_job *job = model_find(model, event->job.seq);
+    uint64_t id = 0;
     switch (event->kind) {
     case EVENT_JOB:
+        memcpy(&id, event->id.at, sizeof(id));
+        if (!model_replayed_id(model, event, id))
+            break;
         if (!job)
             job = model_add(model, event->job.seq);
         job->live = true;
+        job->id = id;
         memcpy(&job->version, event->body.at, sizeof(job->version));
         job->priority = event->job.priority;
         job->stored = event->record;
@@ -146,13 +166,16 @@ static inline void model_failed(struct store_ear *ear, int sys_errno)
     model->failures++;
 }
 
+/* Appends the job; job->stored is the record that it takes the place of. */
 static inline struct stored model_emit(struct model *model, const struct model_job *job,
                                        struct bytes content_type, struct bytes body)
 {
+    uint64_t id = job->id ? job->id : job->seq;
     struct event event = {
         .kind = EVENT_JOB,
         .promised = true,
         .job = {.seq = job->seq, .state = JOB_DELAYED, .priority = job->priority},
+        .id = bytes_of(&id, sizeof(id)),
         .topic = BYTES("topic"),
         .content_type = content_type,
         .body = body,
@@ -301,7 +324,8 @@ static inline void model_note(struct model *model, const struct model_job *job)
         (struct model_entry){.batch = store_batch(model->store), .job = *job};
 }
 
-static inline enum err model_push(struct model *model)
+/* Pushes a job, in place of another one or of none. */
+static inline enum err model_push_over(struct model *model, uint64_t over_seq)
 {
     char room[MODEL_ROOM];
     struct bytes body = model_body(model, model->seq_next, 1, room);
@@ -309,13 +333,26 @@ static inline enum err model_push(struct model *model)
     if (err)
         return err;
     struct model_job *job = model_add(model, model->seq_next++);
+    struct model_job *over = over_seq ? model_find(model, over_seq) : NULL;
     model->seq_highest = job->seq;
     store_seq_note(model->store, model->seq_next);
     job->live = true;
     job->version = 1;
+    job->id = over ? over->id : job->seq;
+    if (over) {
+        over->live = false;
+        job->stored = over->stored;
+    }
     job->stored = model_emit(model, job, BYTES("text"), body);
     model_note(model, job);
+    if (over)
+        model_note(model, over); /* in the same batch: never both, never none */
     return OK;
+}
+
+static inline enum err model_push(struct model *model)
+{
+    return model_push_over(model, 0);
 }
 
 static inline struct model_job *model_pick(struct model *model)
@@ -391,7 +428,7 @@ static inline void model_settle(struct model *model)
 
 static inline void model_act(struct model *model)
 {
-    uint64_t dice = model_random(model, 10);
+    uint64_t dice = model_random(model, 11);
     struct model_job *job = model_pick(model);
     if (dice < 4 || !job)
         (void)model_push(model);
@@ -399,8 +436,10 @@ static inline void model_act(struct model *model)
         model_change(model, job);
     else if (dice < 7)
         model_move(model, job);
-    else
+    else if (dice < 10)
         model_end(model, job);
+    else
+        (void)model_push_over(model, job->seq);
 }
 
 /* `turns` turns of mixed work, or until the store fails. */
