@@ -26,6 +26,9 @@ enum {
     READ_BYTES = 256 * 1024,
     KEPT_INPUT_BYTES = 64 * 1024, /* more than this unread by the handler: stop reading */
     SPARE_OUT_BYTES = 64 * 1024,  /* a larger empty out-buffer is given back */
+    SILENT_S = 60,                /* a client is asked whether it is there, */
+    SILENT_AGAIN_S = 15,          /* again after so long, */
+    SILENT_TIMES = 4,             /* and given up: within two minutes */
     ACCEPTS = 128,                /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
     LINGER_US = 1000 * 1000,
@@ -523,9 +526,29 @@ struct net *os_net_port(struct os_net *net)
     return &net->net;
 }
 
+/*
+ * A client whose machine or network is gone says nothing, not even goodbye. A beanstalkd client may
+ * be silent for ever and hold jobs, so the system is to ask after it. Connections inherit this; for
+ * unix sockets it means nothing.
+ */
+static void ask_after_the_silent(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, SILENT_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, SILENT_AGAIN_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, SILENT_TIMES},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
 void os_net_listen(struct os_net *net, int fd, unsigned listener)
 {
     CHECK(net->listener_count < NET_LISTENERS_MAX);
+    ask_after_the_silent(fd);
     struct listener *at = &net->listeners[net->listener_count++];
     *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};
     watch_source(net, &at->source, EPOLLIN);
