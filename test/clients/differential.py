@@ -236,7 +236,8 @@ class Side:
 class Run:
     """One sequence, both sides. `told` is what was sent and answered, for a person to read."""
 
-    def __init__(self, ports, prefix):
+    def __init__(self, steps, ports, prefix):
+        self.tubes_kept = any(step.connection == KEEPER for step in steps)
         self.sides = [Side(port, prefix) for port in ports]
         self.waiting, self.told = None, []
         for side in self.sides:
@@ -244,7 +245,7 @@ class Run:
         self.began = time.monotonic()
 
     def compare(self, line, answers):
-        told = [divergences.normal(line, answer) for answer in answers]
+        told = [divergences.normal(line, answer, self.tubes_kept) for answer in answers]
         # A sequence that differed may have left the servers with different counts of jobs: an id
         # says which job of this sequence it is.
         told = [side.ordinal(text) for side, text in zip(self.sides, told)]
@@ -314,7 +315,7 @@ class Run:
 
 def run(steps, ports, prefix):
     """None, the Mismatch, or TooSlow."""
-    one = Run(ports, prefix)
+    one = Run(steps, ports, prefix)
     try:
         for step in steps:
             one.step(step)
