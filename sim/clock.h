@@ -1,4 +1,4 @@
-/* port/clock.h that stands still until the test moves it. */
+/* port/clock.h that stands still until the test moves it, or goes on a bit with each reading. */
 #ifndef LATERD_SIM_CLOCK_H
 #define LATERD_SIM_CLOCK_H
 
@@ -7,17 +7,20 @@
 struct sim_clock {
     struct clock clock;
     int64_t now_us;
+    int64_t drift_us; /* so much later after each reading; 0: it stands still */
 };
 
 static inline int64_t sim_clock_read(struct clock *clock)
 {
-    return ((struct sim_clock *)(void *)clock)->now_us; /* its first member */
+    struct sim_clock *sim = (struct sim_clock *)(void *)clock; /* its first member */
+    return sim->now_us += sim->drift_us;
 }
 
 static inline void sim_clock_init(struct sim_clock *clock, int64_t now_us)
 {
     clock->clock.now_us = sim_clock_read;
     clock->now_us = now_us;
+    clock->drift_us = 0;
 }
 
 #endif

@@ -394,6 +394,11 @@ void world_run(struct world *world, int64_t until_us)
         continue;
 }
 
+void world_drift_clock(struct world *world, int64_t drift_us)
+{
+    world->clock.drift_us = drift_us;
+}
+
 void world_set_clock(struct world *world, int64_t now_us)
 {
     CHECK(!world->server);

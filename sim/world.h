@@ -77,6 +77,7 @@ bool world_step(struct world *world, int64_t until_us);
 int64_t world_now_us(const struct world *world);
 /* Time passes without anybody noticing; backwards too. Only while the server is down. */
 void world_set_clock(struct world *world, int64_t now_us);
+void world_drift_clock(struct world *world, int64_t drift_us); /* see sim_clock::drift_us */
 
 /* While the disk is held no submitted operation ends. */
 void world_hold_disk(struct world *world, bool hold);

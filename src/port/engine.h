@@ -22,8 +22,10 @@ struct ticket {
 };
 
 struct engine_verbs {
+    /* What time it is, until told again; what is done is done at that time. */
+    void (*time)(struct engine *engine, int64_t now_us);
     /* The beginning of a turn: releases the replies that may go now, moves what is due. */
-    void (*begin)(struct engine *engine, int64_t now_us);
+    void (*begin)(struct engine *engine);
     /* Does the command; `answered` comes now or later. Nothing of `cmd` is kept. */
     void (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
     /* The asker has gone: a parked reserve takes no job; no answer comes (P6). */

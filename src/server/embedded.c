@@ -401,14 +401,18 @@ static void stop_serving_if_failed(struct embedded *embedded)
         core_drain(embedded->core, ERR_STORE_FAILED);
 }
 
-static void engine_begin(struct engine *engine, int64_t now_us)
+static void engine_time(struct engine *engine, int64_t now_us)
+{
+    of_engine(engine)->now_us = now_us;
+}
+
+static void engine_begin(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
-    embedded->now_us = now_us;
     if (embedded->store)
         store_poll(embedded->store);
     stop_serving_if_failed(embedded);
-    embedded->busy = core_tick(embedded->core, now_us, TICK_BUDGET);
+    embedded->busy = core_tick(embedded->core, embedded->now_us, TICK_BUDGET);
 }
 
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
@@ -515,6 +519,7 @@ static enum err engine_health(const struct engine *engine)
 }
 
 static const struct engine_verbs verbs = {
+    .time = engine_time,
     .begin = engine_begin,
     .submit = engine_submit,
     .cancel = engine_cancel,

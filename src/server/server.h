@@ -64,7 +64,7 @@ struct server {
     struct list dirty;    // session::dirty: has bytes to send
     struct list all;      // session::all
     struct arena scratch; /* of the request being decoded */
-    int64_t now_us;       /* this turn's one reading of the clock */
+    int64_t now_us;       /* see server_look_at_clock */
     int64_t started_us;
     int64_t date_s;
     char date[32];
@@ -83,6 +83,13 @@ void server_free(struct server *server); /* connections that are left are droppe
  * One turn; returns when the next one is wanted, for server_sleep. See turn.c.
  */
 int64_t server_turn(struct server *server);
+
+/*
+ * Reads the clock, for server->now_us and the engine: at a turn's beginning and before each
+ * connection's bytes are dealt with. A delay must not count from before it was asked for (P3), and
+ * a turn with many connections is milliseconds long when others have the processor.
+ */
+void server_look_at_clock(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
 
 /* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */

@@ -114,8 +114,10 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
 static size_t handle_input(struct net_handler *handler, void *user, struct bytes bytes)
 {
     struct session *session = user;
-    (void)handler;
-    return session->closing ? bytes.len : session->kind->input(session, bytes);
+    if (session->closing)
+        return bytes.len;
+    server_look_at_clock(of_handler(handler));
+    return session->kind->input(session, bytes);
 }
 
 static void handle_gone(struct net_handler *handler, void *user, bool half)

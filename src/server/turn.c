@@ -2,7 +2,7 @@
  * The order of a turn: the second file a newcomer reads, after ARCHITECTURE.md.
  *
  *   sleep      until the next thing is due, bytes come, or a disk operation ends
- *   clock      is read once; everything in the turn happens at that time
+ *   clock      is read, and again before each connection's bytes: see server_look_at_clock
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
  *   expire     connections whose time is up are closed; jobs on their way to them come back
@@ -26,13 +26,19 @@
 #include "server/server.h"
 #include "server/session.h"
 
+void server_look_at_clock(struct server *server)
+{
+    server->now_us = server->clock->now_us(server->clock);
+    server->engine->verbs->time(server->engine, server->now_us);
+}
+
 int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
-    server->now_us = server->clock->now_us(server->clock);
+    server_look_at_clock(server);
     server->counts.turns++;
-    engine->verbs->begin(engine, server->now_us);
+    engine->verbs->begin(engine);
     server->net->verbs->gather(server->net, &server->handler);
     sessions_expire(server);
     server->turn_again = false;

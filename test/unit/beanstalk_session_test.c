@@ -281,6 +281,30 @@ static void end_connection(struct sim_peer *peer, enum ending how)
         sim_peer_reset(peer);
 }
 
+static void note_due(void *ctx, const struct job *job)
+{
+    ((int64_t *)ctx)[job->seq] = job->due_us;
+}
+
+/* A long turn must not take its beginning for the time at which a client asked. */
+static void p3_a_delay_counts_from_when_its_put_came(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world), *bob = join(world);
+    int64_t due_us[3] = {0};
+    (void)state;
+    settle(world);
+    send_text(ann, "put 0 9 60 1\r\na\r\n");
+    send_text(bob, "put 0 9 60 1\r\nb\r\n");
+    world_drift_clock(world, 1000); /* a millisecond for everything that is done in the turn */
+    (void)world_step(world, world_now_us(world) + SECOND_US);
+    world_drift_clock(world, 0);
+    settle(world);
+    core_each(world_core(world), note_due, due_us);
+    assert_true(due_us[1] && due_us[2] - due_us[1] >= 1000);
+    world_free(world);
+}
+
 static void p6_what_a_connection_held_goes_back_at_once(void **state)
 {
     (void)state;
@@ -763,6 +787,7 @@ int main(void)
         cmocka_unit_test(statistics_count_what_clients_do),
         cmocka_unit_test(p6_what_a_connection_held_goes_back_at_once),
         cmocka_unit_test(p6_a_job_that_did_not_arrive_counts_no_attempt),
+        cmocka_unit_test(p3_a_delay_counts_from_when_its_put_came),
         cmocka_unit_test(p6_who_has_gone_while_waiting_gets_no_job),
         cmocka_unit_test(p6_a_half_closed_client_that_waits_times_out),
         cmocka_unit_test(p4_a_job_belongs_to_who_reserved_it),

@@ -88,7 +88,8 @@ static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(vo
     open_bed(&bed, DURABILITY_INTERVAL);
     for (unsigned i = 0; i < ROUNDS; i++) {
         bed.now_us += 1000;
-        bed.engine->verbs->begin(bed.engine, bed.now_us);
+        bed.engine->verbs->time(bed.engine, bed.now_us);
+        bed.engine->verbs->begin(bed.engine);
         push_and_end(&bed, &bed.tickets[i % UNDER_WAY]);
         bed.engine->verbs->match(bed.engine);
         (void)bed.engine->verbs->end(bed.engine);
@@ -118,7 +119,8 @@ static void keep_answer(struct ticket *ticket, const struct reply *reply)
 static void do_turn(struct bed *bed, const struct cmd *cmd, struct ticket *ticket)
 {
     bed->now_us += 1000;
-    bed->engine->verbs->begin(bed->engine, bed->now_us);
+    bed->engine->verbs->time(bed->engine, bed->now_us);
+    bed->engine->verbs->begin(bed->engine);
     if (cmd)
         bed->engine->verbs->submit(bed->engine, cmd, ticket);
     bed->engine->verbs->match(bed->engine);
