@@ -141,7 +141,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     store_close(store);
     for (size_t at = 0; at + EDIT <= size && at < 32 * EDIT; at += EDIT)
         edit(disk, data + at);
-    (void)store_verify(sim_disk_port(disk), say, NULL, &counts); /* any verdict, no crash */
+    struct store_watcher watcher = {.say = say};
+    (void)store_verify(sim_disk_port(disk), &watcher, &counts); /* any verdict, no crash */
     store = open_store(disk, &err);
     if (!err) {
         for (int64_t turn = 0; turn < 20; turn++) {

@@ -1,16 +1,52 @@
 /*
  * later verify: reads every byte of a store that no server has open, and says what is wrong.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "os/disk.h"
 #include "store/store.h"
 
+struct watch {
+    struct cli *cli;
+    bool progress; /* a line of it is on the terminal */
+};
+
+static void clear_progress(struct watch *watch)
+{
+    if (watch->progress)
+        (void)fputs("\r\x1b[K", stderr);
+    watch->progress = false;
+}
+
 static void say(void *ctx, const char *line)
 {
-    cli_say(ctx, "%s", line);
+    struct watch *watch = ctx;
+    clear_progress(watch);
+    cli_say(watch->cli, "%s", line);
+}
+
+static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
+{
+    struct watch *watch = ctx;
+    watch->progress = true;
+    (void)fprintf(stderr, "\r%llu of %llu MB ", (unsigned long long)(done_bytes >> 20),
+                  (unsigned long long)(all_bytes >> 20));
+}
+
+/* Looked for before anything is opened: locking a directory leaves a file there. */
+static bool has_store(const char *directory)
+{
+    DIR *dir = opendir(directory);
+    bool found = dir == NULL; /* opening the disk will say why */
+    for (struct dirent *entry = dir ? readdir(dir) : NULL; entry && !found; entry = readdir(dir))
+        found = strcmp(entry->d_name, "MANIFEST") == 0 || strncmp(entry->d_name, "wal-", 4) == 0;
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return found;
 }
 
 /* A member for each count, in the order they are told. */
@@ -27,17 +63,26 @@ static int verify(struct cli *cli, const char *directory)
 {
     struct os_disk *disk;
     struct store_counts counts = {0};
+    struct watch watch = {.cli = cli};
+    struct store_watcher watcher = {.say = say, .ctx = &watch};
+    if (isatty(STDERR_FILENO))
+        watcher.progress = show_progress;
     if (os_disk_new(directory, &disk)) {
         cli_say(cli, "cannot open %s: %s", directory, strerror(errno));
         return EXIT_NOTHING;
     }
-    enum err err = store_verify(os_disk_port(disk), say, cli, &counts);
+    enum err err = ERR_NOT_FOUND;
+    if (has_store(directory))
+        err = store_verify(os_disk_port(disk), &watcher, &counts);
+    else
+        cli_say(cli, "there is no store in this directory");
+    clear_progress(&watch);
     os_disk_free(disk);
     if (err == ERR_LOCKED) {
         cli_say(cli, "a server has %s open: stop it, or verify a copy", directory);
         return EXIT_CONFLICT;
     }
-    if (err == ERR_NOT_FOUND) { /* the store has said so */
+    if (err == ERR_NOT_FOUND) { /* which was said */
         if (cli->json)
             (void)puts("{\"ok\":false}");
         return EXIT_NOTHING;

@@ -104,7 +104,8 @@ void store_want_sync(struct store *store);
  * enough, or large) and none is under way; does a bounded slice of checkpoint work.
  */
 void store_turn(struct store *store, int64_t now_us);
-/* From now on: do consumers wait for jobs that fall due? Then a turn waits for small commits only. */
+/* From now on: do consumers wait for jobs that fall due? Then a turn waits for small commits only.
+ */
 void store_hurry(struct store *store, bool hurried);
 int64_t store_next_us(
     const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
@@ -152,7 +153,13 @@ void store_stats(const struct store *store, struct store_stats *out_stats);
 struct store_counts {
     uint64_t segments, batches, records, jobs, live_jobs, bytes, bad;
 };
-enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line), void *ctx,
+struct store_watcher {
+    void (*say)(void *ctx, const char *line);
+    /* Now and then: bytes read so far of all. NULL: nobody wants to know. */
+    void (*progress)(void *ctx, uint64_t done_bytes, uint64_t all_bytes);
+    void *ctx;
+};
+enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
                       struct store_counts *out_counts) MUST_USE;
 
 #endif

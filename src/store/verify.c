@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
-enum { WINDOW_BYTES = 1024 * 1024 };
+enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
 
 /* Counts live jobs: which job records no later record has ended or replaced. */
 struct live_set {
@@ -22,8 +22,8 @@ struct live_set {
 
 struct verify {
     struct disk *disk;
-    void (*say)(void *ctx, const char *line);
-    void *ctx;
+    const struct store_watcher *watcher;
+    uint64_t said_bytes, all_bytes; /* of progress */
     struct store_counts counts;
     struct loaded loaded;
     uint32_t tag;
@@ -43,7 +43,15 @@ static void tell(struct verify *verify, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line, sizeof(line), format, args); /* cut if too long */
     va_end(args);
-    verify->say(verify->ctx, line);
+    verify->watcher->say(verify->watcher->ctx, line);
+}
+
+static void say_progress(struct verify *verify, uint64_t done_bytes)
+{
+    if (!verify->watcher->progress || done_bytes < verify->said_bytes + PROGRESS_BYTES)
+        return;
+    verify->said_bytes = done_bytes;
+    verify->watcher->progress(verify->watcher->ctx, done_bytes, verify->all_bytes);
 }
 
 /* ---- the set of live jobs ---- */
@@ -183,6 +191,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct s
 {
     uint64_t offset = BLOCK;
     uint64_t dirty = 0;
+    uint64_t before = verify->counts.bytes - scan->size_bytes;
     while (verify->batch_next < batch_end) {
         enum format_verdict verdict;
         struct batch_head head;
@@ -198,6 +207,7 @@ static enum err verify_batches(struct verify *verify, const char *name, struct s
         verify->counts.batches++;
         verify->batch_next++;
         offset += batch_bytes(head.payload_bytes);
+        say_progress(verify, before + offset);
     }
     enum err err = verify_rest(verify, scan, offset, &dirty);
     if (!err)
@@ -264,6 +274,9 @@ static enum err verify_loaded(struct verify *verify)
     verify->proven = manifest->durable;
     verify->batch_next = manifest->batch_first;
     verify->counts.bytes += MANIFEST_BYTES;
+    verify->all_bytes = MANIFEST_BYTES;
+    for (size_t i = 0; i < loaded->count; i++)
+        verify->all_bytes += loaded->found[i].size_bytes;
     if (loaded->slot_damaged) {
         tell(verify, "%s: one of its two copies is damaged; the other is used", MANIFEST_NAME);
         verify->counts.bad++;
@@ -292,14 +305,13 @@ static enum err verify_loaded(struct verify *verify)
     return err;
 }
 
-enum err store_verify(struct disk *disk, void (*say)(void *ctx, const char *line), void *ctx,
+enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
                       struct store_counts *out_counts)
 {
     struct store_trouble trouble = {0};
     struct verify *verify = mem_zalloc(sizeof(*verify));
     verify->disk = disk;
-    verify->say = say;
-    verify->ctx = ctx;
+    verify->watcher = watcher;
     enum err err = disk->verbs->lock(disk);
     if (err) {
         mem_free(verify);

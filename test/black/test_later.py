@@ -85,6 +85,8 @@ def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_
     assert later("verify", str(tmp_path / "none")).returncode == NOTHING
     answer = later("verify", str(tmp_path))
     assert answer.returncode == NOTHING and answer.stdout == ""
+    assert "no store" in answer.stderr
+    assert not list(tmp_path.iterdir()), "looking leaves nothing behind"
     server = laterd()
     answer = later("verify", server.data)
     assert answer.returncode == CONFLICT and "stop it" in answer.stderr

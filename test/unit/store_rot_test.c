@@ -78,7 +78,8 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     unsigned lines = 0;
     copy_disk(&model, whole, list);
     assert_true(sim_disk_flip(model.disk, list->names[file], bit));
-    enum err verified = store_verify(model.options.disk, quiet, &lines, &counts);
+    enum err verified = store_verify(model.options.disk,
+                                     &(struct store_watcher){.say = quiet, .ctx = &lines}, &counts);
     tally->seen_by_verify += lines > 0;
     assert_true(verified == OK || lines > 0);
     assert_true(lines > 0); /* verify reads every byte: no flip escapes it */
