@@ -1,0 +1,314 @@
+"""laterd's promises, kept to clients of beanstalkd."""
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from beanstalk import Connection, Gone, command
+from process import ROOT, Laterd
+from wire import Client, eventually
+
+sys.path.insert(0, os.path.join(ROOT, "test", "crash"))
+
+from oracle import FAULTS, Oracle  # noqa: E402
+
+
+@pytest.fixture
+def server(tmp_path):
+    with Laterd(tmp_path, {"server": {"drain_seconds": 2}}, beanstalk=["127.0.0.1:0"]) as one:
+        yield one
+
+
+# P1, P2, P5: kill -9
+
+# After a crash a job that was held may stay reserved until this is over (held-over-a-crash).
+TTR_S = 2
+
+
+class Worker(threading.Thread):
+    """Puts, reserves, deletes, releases and buries on one connection until the server is gone."""
+
+    def __init__(self, port, oracle, seed):
+        super().__init__(daemon=True)
+        self.port, self.oracle, self.random, self.trouble = port, oracle, random.Random(seed), None
+
+    def run(self):
+        try:
+            with Connection(self.port) as self.connection:
+                while True:
+                    self.random.choice([self.put, self.put_many] + [self.take] * 5)()
+        except (Gone, OSError):
+            pass
+        except Exception as error:  # pylint: disable=broad-except  # anything else is a finding
+            self.trouble = repr(error)
+
+    def attempt(self):
+        """(nonce, bytes of its put)"""
+        delay = self.random.choice([0, 0, 0, 1])
+        nonce, body = self.oracle.attempt(time.time() + delay - 0.001, self.random.randrange(300))
+        body = body.encode()
+        return nonce, command(f"put {self.random.randrange(3)} {delay} {TTR_S} {len(body)}", body)
+
+    def put(self):
+        nonce, data = self.attempt()
+        self.inserted(nonce, self.connection.send(data).answer())
+
+    def put_many(self):
+        attempts = [self.attempt() for _ in range(8)]
+        self.connection.send(b"".join(data for _, data in attempts))
+        for nonce, _ in attempts:
+            self.inserted(nonce, self.connection.answer())
+
+    def inserted(self, nonce, answer):
+        assert answer.word == "INSERTED", answer
+        self.oracle.pushed(nonce, answer.number)
+
+    def take(self):
+        asked_at = time.monotonic()
+        found = self.connection.reserve()
+        if not found:
+            return
+        job_id, body = found
+        nonce = self.oracle.delivered(body.decode(), asked_at, TTR_S)
+        if self.random.random() < 0.6:
+            self.oracle.trying_to_end(nonce)
+            answer = self.connection.ask(f"delete {job_id}")
+            assert answer == "DELETED", answer
+            self.oracle.ended(nonce)
+        else:
+            self.oracle.let_go(nonce)
+            verb = self.random.choice([f"release {job_id} 1 0", f"bury {job_id} 1"])
+            assert self.connection.ask(verb).word in ("RELEASED", "BURIED")
+
+
+def drain(port, oracle):
+    """Takes every job there is."""
+    with Connection(port) as one:
+        def left(stats):  # of one answer: a job may change its state between two
+            return sum(int(stats[f"current-jobs-{state}"])
+                       for state in ("delayed", "ready", "reserved", "buried"))
+
+        while left(one.stats()):
+            while one.ask("kick 1000").number:
+                pass
+            asked_at = time.monotonic()
+            found = one.reserve()
+            if found:
+                nonce = oracle.delivered(found[1].decode(), asked_at, 0, draining=True)
+                oracle.let_go(nonce)
+                assert one.ask(f"delete {found[0]}") == "DELETED"
+
+
+@pytest.mark.parametrize("layout", ["one file", "many files"])
+def test_p1_inserted_survives_kill_9(tmp_path, layout):
+    sizes = {"store": {"segment_bytes": "1M"}} if layout == "many files" else {}
+    oracle, server = Oracle(os.urandom(4)), Laterd(tmp_path, sizes, beanstalk=["127.0.0.1:0"])
+    seed = int.from_bytes(os.urandom(3), "big")
+    try:
+        for number in range(4):
+            server.start()
+            workers = [Worker(server.beanstalk_port, oracle, seed + number * 10 + at)
+                       for at in range(4)]
+            for worker in workers:
+                worker.start()
+            time.sleep(0.1)
+            server.kill()
+            for worker in workers:
+                worker.join(20)
+                assert worker.trouble is None, worker.trouble
+            oracle.server_died()
+        server.start()
+        for job in oracle.jobs.values():
+            job.due = 0  # kicked: what comes early now was asked for
+        drain(server.beanstalk_port, oracle)
+    finally:
+        server.kill()
+    oracle.count_lost()
+    counts = oracle.counts()
+    assert counts["acknowledged"] > 100, counts
+    found = {name: oracle.faults[name][:5] for name in FAULTS if oracle.faults[name]}
+    assert not found, f"seed {seed}: {found} {counts}"
+
+
+def test_p1_ids_are_not_given_again_after_kill_9(tmp_path):
+    given = []
+    with Laterd(tmp_path, beanstalk=["127.0.0.1:0"]) as server:
+        for _ in range(4):
+            with Connection(server.beanstalk_port) as one:
+                for _ in range(5):
+                    job_id = one.put()
+                    given.append(job_id)
+                    one.ask(f"delete {job_id}")
+            server.kill()
+            server.start()
+    assert given == sorted(set(given)) and given[0] == 1
+
+
+def test_p5_deleted_stays_deleted_after_kill_9(tmp_path):
+    with Laterd(tmp_path, beanstalk=["127.0.0.1:0"]) as server:
+        with Connection(server.beanstalk_port) as one:
+            ids = [one.put() for _ in range(20)]
+            for job_id in ids[::2]:
+                assert one.ask(f"delete {job_id}") == "DELETED"
+        server.kill()
+        server.start()
+        with Connection(server.beanstalk_port) as one:
+            assert [one.reserve()[0] for _ in range(10)] == ids[1::2]
+            assert one.reserve() is None
+
+
+def test_priorities_states_and_tubes_survive_kill_9(tmp_path):
+    with Laterd(tmp_path, beanstalk=["127.0.0.1:0"]) as server:
+        with Connection(server.beanstalk_port) as one:
+            one.ask("use a")
+            one.ask("watch a")
+            low, high = one.put(priority=9), one.put(priority=2)
+            buried, later = one.put(priority=0), one.put(priority=5, delay=3600)
+            assert one.reserve()[0] == buried
+            one.ask(f"bury {buried} 7")
+            assert one.ask("pause-tube a 3600") == "PAUSED"
+        server.kill()
+        server.start()
+        with Connection(server.beanstalk_port) as one:
+            one.ask("watch a")
+            assert one.reserve() is None, "the pause is still on"
+            assert one.ask("pause-tube a 0") == "PAUSED"
+            assert one.reserve()[0] == high and one.reserve()[0] == low
+            assert one.state(buried) == "buried" and one.stats_job(buried)["pri"] == "7"
+            assert one.state(later) == "delayed"
+
+
+# P6: who leaves gives back what it holds
+
+
+@pytest.mark.parametrize("end", ["quit", "close", "reset", "half"])
+def test_p6_held_jobs_are_back_at_once_when_the_holder_leaves(server, end):
+    with Connection(server.beanstalk_port) as looker:
+        holder = Connection(server.beanstalk_port)
+        ids = {holder.put(ttr=3600) for _ in range(50)}
+        assert {holder.reserve()[0] for _ in range(50)} == ids
+        assert looker.reserve() is None
+        if end == "quit":
+            holder.send("quit\r\n")
+            assert holder.closed()
+        elif end == "half":
+            holder.end_sending()
+        begin = time.monotonic()
+        if end in ("close", "reset"):
+            holder.close(reset=end == "reset")
+        assert eventually(lambda: int(looker.stats()["current-jobs-ready"]) == 50, 5)
+        assert time.monotonic() - begin < 2
+        assert {looker.reserve()[0] for _ in range(50)} == ids
+        holder.close()
+
+
+def test_p6_who_left_while_waiting_gets_no_job(server):
+    for reset in (False, True):
+        gone = Connection(server.beanstalk_port)
+        gone.send("reserve\r\n")
+        assert gone.silent(0.05)
+        gone.close(reset)
+    with Connection(server.beanstalk_port) as one:
+        assert eventually(lambda: one.stats()["current-waiting"] == "0")
+        job_id = one.put()
+        assert one.reserve()[0] == job_id and one.stats_job(job_id)["reserves"] == "1"
+
+
+def test_many_jobs_whose_ttr_ends_are_all_back_in_time(server):
+    """beanstalkd 1.12 leaves some of them reserved (late-ttr)."""
+    holders = [Connection(server.beanstalk_port) for _ in range(30)]
+    for one in holders:
+        one.put(ttr=1)
+    for one in holders:
+        assert one.reserve()
+    begin = time.monotonic()
+    with Connection(server.beanstalk_port) as one:
+        assert eventually(lambda: one.stats()["job-timeouts"] == "30", 5)
+    took = time.monotonic() - begin
+    assert 0.8 < took < 2, took
+    for one in holders:
+        one.close()
+
+
+# Drain mode
+
+
+def test_sigusr1_refuses_puts_and_serves_on(server):
+    with Connection(server.beanstalk_port) as one, Client(server.port) as http:
+        kept, held = one.put(b"kept", 5), one.put(b"held", 1)
+        assert one.reserve()[0] == held
+        server.signal(signal.SIGUSR1)
+        assert eventually(lambda: one.stats()["draining"] == "true")
+        assert one.ask("put 0 0 60 1", b"x") == "DRAINING"
+        assert one.ask("put 0 0 60 99999", b"x" * 99999).word in ("DRAINING", "JOB_TOO_BIG")
+        assert http.push("default", body="x").status == 503
+        assert one.ask(f"release {held} 9 0") == "RELEASED"
+        assert one.reserve()[0] == kept
+        assert one.ask(f"delete {kept}") == "DELETED"
+        assert one.ask(f"delete {held}") == "DELETED"
+        with Connection(server.beanstalk_port) as other:
+            assert other.ask("put 0 0 60 1", b"x") == "DRAINING", "new connections are taken"
+
+
+def test_sigterm_answers_who_waits_and_gives_back_what_is_held(tmp_path):
+    with Laterd(tmp_path, {"server": {"drain_seconds": 5}}, beanstalk=["127.0.0.1:0"]) as server:
+        holder, waiter = Connection(server.beanstalk_port), Connection(server.beanstalk_port)
+        job_id = holder.put(b"held")
+        assert holder.reserve()[0] == job_id
+        waiter.send("reserve\r\n")
+        assert waiter.silent(0.1)
+        assert server.stop() == 0
+        assert waiter.answer() == "TIMED_OUT"
+        server.start()
+        with Connection(server.beanstalk_port) as one:
+            assert one.reserve() == (job_id, b"held")
+
+
+# Hostile and odd clients
+
+
+def test_a_body_that_is_too_big_is_swallowed_not_executed(server):
+    with Connection(server.beanstalk_port) as one:
+        kept = one.put(b"kept")
+        body = f"delete {kept}\r\n".encode() * 20000
+        assert one.ask(f"put 0 0 60 {len(body)}", body) == "JOB_TOO_BIG"
+        assert one.ask(f"peek {kept}").data == b"kept"
+
+
+def test_a_thousand_commands_in_one_piece_are_answered_in_order(server):
+    with Connection(server.beanstalk_port, seconds=30) as one:
+        one.send(b"".join(command(f"put 0 0 60 {len(str(at))}", str(at).encode())
+                          + command("list-tube-used") for at in range(1000)))
+        for at in range(1000):
+            assert one.answer() == f"INSERTED {at + 1}"
+            assert one.answer() == "USING default"
+        one.send(command("reserve-with-timeout 0") * 1000)
+        assert [one.answer().data for _ in range(1000)] == [str(at).encode() for at in range(1000)]
+
+
+def test_commands_cut_anywhere_are_the_same_commands(server):
+    data = (command("use a") + command("put 3 0 60 7", b"a\r\nb\0\xffc") + command("peek-ready")
+            + command("watch a") + command("reserve-with-timeout 0") + command("bogus"))
+    for cut in range(1, len(data)):
+        with Connection(server.beanstalk_port) as one:
+            one.send(data[:cut])
+            one.send(data[cut:])
+            words = [one.answer() for _ in range(6)]
+            job_id = words[1].number
+            assert [answer.text for answer in words] == [
+                "USING a", f"INSERTED {job_id}", f"FOUND {job_id} 7", "WATCHING 2",
+                f"RESERVED {job_id} 7", "UNKNOWN_COMMAND"]
+            assert words[4].data == b"a\r\nb\0\xffc"
+            one.ask(f"delete {job_id}")
+
+
+def test_quit_behind_other_commands_answers_them_first(server):
+    with Connection(server.beanstalk_port) as one:
+        one.send(command("put 0 0 60 1", b"x") + b"quit\r\n" + command("list-tubes"))
+        assert one.answer().word == "INSERTED"
+        assert one.closed()
