@@ -101,6 +101,7 @@ def process(client)
   worker.jobs.stop!
   thread.join(15)
   worker.close
+  sleep 0.2 # until the server has noticed, and nobody watches these tubes
   step('processed') { seen }
   %w[good bad].each { |tube| step("#{tube} after processing") { client.tubes[tube].stats } }
 end
