@@ -183,8 +183,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
 static void put_back(struct core *core, uint32_t number)
 {
     struct job *job = core_lift(core, number);
-    job->lease = 0;
-    job->until_us = 0;
+    core_end_lease(job);
     if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
         job->counts.reserves--;
     core_place(core, number, core_waiting_state(core, job));
@@ -215,8 +214,7 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     if (cmd->why != RELEASE_UNDELIVERED)
         count_up(&job->failures);
     (void)core_lift(core, number); /* it is `job` */
-    job->lease = 0;
-    job->until_us = 0;
+    core_end_lease(job);
     job->due_us = cmd->due_us > core->now_us ? cmd->due_us : core->now_us;
     job->delay_s = seconds_until(core->now_us, job->due_us);
     core_place(core, number, core_waiting_state(core, job));
@@ -272,7 +270,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
     else if (cmd->kind == CMD_TOUCH)
         touch(core, number, &cmd->job);
     else if (cmd->kind == CMD_RESERVE_JOB)
-        core_lease(core, number);
+        core_lease(core, number, cmd->job.bound);
     else if (cmd->kind == CMD_KICK)
         core_kick(core, number);
     else if (cmd->kind == CMD_RUN)

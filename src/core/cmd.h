@@ -68,6 +68,7 @@ struct cmd_reserve {
     uint32_t max;               /* jobs at most; at least 1; fewer if their bodies are large */
     int64_t wait_us;            /* 0 = do not wait */
     bool listed_order; /* take from the first listed topic that has one; else the best of all */
+    bool bound;        /* the leases are a connection's: void after a restart, and not logged */
 };
 
 enum release_why {
@@ -80,6 +81,7 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     struct job_ref ref;
     uint64_t lease;       /* 0 = not given */
     bool is_done;         /* DELETE: its work is done, count it as finished */
+    bool bound;           /* RESERVE_JOB: as in cmd_reserve */
     bool if_free;         /* DELETE, no lease: not a job that somebody has reserved */
     enum release_why why; /* RELEASE */
     bool has_delay;       /* RELEASE: due_us is given (else the retry schedule decides) */

@@ -118,7 +118,10 @@ static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
     return mix(mix(hash, &bytes.len, sizeof(bytes.len)), bytes.at, bytes.len);
 }
 
-/* DELAYED and READY differ by the clock alone, so they are one here. */
+/*
+ * DELAYED and READY differ by the clock alone, so they are one here. A job with a bound lease is as
+ * the log will have it again when that is over: only then is its digest that of a replay.
+ */
 static uint64_t digest_job(const struct core *core, const struct job *job)
 {
     const struct retry *retry = retries_at(&core->retries, job->retry);

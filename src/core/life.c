@@ -8,15 +8,16 @@
 
 /* ---- events ---- */
 
+/* How things are, for the log: a bound lease is not to outlive us, so there the job waits. */
 static struct job_now now_of(const struct job *job)
 {
     return (struct job_now){
         .seq = job->seq,
-        .state = (enum job_state)job->state,
+        .state = job->bound ? JOB_READY : (enum job_state)job->state,
         .priority = job->priority,
         .due_us = job->due_us,
-        .until_us = job->until_us,
-        .lease = job->lease,
+        .until_us = job->bound ? 0 : job->until_us,
+        .lease = job->bound ? 0 : job->lease,
         .failures = job->failures,
         .counts = job->counts,
     };
@@ -167,7 +168,7 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 
 /* ---- moves ---- */
 
-void core_lease(struct core *core, uint32_t number)
+void core_lease(struct core *core, uint32_t number, bool bound)
 {
     struct job *job = core_lift(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -187,12 +188,15 @@ void core_lease(struct core *core, uint32_t number)
     topic->reserved++;
     rate_add(&topic->reserve_rate, core->now_us);
     core->totals.reserved++;
+    job->bound = bound;
     core_place(core, number, JOB_RESERVED);
-    core_say_move(core, job, false);
+    if (!bound)
+        core_say_move(core, job, false);
 }
 
-static void end_lease(struct job *job)
+void core_end_lease(struct job *job)
 {
+    job->bound = false;
     job->lease = 0;
     job->until_us = 0;
 }
@@ -200,7 +204,7 @@ static void end_lease(struct job *job)
 void core_bury(struct core *core, uint32_t number, bool promised)
 {
     struct job *job = core_lift(core, number);
-    end_lease(job);
+    core_end_lease(job);
     count_up(&job->counts.buries);
     topics_at(&core->topics, job->topic)->buried++;
     core->totals.buried++;
@@ -218,7 +222,7 @@ void core_fail(struct core *core, uint32_t number, bool promised)
         return;
     }
     (void)core_lift(core, number); /* it is `job` */
-    end_lease(job);
+    core_end_lease(job);
     job->due_us = time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0);
     core_place(core, number, core_waiting_state(core, job));
     core_say_move(core, job, promised);

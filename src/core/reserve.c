@@ -43,16 +43,16 @@ static uint32_t choose(const struct core *core, uint32_t count, bool listed_orde
     return best;
 }
 
-/* Leases up to `max` jobs from the candidates into the scratch of views. */
-static uint32_t take(struct core *core, uint32_t count, bool listed_order, uint32_t max)
+/* Leases what is wanted from the first `count` candidates into the scratch of views. */
+static uint32_t take(struct core *core, uint32_t count, const struct wanted *wanted)
 {
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
-    while (taken < max && body_bytes < TAKE_BYTES) {
-        uint32_t number = choose(core, count, listed_order);
+    while (taken < wanted->max && body_bytes < TAKE_BYTES) {
+        uint32_t number = choose(core, count, wanted->listed_order);
         if (number == POOL_NONE)
             break;
-        core_lease(core, number);
+        core_lease(core, number, wanted->bound);
         struct job_view *views = core_views(core, taken + 1);
         core_view(core, core_job(core, number), &views[taken]);
         body_bytes += views[taken].body_len;
@@ -102,6 +102,11 @@ static enum err link_topic(struct core *core, uint32_t number, struct bytes name
     return OK;
 }
 
+static struct wanted wanted_of(const struct cmd_reserve *cmd)
+{
+    return (struct wanted){.max = cmd->max, .listed_order = cmd->listed_order, .bound = cmd->bound};
+}
+
 static enum err park(struct core *core, const struct cmd_reserve *cmd, void *asker,
                      uint64_t *out_parked)
 {
@@ -112,8 +117,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ask
     struct waiter *waiter = waiter_at(core, number);
     waiter->generation = core_next_generation(core);
     waiter->asker = asker;
-    waiter->max = cmd->max;
-    waiter->listed_order = cmd->listed_order;
+    waiter->wanted = wanted_of(cmd);
     waiter->until_us = time_add(core->now_us, cmd->wait_us);
     waiter->links = &waiter->one;
     if (cmd->topic_count > 1)
@@ -135,20 +139,25 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
                   uint64_t *out_parked)
 {
     uint32_t count = 0, taken = 0;
+    struct wanted wanted = wanted_of(cmd);
     bool behind_others = false;
     for (uint32_t i = 0; i < cmd->topic_count; i++) {
-        struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
-        if (!topic)
-            continue;
-        candidate_add(core, count++, topic);
-        behind_others = behind_others || topic->servable;
+        const struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
+        behind_others = behind_others || (topic && topic->servable);
     }
     /*
-     * Who can wait does not overtake those who wait already; core_match serves them all in order,
-     * in this very turn. Who cannot wait takes what is there.
+     * Nobody overtakes those who wait already. core_match serves them all in order, in this very
+     * turn: at once if the asker cannot wait for that.
      */
-    if (cmd->wait_us <= 0 || !behind_others)
-        taken = take(core, count, cmd->listed_order, cmd->max);
+    if (behind_others && cmd->wait_us <= 0)
+        behind_others = core_match(core, core->now_us, UINT32_MAX);
+    for (uint32_t i = 0; i < cmd->topic_count && !behind_others; i++) {
+        struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
+        if (topic)
+            candidate_add(core, count++, topic);
+    }
+    if (count)
+        taken = take(core, count, &wanted);
     if (taken) {
         reply_taken(core, asker, taken);
         return;
@@ -164,8 +173,9 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max)
     struct waiter *waiter = waiter_at(core, number);
     for (uint32_t i = 0; i < waiter->link_count; i++)
         candidate_add(core, i, topics_at(&core->topics, waiter->links[i].topic));
-    uint32_t most = waiter->max < max ? waiter->max : max;
-    uint32_t taken = take(core, waiter->link_count, waiter->listed_order, most);
+    struct wanted wanted = waiter->wanted;
+    wanted.max = wanted.max < max ? wanted.max : max;
+    uint32_t taken = take(core, waiter->link_count, &wanted);
     if (taken) {
         void *asker = waiter->asker;
         unpark(core, number);

@@ -33,13 +33,19 @@ struct wait_link {
     uint32_t waiter;
 };
 
+/* What a reserve asks for, but for its topics. */
+struct wanted {
+    uint32_t max;
+    bool listed_order;
+    bool bound;
+};
+
 struct waiter {
     uint32_t prev, next; /* on the wheel of waits */
     uint32_t generation; /* half of the handle; 0 = free */
-    uint32_t max;
+    struct wanted wanted;
     int64_t until_us;
     void *asker;
-    bool listed_order;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
     struct wait_link one;
@@ -135,7 +141,9 @@ void core_say_move(struct core *core, const struct job *job, bool promised);
 void core_say_pause(struct core *core, const struct topic *topic);
 
 /* Reserves a job: a ready one, or by name a delayed or buried one. */
-void core_lease(struct core *core, uint32_t number);
+void core_lease(struct core *core, uint32_t number, bool bound);
+/* Writes off a lifted job's lease. */
+void core_end_lease(struct job *job);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
 void core_fail(struct core *core, uint32_t number, bool promised);
 void core_bury(struct core *core, uint32_t number, bool promised);

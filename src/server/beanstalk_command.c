@@ -195,6 +195,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
         .reserve = {.topics = topics,
                     .topic_count = beanstalk->watch_count,
                     .max = 1,
+                    .bound = true,
                     .wait_us = wait_us > 0 ? wait_us : 0},
     };
     beanstalk_ask(beanstalk, owed, &cmd);
@@ -321,6 +322,13 @@ static void page(struct beanstalk_session *beanstalk, const struct beanstalk_req
     beanstalk_text_end(beanstalk, text);
 }
 
+static void reserve_job(struct beanstalk_session *beanstalk,
+                        const struct beanstalk_request *request)
+{
+    ask(beanstalk, request,
+        &(struct cmd){.kind = CMD_RESERVE_JOB, .job = {.ref.seq = request->id, .bound = true}});
+}
+
 void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
     server_of(beanstalk)->beanstalk.cmds[request->cmd]++;
@@ -331,7 +339,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_IGNORE: ignore(beanstalk, request->tube); break;
     case BEANSTALK_RESERVE:
     case BEANSTALK_RESERVE_WITH_TIMEOUT: reserve(beanstalk, request); break;
-    case BEANSTALK_RESERVE_JOB: one_job(beanstalk, request, CMD_RESERVE_JOB); break;
+    case BEANSTALK_RESERVE_JOB: reserve_job(beanstalk, request); break;
     case BEANSTALK_RELEASE:
     case BEANSTALK_BURY:
     case BEANSTALK_TOUCH: holder_only(beanstalk, request); break;

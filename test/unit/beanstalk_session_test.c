@@ -325,6 +325,22 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
     }
 }
 
+/* The connection has gone with the process; nobody else can finish the job, so nobody waits. */
+static void p6_a_crash_gives_back_what_connections_held(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1, .disk_us = 100});
+    struct sim_peer *ann = join(world);
+    (void)state;
+    tell(world, ann, "put 0 0 600 1\r\na\r\n", "INSERTED 1\r\n");
+    tell(world, ann, "reserve\r\n", "RESERVED 1 1\r\na\r\n");
+    tell(world, ann, "touch 1\r\n", "TOUCHED\r\n");
+    world_crash(world, WORLD_KILL);
+    assert_int_equal(world_boot(world), OK);
+    tell(world, join(world), "reserve-with-timeout 0\r\n", "RESERVED 1 1\r\na\r\n");
+    sim_peer_free(ann);
+    world_free(world);
+}
+
 static void p6_a_job_that_did_not_arrive_counts_no_attempt(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});
@@ -787,6 +803,7 @@ int main(void)
         cmocka_unit_test(statistics_count_what_clients_do),
         cmocka_unit_test(p6_what_a_connection_held_goes_back_at_once),
         cmocka_unit_test(p6_a_job_that_did_not_arrive_counts_no_attempt),
+        cmocka_unit_test(p6_a_crash_gives_back_what_connections_held),
         cmocka_unit_test(p3_a_delay_counts_from_when_its_put_came),
         cmocka_unit_test(p6_who_has_gone_while_waiting_gets_no_job),
         cmocka_unit_test(p6_a_half_closed_client_that_waits_times_out),

@@ -35,6 +35,7 @@ struct model_job {
     uint64_t buried_rank; /* order of burying, as the events said it */
     uint32_t body_len;
     enum ready_order order;
+    bool bound; /* reserved by a connection: the events do not tell */
     int64_t created_us;
 };
 
@@ -44,7 +45,7 @@ struct model_waiter {
     uint64_t order; /* of parking */
     int64_t until_us;
     uint32_t max;
-    bool listed;
+    bool listed, bound;
     int topics[2];
     int topic_count;
 };
