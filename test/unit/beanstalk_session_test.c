@@ -328,7 +328,7 @@ static void p6_what_a_connection_held_goes_back_at_once(void **state)
 /* The connection has gone with the process; nobody else can finish the job, so nobody waits. */
 static void p6_a_crash_gives_back_what_connections_held(void **state)
 {
-    struct world *world = begin(&(struct world_options){.seed = 1, .disk_us = 100});
+    struct world *world = begin(&(struct world_options){.seed = 1});
     struct sim_peer *ann = join(world);
     (void)state;
     tell(world, ann, "put 0 0 600 1\r\na\r\n", "INSERTED 1\r\n");
