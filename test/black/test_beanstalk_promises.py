@@ -1,20 +1,19 @@
 """laterd's promises, kept to clients of beanstalkd."""
 
 import os
-import random
 import signal
 import sys
-import threading
 import time
 
 import pytest
 
-from beanstalk import Connection, Gone, command
+from beanstalk import Connection, command
 from process import ROOT, Laterd
 from wire import Client, eventually
 
 sys.path.insert(0, os.path.join(ROOT, "test", "crash"))
 
+from beanstalk_worker import BeanstalkWorker  # noqa: E402
 from oracle import FAULTS, Oracle  # noqa: E402
 
 
@@ -28,62 +27,6 @@ def server(tmp_path):
 
 # After a crash a job that was held may stay reserved until this is over (held-over-a-crash).
 TTR_S = 2
-
-
-class Worker(threading.Thread):
-    """Puts, reserves, deletes, releases and buries on one connection until the server is gone."""
-
-    def __init__(self, port, oracle, seed):
-        super().__init__(daemon=True)
-        self.port, self.oracle, self.random, self.trouble = port, oracle, random.Random(seed), None
-
-    def run(self):
-        try:
-            with Connection(self.port) as self.connection:
-                while True:
-                    self.random.choice([self.put, self.put_many] + [self.take] * 5)()
-        except (Gone, OSError):
-            pass
-        except Exception as error:  # pylint: disable=broad-except  # anything else is a finding
-            self.trouble = repr(error)
-
-    def attempt(self):
-        """(nonce, bytes of its put)"""
-        delay = self.random.choice([0, 0, 0, 1])
-        nonce, body = self.oracle.attempt(time.time() + delay - 0.001, self.random.randrange(300))
-        body = body.encode()
-        return nonce, command(f"put {self.random.randrange(3)} {delay} {TTR_S} {len(body)}", body)
-
-    def put(self):
-        nonce, data = self.attempt()
-        self.inserted(nonce, self.connection.send(data).answer())
-
-    def put_many(self):
-        attempts = [self.attempt() for _ in range(8)]
-        self.connection.send(b"".join(data for _, data in attempts))
-        for nonce, _ in attempts:
-            self.inserted(nonce, self.connection.answer())
-
-    def inserted(self, nonce, answer):
-        assert answer.word == "INSERTED", answer
-        self.oracle.pushed(nonce, answer.number)
-
-    def take(self):
-        asked_at = time.monotonic()
-        found = self.connection.reserve()
-        if not found:
-            return
-        job_id, body = found
-        nonce = self.oracle.delivered(body.decode(), asked_at, TTR_S)
-        if self.random.random() < 0.6:
-            self.oracle.trying_to_end(nonce)
-            answer = self.connection.ask(f"delete {job_id}")
-            assert answer == "DELETED", answer
-            self.oracle.ended(nonce)
-        else:
-            self.oracle.let_go(nonce)
-            verb = self.random.choice([f"release {job_id} 1 0", f"bury {job_id} 1"])
-            assert self.connection.ask(verb).word in ("RELEASED", "BURIED")
 
 
 def drain(port, oracle):
@@ -112,8 +55,8 @@ def test_p1_inserted_survives_kill_9(tmp_path, layout):
     try:
         for number in range(4):
             server.start()
-            workers = [Worker(server.beanstalk_port, oracle, seed + number * 10 + at)
-                       for at in range(4)]
+            workers = [BeanstalkWorker(server.beanstalk_port, oracle, seed + number * 10 + at,
+                                       ["default"], TTR_S) for at in range(4)]
             for worker in workers:
                 worker.start()
             time.sleep(0.1)
@@ -312,3 +255,21 @@ def test_quit_behind_other_commands_answers_them_first(server):
         one.send(command("put 0 0 60 1", b"x") + b"quit\r\n" + command("list-tubes"))
         assert one.answer().word == "INSERTED"
         assert one.closed()
+
+
+def test_p8_a_client_that_stops_midway_is_closed_and_a_silent_one_is_not(tmp_path):
+    with Laterd(tmp_path, {"limits": {"request_seconds": 1}}, beanstalk=["127.0.0.1:0"]) as server:
+        with Connection(server.beanstalk_port) as silent, Connection(server.beanstalk_port) as stops:
+            stops.send("put 0 0 60 100\r\nhalf of it")
+            assert stops.closed(5)
+            assert silent.silent(0.5)
+            assert silent.ask("list-tube-used") == "USING default"
+
+
+def test_p8_limits_of_the_server_are_out_of_memory(tmp_path):
+    with Laterd(tmp_path, {"limits": {"jobs": 2}}, beanstalk=["127.0.0.1:0"]) as server:
+        with Connection(server.beanstalk_port) as one:
+            first, _ = one.put(), one.put()
+            assert one.ask("put 0 0 60 1", b"x") == "OUT_OF_MEMORY"
+            assert one.ask(f"delete {first}") == "DELETED"
+            assert one.put()

@@ -37,7 +37,6 @@ DIVERGENCES = {
     # When things happen.
     "whole-turns": "commands that arrive together are all done before waiting clients are served, "
                    "and the best job of all goes first; beanstalkd serves them after each",
-    "waiting-order": "of several waiting clients the one that has waited longest is served first",
     "slow-clients": "a client that does not take its answers, or stops in the middle of a body, is "
                     "closed after request_seconds",
     "shared-limits": "limits.jobs, limits.topics and limits.connections of the server hold for "

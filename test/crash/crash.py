@@ -2,8 +2,9 @@
 """kill -9 at random moments under mixed load, in one directory, then count what is missing.
 
 Each round starts laterd, lets many connections push, take, finish, release, bury, delete and move
-jobs for a random while, and kills it; now and then already while it recovers. Segments are tiny, so
-rotation, checkpoint and clean-up happen in each round. At the end everything is drained.
+jobs for a random while, and kills it; now and then already while it recovers. Every third connection
+is a client of beanstalkd, on the same jobs. Segments are tiny, so rotation, checkpoint and clean-up
+happen in each round. At the end everything is drained.
 
 usage: crash.py [--rounds N] [--seed N] [--threads N] [--keep]
 """
@@ -21,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "harness"))
 sys.path.insert(0, HERE)
 
+from beanstalk_worker import BeanstalkWorker  # noqa: E402
 from oracle import FAULTS, Oracle, control  # noqa: E402
 from process import ROOT, DidNotStart, Laterd  # noqa: E402
 from wire import Client, Closed  # noqa: E402
@@ -144,7 +146,9 @@ def one_round(server, oracle, rng, threads):
         time.sleep(rng.random() * 0.05)
         server.kill()
     server.start(seconds=60)
-    workers = [Worker(server.port, oracle, rng.random()) for _ in range(threads)]
+    workers = [BeanstalkWorker(server.beanstalk_port, oracle, rng.random(), TOPICS, 60)
+               if number % 3 == 2 else Worker(server.port, oracle, rng.random())
+               for number in range(threads)]
     for worker in workers:
         worker.start()
     time.sleep(rng.uniform(0.02, 0.4))
@@ -205,7 +209,7 @@ def main():
     folder = os.path.join(ROOT, "build", f"crash-{seed}")
     shutil.rmtree(folder, ignore_errors=True)
     rng, oracle, troubles = random.Random(seed), Oracle(seed), []
-    server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",))
+    server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",), beanstalk=["127.0.0.1:0"])
     begin = time.monotonic()
     print(f"crash: seed {seed}, {options.rounds} rounds, {options.threads} connections", flush=True)
     rounds = 0
