@@ -216,6 +216,7 @@ class Side:
     def fini(self):
         """Leaves the server as empty as it was."""
         for at, one in enumerate(self.connections[:KEEPER]):
+            one.socket.settimeout(0.5)
             try:
                 one.end_sending()
                 while self.read(at).line != b"(closed)":
@@ -271,10 +272,11 @@ class Run:
             return  # it waits; or somebody would give back several jobs at once: see whole-turns
         self.told.append(f"{step.connection} {step.act}")
         if step.act in ("close", "quit"):
-            if self.waiting and self.waiting[0] == step.connection:
-                self.waiting = None
+            # While it waits nobody reads its quit.
+            politely = step.act == "quit" and self.waiting is None
+            self.waiting = None  # it was this one that waited, if any did
             for side in self.sides:
-                side.reopen(step.connection, step.act == "quit")
+                side.reopen(step.connection, politely)
             self.settle(0.02)
         elif step.act == "wait":
             if self.waiting is None:  # who of several is served first is not told by the protocol
