@@ -277,7 +277,6 @@ class Run:
             self.waiting = None  # it was this one that waited, if any did
             for side in self.sides:
                 side.reopen(step.connection, politely)
-            self.settle(0.02)
         elif step.act == "wait":
             if self.waiting is None:  # who of several is served first is not told by the protocol
                 self.send(step)
