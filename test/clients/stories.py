@@ -327,9 +327,10 @@ def tell_all(stories, ports, prefix):
     return heard
 
 
-def check(laterd, beanstalkds, tries=3):
+def check(laterd, beanstalkds, tries=8):
     """{name: [laterd's answers, one beanstalkd's]} of the stories that differ; TooSlow in place of
-    answers when the machine was too busy to tell. A story that differs is told again."""
+    answers when the machine was too busy to tell. A story that differs is told again: all the
+    beanstalkds may have been late."""
     left = dict(STORIES)
     for count in range(tries):
         heard = tell_all(left, [laterd, *beanstalkds], f"story{count}-")
