@@ -194,15 +194,19 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
     reply->count = good;
 }
 
-static bool must_wait(const struct embedded *embedded, const struct reply *reply)
+/*
+ * Does the reply say that something has been changed for good? "Not found" and "exists" do, too: to
+ * a client that asks a second time they say that the job is gone, or kept, and the change that made
+ * it so may not be durable yet.
+ */
+static bool tells_of_change(const struct embedded *embedded, const struct reply *reply)
 {
-    /*
-     * "Not found" and "exists" wait as well: to a client that asks a second time they say that the
-     * job is gone, or kept, for good, and the change that made it so may not be durable yet.
-     */
     bool tells = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
-    if (!embedded->store || !cmd_changes(reply->kind) || !tells)
-        return false;
+    return embedded->store && cmd_changes(reply->kind) && tells;
+}
+
+static bool must_wait(const struct embedded *embedded)
+{
     if (wants_sync(embedded))
         return store_batch(embedded->store) > store_synced(embedded->store);
     return store_batch(embedded->store) > store_durable(embedded->store);
@@ -217,8 +221,13 @@ static void core_replied(struct core_ear *ear, void *asker, const struct reply *
 {
     struct embedded *embedded = LIST_ENTRY(ear, struct embedded, core_ear);
     struct ticket *ticket = asker;
+    bool tells = tells_of_change(embedded, reply);
     ticket->parked = 0;
-    if (must_wait(embedded, reply)) {
+    if (tells && store_failed(embedded->store)) { /* a long search that began before the failure */
+        ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
+        return;
+    }
+    if (tells && must_wait(embedded)) {
         if (wants_sync(embedded))
             store_want_sync(embedded->store);
         hold_reply(embedded, ticket, reply);

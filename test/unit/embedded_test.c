@@ -1,5 +1,5 @@
 /*
- * The embedded engine on a simulated disk: what its held replies cost.
+ * The embedded engine on a simulated disk: what its held replies cost, and disks that fail.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,12 @@
 #include "server/embedded.h"
 #include "sim/disk.h"
 
-enum { SEGMENT_BYTES = 1024 * 1024, ROUNDS = 4000, UNDER_WAY = 16 };
+enum {
+    SEGMENT_BYTES = 1024 * 1024,
+    ROUNDS = 4000,
+    UNDER_WAY = 16,
+    MANY_JOBS = 25000 /* a kick searches them over several turns */
+};
 
 struct bed {
     struct sim_disk *disk;
@@ -169,9 +174,52 @@ static void p2_a_job_is_not_buried_because_one_read_failed(void **state)
     close_bed(&bed);
 }
 
+static void fill_with_delayed_jobs(struct bed *bed)
+{
+    static struct ticket pushing = {.answered = count_answer};
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"), .due_us = INT64_MAX / 2, .ttr_us = 1},
+    };
+    sim_disk_eager(bed->disk, true);
+    for (unsigned i = 0; i < MANY_JOBS; i++)
+        bed->engine->verbs->submit(bed->engine, &push, &pushing);
+    for (int turns = 0; turns < 200; turns++)
+        do_turn(bed, NULL, NULL); /* until the disk has nothing else to do */
+    assert_int_equal(answers, MANY_JOBS);
+}
+
+/* The search began before the failure, and what waited for the disk then has been told of it. */
+static void p7_a_search_that_ends_on_a_failed_store_is_no_success(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct ticket kicking = {.answered = keep_answer}, pushing = {.answered = keep_answer};
+    struct cmd kick = {
+        .kind = CMD_KICK_TOPIC,
+        .topic = {.topic = BYTES("t"), .max = 1, .state = JOB_DELAYED},
+    };
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    fill_with_delayed_jobs(&bed);
+    answers = 0;
+    do_turn(&bed, &kick, &kicking);
+    sim_disk_fail_at(bed.disk, sim_disk_points(bed.disk), EIO);
+    bed.engine->verbs->submit(bed.engine, &push, &pushing);
+    for (int turns = 0; turns < 20; turns++) {
+        do_turn(&bed, NULL, NULL);
+        if (answers > 0)
+            assert_int_equal(last_reply.err, ERR_STORE_FAILED);
+    }
+    assert_int_equal(answers, 2);
+    assert_int_equal(embedded_held(bed.embedded), 0);
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
     };
