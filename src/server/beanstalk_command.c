@@ -176,6 +176,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     const struct beanstalk_hold *soonest =
         beanstalk_holds_soonest(&server->beanstalk.holds, &beanstalk->held, server->now_us);
     beanstalk_is_worker(beanstalk);
+    beanstalk->work += beanstalk->watch_count;
     if (beanstalk->ended)
         wait_us = 0;
     struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, 0);
@@ -306,6 +307,8 @@ static void page(struct beanstalk_session *beanstalk, const struct beanstalk_req
     struct buf *yaml = &server->beanstalk.yaml;
     bool found = true;
     yaml->len = 0;
+    if (request->cmd == BEANSTALK_STATS || request->cmd == BEANSTALK_LIST_TUBES)
+        beanstalk->work += tubes_of(beanstalk)->pool.count;
     if (request->cmd == BEANSTALK_STATS)
         beanstalk_stats_page(server, yaml);
     else if (request->cmd == BEANSTALK_LIST_TUBES)

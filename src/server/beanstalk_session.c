@@ -13,6 +13,7 @@ enum {
     OWED_MAX = 1024,               /* pipelined commands that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     SPARE_EARLY_BYTES = 4 * 1024,
+    WORK_MAX = 10 * 1000, /* tubes looked at for a client in one turn: a millisecond */
 };
 
 static struct beanstalk_session *of(struct session *session)
@@ -131,11 +132,22 @@ static void read_on(struct beanstalk_session *beanstalk)
         session->server->net->verbs->resume(session->server->net, session->conn);
 }
 
+/* A client that sends and sends, and takes nothing of what waits for it, is not active. */
+static void note_active(struct beanstalk_session *beanstalk)
+{
+    const struct session *session = &beanstalk->session;
+    uint64_t taken = session_sent(session);
+    if (unsent(session) == 0 || taken > beanstalk->taken) {
+        beanstalk->active_us = session->server->now_us;
+        beanstalk->taken = taken;
+    }
+}
+
 /* Something was written for the client. Is it the end, or is there room to read on? */
 static void went_out(struct beanstalk_session *beanstalk)
 {
     struct session *session = &beanstalk->session;
-    beanstalk->active_us = session->server->now_us;
+    note_active(beanstalk);
     if (beanstalk->last && list_empty(&beanstalk->owed))
         session->closing = true;
     read_on(beanstalk);
@@ -270,13 +282,18 @@ static void see_end(struct beanstalk_session *beanstalk)
         end_input(beanstalk);
 }
 
+/*
+ * What is left when the work of a turn is done is taken up when the answers so far have been sent:
+ * see drained().
+ */
 static size_t input(struct session *session, struct bytes bytes)
 {
     struct beanstalk_session *beanstalk = of(session);
     size_t used = 0;
     bool takes = unsent(session) < UNSENT_MAX_BYTES;
     beanstalk->in_input = true;
-    while (takes && used < bytes.len && may_take(beanstalk)) {
+    beanstalk->work = 0;
+    while (takes && used < bytes.len && beanstalk->work < WORK_MAX && may_take(beanstalk)) {
         if (!feed(beanstalk, bytes_of(bytes.at + used, bytes.len - used), &used))
             break;
     }
@@ -287,7 +304,7 @@ static size_t input(struct session *session, struct bytes bytes)
         end_input(beanstalk);
         used = bytes.len; /* what a client sends after its last command is not looked at */
     }
-    beanstalk->active_us = session->server->now_us;
+    note_active(beanstalk);
     if (beanstalk_midway(&beanstalk->codec))
         session_arm(session);
     return used;
@@ -303,7 +320,7 @@ static void ended(struct session *session)
 static void drained(struct session *session)
 {
     struct beanstalk_session *beanstalk = of(session);
-    beanstalk->active_us = session->server->now_us;
+    note_active(beanstalk);
     read_on(beanstalk);
 }
 

@@ -674,6 +674,57 @@ static void who_does_not_read_is_not_read(void **state)
     world_free(world);
 }
 
+/* Else a byte now and then would keep the answers of one who never reads for ever. */
+static void who_only_writes_is_given_up_as_well(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *ann = join(world);
+    struct buf asked = {0};
+    (void)state;
+    buf_addf(&asked, "put 0 0 60 60000\r\n%060000d\r\n", 0);
+    for (int i = 0; i < 10; i++)
+        buf_add_str(&asked, "peek 1\r\n");
+    sim_peer_window(ann, 10);
+    sim_peer_send(ann, buf_bytes(&asked));
+    for (int i = 0; i < 8; i++) {
+        pass(world, 5 * SECOND_US);
+        assert_int_equal(sim_peer_closed(ann), i * 5 >= 30);
+        send_text(ann, "p");
+    }
+    assert_true(sim_peer_closed(ann));
+    buf_fini(&asked);
+    world_free(world);
+}
+
+enum { MANY_TUBES = 2000, MANY_RESERVES = 500 };
+
+/* Work, not commands, is what a turn takes a bounded slice of. */
+static void commands_that_take_long_do_not_hold_up_others(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1, .topics = 2 * MANY_TUBES});
+    struct sim_peer *ann = join(world), *bob = join(world);
+    struct buf asked = {0};
+    (void)state;
+    for (int i = 0; i < MANY_TUBES; i++)
+        buf_addf(&asked, "watch t%d\r\n", i);
+    sim_peer_send(ann, buf_bytes(&asked));
+    settle(world);
+    sim_peer_take(ann, sim_peer_received(ann).len);
+    asked.len = 0;
+    for (int i = 0; i < MANY_RESERVES; i++)
+        buf_add_str(&asked, "reserve-with-timeout 0\r\n");
+    sim_peer_send(ann, buf_bytes(&asked));
+    send_text(bob, "list-tube-used\r\n");
+    while (sim_peer_received(bob).len == 0)
+        assert_true(world_step(world, world_now_us(world)));
+    size_t answer = strlen("TIMED_OUT\r\n");
+    assert_in_range(sim_peer_received(ann).len, answer, answer * MANY_RESERVES / 4);
+    settle(world);
+    assert_int_equal(sim_peer_received(ann).len, answer * MANY_RESERVES);
+    buf_fini(&asked);
+    world_free(world);
+}
+
 /* ---- anything at all ---- */
 
 static void add_random_command(struct sim_random *random, struct buf *out)
@@ -821,6 +872,8 @@ int main(void)
         cmocka_unit_test(at_the_end_waits_are_answered_and_holds_go_back),
         cmocka_unit_test(silence_is_no_fault_but_half_a_command_is),
         cmocka_unit_test(who_does_not_read_is_not_read),
+        cmocka_unit_test(who_only_writes_is_given_up_as_well),
+        cmocka_unit_test(commands_that_take_long_do_not_hold_up_others),
         cmocka_unit_test(after_any_life_nothing_is_held_or_waited_for),
     };
     log_level_set((enum log_level)(LOG_ERROR + 1)); /* failing disks are not news here */
