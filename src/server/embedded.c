@@ -139,7 +139,7 @@ static void hold_reply(struct embedded *embedded, struct ticket *ticket, const s
     struct held *held = arena_alloc(&list->arena, sizeof(*held));
     held->next = NULL;
     held->ticket = ticket;
-    held->batch = store_batch(embedded->store);
+    held->batch = store_promised(embedded->store);
     held->reply = *reply;
     held->reply.topics = NULL;
     if (reply->jobs && reply->count) {
@@ -208,8 +208,8 @@ static bool tells_of_change(const struct embedded *embedded, const struct reply 
 static bool must_wait(const struct embedded *embedded)
 {
     if (wants_sync(embedded))
-        return store_batch(embedded->store) > store_synced(embedded->store);
-    return store_batch(embedded->store) > store_durable(embedded->store);
+        return store_promised(embedded->store) > store_synced(embedded->store);
+    return store_promised(embedded->store) > store_durable(embedded->store);
 }
 
 static bool shows_bodies(enum cmd_kind kind)

@@ -159,6 +159,7 @@ struct store {
     struct list sealed;     /* batch::link; the first may be under way */
     uint64_t sealed_bytes;
     uint64_t batch_next; /* number for the next batch to be opened */
+    uint64_t promised;   /* the last batch with a promised event; 0: none since the start */
     uint64_t written;    /* batches up to this one are written … */
     uint64_t synced;     /* … and up to this one durable */
     uint64_t proven;     /* the highest durable number that a durable batch tells */

@@ -92,8 +92,10 @@ enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
 struct stored store_append(struct store *store, const struct event *event);
 void store_seq_note(struct store *store, uint64_t seq_next);
 
-/* The batch that an answer must wait for so that all appended so far is durable. */
+/* The batch of the last event appended. */
 uint64_t store_batch(const struct store *store);
+/* The batch that an answer must wait for so that all promised so far is durable. */
+uint64_t store_promised(const struct store *store);
 uint64_t store_durable(const struct store *store);
 uint64_t store_synced(const struct store *store);
 /* Buffered: have all appended so far synced as soon as can be, and ear->synced() told of it. */

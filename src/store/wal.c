@@ -180,7 +180,10 @@ struct stored store_append(struct store *store, const struct event *event)
     record_encode(event, len, batch->at + (offset - batch->offset));
     batch->payload_bytes += (uint32_t)len;
     batch->record_count++;
-    batch->wanted |= event->promised;
+    if (event->promised) {
+        batch->wanted = true;
+        store->promised = batch->number;
+    }
     store->stats.records++;
     if (event->kind == EVENT_JOB) {
         stored.where = where_of(batch->segment->number, offset);
@@ -197,6 +200,11 @@ struct stored store_append(struct store *store, const struct event *event)
 uint64_t store_batch(const struct store *store)
 {
     return store->batch_next - 1;
+}
+
+uint64_t store_promised(const struct store *store)
+{
+    return store->promised;
 }
 
 uint64_t store_durable(const struct store *store)

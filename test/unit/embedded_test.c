@@ -174,6 +174,28 @@ static void p2_a_job_is_not_buried_because_one_read_failed(void **state)
     close_bed(&bed);
 }
 
+/* A reservation that is logged makes no haste, and no answer tells of it. */
+static void what_nobody_was_promised_holds_up_no_answer(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct ticket ticket = {.answered = keep_answer};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 3600000000}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    struct cmd delete = {.kind = CMD_DELETE, .job.ref.id = BYTES("nobody")};
+    open_bed(&bed, DURABILITY_SYNC);
+    do_command(&bed, &push);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, OK);
+    answers = 0;
+    do_turn(&bed, &delete, &ticket);
+    assert_int_equal(answers, 1);
+    assert_int_equal(last_reply.err, ERR_NOT_FOUND);
+    close_bed(&bed);
+}
+
 static void fill_with_delayed_jobs(struct bed *bed)
 {
     static struct ticket pushing = {.answered = count_answer};
@@ -219,6 +241,7 @@ static void p7_a_search_that_ends_on_a_failed_store_is_no_success(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
