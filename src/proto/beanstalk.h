@@ -124,6 +124,8 @@ void beanstalk_next(struct beanstalk *beanstalk);
 /* Has a command begun that is not whole? */
 bool beanstalk_midway(const struct beanstalk *beanstalk);
 
+const char *beanstalk_cmd_name(enum beanstalk_cmd cmd); /* "put" …: its word, without spaces */
+
 /* ---- answers ---- */
 
 void beanstalk_say(struct buf *out, enum beanstalk_word word);

@@ -282,37 +282,50 @@ void beanstalk_yaml_tube(struct buf *out, const struct beanstalk_tube_stats *tub
     yaml_seconds(out, "pause-time-left", pause_left_us);
 }
 
-static const char *const cmd_keys[BEANSTALK_COUNTED] = {
-    [BEANSTALK_PUT] = "cmd-put",
-    [BEANSTALK_PEEK] = "cmd-peek",
-    [BEANSTALK_PEEK_READY] = "cmd-peek-ready",
-    [BEANSTALK_PEEK_DELAYED] = "cmd-peek-delayed",
-    [BEANSTALK_PEEK_BURIED] = "cmd-peek-buried",
-    [BEANSTALK_RESERVE] = "cmd-reserve",
-    [BEANSTALK_RESERVE_WITH_TIMEOUT] = "cmd-reserve-with-timeout",
-    [BEANSTALK_DELETE] = "cmd-delete",
-    [BEANSTALK_RELEASE] = "cmd-release",
-    [BEANSTALK_USE] = "cmd-use",
-    [BEANSTALK_WATCH] = "cmd-watch",
-    [BEANSTALK_IGNORE] = "cmd-ignore",
-    [BEANSTALK_BURY] = "cmd-bury",
-    [BEANSTALK_KICK] = "cmd-kick",
-    [BEANSTALK_TOUCH] = "cmd-touch",
-    [BEANSTALK_STATS] = "cmd-stats",
-    [BEANSTALK_STATS_JOB] = "cmd-stats-job",
-    [BEANSTALK_STATS_TUBE] = "cmd-stats-tube",
-    [BEANSTALK_LIST_TUBES] = "cmd-list-tubes",
-    [BEANSTALK_LIST_TUBE_USED] = "cmd-list-tube-used",
-    [BEANSTALK_LIST_TUBES_WATCHED] = "cmd-list-tubes-watched",
-    [BEANSTALK_PAUSE_TUBE] = "cmd-pause-tube",
-};
+const char *beanstalk_cmd_name(enum beanstalk_cmd cmd)
+{
+    static const char *const names[BEANSTALK_CMDS] = {
+        [BEANSTALK_PUT] = "put",
+        [BEANSTALK_PEEK] = "peek",
+        [BEANSTALK_PEEK_READY] = "peek-ready",
+        [BEANSTALK_PEEK_DELAYED] = "peek-delayed",
+        [BEANSTALK_PEEK_BURIED] = "peek-buried",
+        [BEANSTALK_RESERVE] = "reserve",
+        [BEANSTALK_RESERVE_WITH_TIMEOUT] = "reserve-with-timeout",
+        [BEANSTALK_DELETE] = "delete",
+        [BEANSTALK_RELEASE] = "release",
+        [BEANSTALK_USE] = "use",
+        [BEANSTALK_WATCH] = "watch",
+        [BEANSTALK_IGNORE] = "ignore",
+        [BEANSTALK_BURY] = "bury",
+        [BEANSTALK_KICK] = "kick",
+        [BEANSTALK_TOUCH] = "touch",
+        [BEANSTALK_STATS] = "stats",
+        [BEANSTALK_STATS_JOB] = "stats-job",
+        [BEANSTALK_STATS_TUBE] = "stats-tube",
+        [BEANSTALK_LIST_TUBES] = "list-tubes",
+        [BEANSTALK_LIST_TUBE_USED] = "list-tube-used",
+        [BEANSTALK_LIST_TUBES_WATCHED] = "list-tubes-watched",
+        [BEANSTALK_PAUSE_TUBE] = "pause-tube",
+        [BEANSTALK_RESERVE_JOB] = "reserve-job",
+        [BEANSTALK_KICK_JOB] = "kick-job",
+        [BEANSTALK_QUIT] = "quit",
+    };
+    return names[cmd];
+}
+
+static void yaml_cmd(struct buf *out, enum beanstalk_cmd cmd, uint64_t count)
+{
+    buf_add_str(out, "cmd-");
+    yaml_number(out, beanstalk_cmd_name(cmd), count);
+}
 
 void beanstalk_yaml_stats(struct buf *out, const struct beanstalk_stats *stats)
 {
     yaml_begin(out);
     yaml_current_jobs(out, stats->jobs, stats->urgent);
     for (unsigned cmd = 0; cmd < BEANSTALK_COUNTED; cmd++)
-        yaml_number(out, cmd_keys[cmd], stats->cmds[cmd]);
+        yaml_cmd(out, (enum beanstalk_cmd)cmd, stats->cmds[cmd]);
     yaml_number(out, "job-timeouts", stats->timeouts);
     yaml_number(out, "total-jobs", stats->total_jobs);
     yaml_number(out, "max-job-size", stats->max_job_size);

@@ -140,39 +140,13 @@ static void add_totals(struct server *server, const struct core_totals *totals, 
 
 static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)
 {
-    static const char *const names[BEANSTALK_CMDS] = {
-        [BEANSTALK_PUT] = "put",
-        [BEANSTALK_PEEK] = "peek",
-        [BEANSTALK_PEEK_READY] = "peek-ready",
-        [BEANSTALK_PEEK_DELAYED] = "peek-delayed",
-        [BEANSTALK_PEEK_BURIED] = "peek-buried",
-        [BEANSTALK_RESERVE] = "reserve",
-        [BEANSTALK_RESERVE_WITH_TIMEOUT] = "reserve-with-timeout",
-        [BEANSTALK_DELETE] = "delete",
-        [BEANSTALK_RELEASE] = "release",
-        [BEANSTALK_USE] = "use",
-        [BEANSTALK_WATCH] = "watch",
-        [BEANSTALK_IGNORE] = "ignore",
-        [BEANSTALK_BURY] = "bury",
-        [BEANSTALK_KICK] = "kick",
-        [BEANSTALK_TOUCH] = "touch",
-        [BEANSTALK_STATS] = "stats",
-        [BEANSTALK_STATS_JOB] = "stats-job",
-        [BEANSTALK_STATS_TUBE] = "stats-tube",
-        [BEANSTALK_LIST_TUBES] = "list-tubes",
-        [BEANSTALK_LIST_TUBE_USED] = "list-tube-used",
-        [BEANSTALK_LIST_TUBES_WATCHED] = "list-tubes-watched",
-        [BEANSTALK_PAUSE_TUBE] = "pause-tube",
-        [BEANSTALK_RESERVE_JOB] = "reserve-job",
-        [BEANSTALK_KICK_JOB] = "kick-job",
-        [BEANSTALK_QUIT] = "quit",
-    };
     single(out, "beanstalk_connections", "gauge", "Open connections of beanstalkd clients.",
            beanstalk->connections);
     family(out, "beanstalk_commands_total", "counter", "Commands of beanstalkd clients.");
     for (int cmd = 0; cmd < BEANSTALK_CMDS; cmd++) {
         if (beanstalk->cmds[cmd])
-            buf_addf(out, "laterd_beanstalk_commands_total{command=\"%s\"} %llu\n", names[cmd],
+            buf_addf(out, "laterd_beanstalk_commands_total{command=\"%s\"} %llu\n",
+                     beanstalk_cmd_name((enum beanstalk_cmd)cmd),
                      (unsigned long long)beanstalk->cmds[cmd]);
     }
 }
