@@ -174,14 +174,12 @@ void core_lease(struct core *core, uint32_t number, bool bound)
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (job->state == JOB_BURIED)
         job->failures = 0; /* as after a kick */
-    if (job->state != JOB_READY)
-        job->due_us =
-            core->now_us; /* a failed attempt brings it back at once, not when it was due */
+    bool by_name = job->state != JOB_READY;
     job->lease = core->lease_next++;
     job->until_us = time_add(core->now_us, job->ttr_us);
     count_up(&job->counts.reserves);
-    int64_t late_us;
-    if (__builtin_sub_overflow(core->now_us, job->due_us, &late_us))
+    int64_t late_us = 0;
+    if (!by_name && __builtin_sub_overflow(core->now_us, job->due_us, &late_us))
         late_us = INT64_MAX;
     lateness_add(&topic->lateness, late_us);
     lateness_add(&core->totals.lateness, late_us);

@@ -425,7 +425,10 @@ static void model_release(struct model_job *job, const struct cmd_job *cmd)
         return;
     }
     job->failures = (uint16_t)(job->failures + (cmd->why != RELEASE_UNDELIVERED));
-    model_wait(job, cmd->due_us > life->now_us ? cmd->due_us : life->now_us);
+    int64_t due_us = cmd->due_us > life->now_us ? cmd->due_us : life->now_us;
+    if (cmd->why == RELEASE_UNDELIVERED && job->due_us > due_us)
+        due_us = job->due_us;
+    model_wait(job, due_us);
 }
 
 static void model_kick(struct model_job *job)
@@ -440,8 +443,6 @@ static void model_reserve_job(struct model_job *job, bool bound)
 {
     if (job->state == JOB_BURIED)
         job->failures = 0;
-    if (job->state != JOB_READY)
-        job->due_us = life->now_us;
     model_lease(job, bound);
 }
 

@@ -473,6 +473,26 @@ static void an_undelivered_job_goes_back_as_if_untried(void **state)
     assert_int_equal(last_job()->attempt, 0);
 }
 
+static void p3_a_job_reserved_early_and_undelivered_keeps_its_due_time(void **state)
+{
+    (void)state;
+    uint64_t seq = push_due(START + 100 * SECOND);
+    struct cmd back = {.kind = CMD_RELEASE,
+                       .job = {.ref = {.seq = seq}, .why = RELEASE_UNDELIVERED}};
+    assert_int_equal(do_job(CMD_RESERVE_JOB, seq, 0), OK);
+    assert_int_equal(apply(&back), OK);
+    assert_int_equal(state_of(seq), JOB_DELAYED);
+    assert_int_equal(do_job(CMD_RESERVE_JOB, seq, 0), OK);
+    back.job.has_delay = true; /* its body could not be read: not again before so long */
+    back.job.due_us = START + SECOND;
+    assert_int_equal(apply(&back), OK);
+    assert_int_equal(state_of(seq), JOB_DELAYED);
+    assert_int_equal(last_job()->due_us, START + 100 * SECOND);
+    assert_int_equal(do_job(CMD_RESERVE_JOB, seq, 0), OK);
+    assert_int_equal(do_job(CMD_RELEASE, seq, 0), OK); /* a failed attempt: again at once */
+    assert_int_equal(state_of(seq), JOB_READY);
+}
+
 static void a_damaged_job_is_buried(void **state)
 {
     (void)state;
@@ -698,6 +718,7 @@ int main(void)
         TEST(topics_are_taken_in_listed_order_or_the_best_of_all),
         TEST(failures_follow_the_schedule_and_then_the_job_is_buried),
         TEST(an_undelivered_job_goes_back_as_if_untried),
+        TEST(p3_a_job_reserved_early_and_undelivered_keeps_its_due_time),
         TEST(a_damaged_job_is_buried),
         TEST(a_job_pushed_as_buried_waits_for_a_kick),
         TEST(a_wait_ends_at_its_time_with_empty),
