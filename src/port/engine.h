@@ -13,12 +13,23 @@ struct engine {
 
 /* One command under way. The asker owns it and keeps it until answered or cancelled. */
 struct ticket {
-    /* The command's reply, whose bytes are good until this returns; it must call no verb. */
+    /* The command's reply, whose bytes are good until this returns; it must call no verb but
+       health and figures. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
     bool brief;      /* of the reply to a change it wants no more than err, and a job's .ref.seq,
                         .state, .lease and .until_us: saves keeping the rest until the disk is done */
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
+};
+
+/* Sums over all topics, for statistics. */
+struct figures {
+    uint64_t jobs[JOB_STATES]; /* live ones now, by state */
+    uint64_t urgent;           /* of the ready ones, those with a priority below PRIORITY_URGENT */
+    uint64_t topics, waiters;
+    /* What this process has done since its start: */
+    uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
+    struct lateness lateness;
 };
 
 struct engine_verbs {
@@ -43,6 +54,9 @@ struct engine_verbs {
     void (*drain)(struct engine *engine);
     /* OK, or why it cannot take pushes now. */
     enum err (*health)(const struct engine *engine);
+    /* A shared engine counts what others do as well only while it answers CMD_TOPICS: ask here in
+       the answer to that. */
+    void (*figures)(const struct engine *engine, struct figures *out_figures);
 };
 
 #endif

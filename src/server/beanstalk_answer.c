@@ -79,8 +79,26 @@ static void stats_job(const struct beanstalk_owed *owed, const struct job_view *
     beanstalk_say_ok(out, buf_bytes(yaml));
 }
 
+/* False: there is no such tube. */
+static bool page(const struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    yaml->len = 0;
+    if (owed->cmd == BEANSTALK_STATS)
+        beanstalk_stats_page(server, reply, yaml);
+    else if (owed->cmd == BEANSTALK_LIST_TUBES)
+        beanstalk_tubes_page(server, reply, yaml);
+    else if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
+        return false;
+    beanstalk_say_ok(out, buf_bytes(yaml));
+    return true;
+}
+
 void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
 {
+    if (owed->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND && page(owed, reply, out))
+        return; /* a tube that is used or watched, and was never put into */
     if (reply->err) {
         if (owed->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
             forget_hold(owed);
@@ -107,12 +125,15 @@ void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, st
     case BEANSTALK_KICK: beanstalk_say_kicked(out, reply->count); break;
     case BEANSTALK_KICK_JOB: beanstalk_say(out, BEANSTALK_KICKED_JOB); break;
     case BEANSTALK_PAUSE_TUBE: beanstalk_say(out, BEANSTALK_PAUSED); break;
+    case BEANSTALK_STATS:
+    case BEANSTALK_LIST_TUBES: (void)page(owed, reply, out); break; /* there always is one */
+    case BEANSTALK_STATS_TUBE:
+        if (!page(owed, reply, out))
+            beanstalk_say(out, BEANSTALK_NOT_FOUND);
+        break;
     case BEANSTALK_USE:
     case BEANSTALK_WATCH:
     case BEANSTALK_IGNORE:
-    case BEANSTALK_STATS:
-    case BEANSTALK_STATS_TUBE:
-    case BEANSTALK_LIST_TUBES:
     case BEANSTALK_LIST_TUBE_USED:
     case BEANSTALK_LIST_TUBES_WATCHED:
     case BEANSTALK_QUIT:

@@ -294,35 +294,32 @@ static void list_used(struct beanstalk_session *beanstalk)
     beanstalk_text_end(beanstalk, text);
 }
 
-static void list_watched(struct beanstalk_session *beanstalk, struct buf *yaml)
+static void list_watched(struct beanstalk_session *beanstalk)
 {
+    struct buf *yaml = &server_of(beanstalk)->beanstalk.yaml;
+    yaml->len = 0;
     beanstalk_yaml_list(yaml);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++)
         beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_ok(text.out, buf_bytes(yaml));
+    beanstalk_text_end(beanstalk, text);
 }
 
-static void page(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+/* ---- what the engine is asked for first ---- */
+
+static void all_topics(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    struct server *server = server_of(beanstalk);
-    struct buf *yaml = &server->beanstalk.yaml;
-    bool found = true;
-    yaml->len = 0;
-    if (request->cmd == BEANSTALK_STATS || request->cmd == BEANSTALK_LIST_TUBES)
-        beanstalk->work += tubes_of(beanstalk)->pool.count;
-    if (request->cmd == BEANSTALK_STATS)
-        beanstalk_stats_page(server, yaml);
-    else if (request->cmd == BEANSTALK_LIST_TUBES)
-        beanstalk_tubes_page(server, yaml);
-    else if (request->cmd == BEANSTALK_LIST_TUBES_WATCHED)
-        list_watched(beanstalk, yaml);
-    else
-        found = beanstalk_tube_page(server, request->tube, yaml);
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    if (found)
-        beanstalk_say_ok(text.out, buf_bytes(yaml));
-    else
-        beanstalk_say(text.out, BEANSTALK_NOT_FOUND);
-    beanstalk_text_end(beanstalk, text);
+    beanstalk->work += tubes_of(beanstalk)->pool.count;
+    ask(beanstalk, request, &(struct cmd){.kind = CMD_TOPICS, .topic = {.max = 1, .all = true}});
+}
+
+static void stats_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = request->tube, .brief = true}};
+    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&owed->tube, request->tube);
+    beanstalk_ask(beanstalk, owed, &cmd);
 }
 
 static void reserve_job(struct beanstalk_session *beanstalk,
@@ -356,10 +353,10 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_KICK: kick(beanstalk, request); break;
     case BEANSTALK_PAUSE_TUBE: pause_tube(beanstalk, request); break;
     case BEANSTALK_LIST_TUBE_USED: list_used(beanstalk); break;
-    case BEANSTALK_LIST_TUBES_WATCHED:
+    case BEANSTALK_LIST_TUBES_WATCHED: list_watched(beanstalk); break;
     case BEANSTALK_STATS:
-    case BEANSTALK_STATS_TUBE:
-    case BEANSTALK_LIST_TUBES: page(beanstalk, request); break;
+    case BEANSTALK_LIST_TUBES: all_topics(beanstalk, request); break;
+    case BEANSTALK_STATS_TUBE: stats_tube(beanstalk, request); break;
     case BEANSTALK_QUIT: beanstalk->last = true; break;
     case BEANSTALK_CMDS: break;
     }

@@ -1,44 +1,16 @@
 /*
  * beanstalkd's statistics and lists of tubes. A tube exists while a connection uses or watches it,
  * or its topic holds a job, a waiting consumer or a pause; a topic that is empty is remembered by
- * the queue for its counters, but is no tube.
- *
- * Topics are read through the engine, which answers such questions before submit() returns.
+ * the queue for its counters, but is no tube. What the engine knows of topics was asked before.
  */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "server/beanstalk_session.h"
 #include "server/beanstalkd_options.h"
 #include "server/embedded.h"
-
-/* A question about topics. */
-struct inquiry {
-    struct ticket ticket;
-    struct server *server;
-    struct buf *yaml;
-    struct bytes name;
-    uint64_t count;
-    bool answered;
-    bool exists;
-};
-
-static void inquire(struct inquiry *inquiry, const struct cmd *cmd)
-{
-    const struct engine_verbs *verbs = inquiry->server->engine->verbs;
-    verbs->submit(inquiry->server->engine, cmd, &inquiry->ticket);
-    CHECK(inquiry->answered); /* the ticket is on our stack */
-}
-
-static struct inquiry *of(struct ticket *ticket)
-{
-    struct inquiry *inquiry = LIST_ENTRY(ticket, struct inquiry, ticket);
-    inquiry->answered = true;
-    return inquiry;
-}
 
 static bool is_tube(const struct topic_view *topic)
 {
@@ -50,76 +22,79 @@ static bool is_tube(const struct topic_view *topic)
 
 /* ---- one tube ---- */
 
-static void tube_seen(struct ticket *ticket, const struct reply *reply)
+bool beanstalk_tube_page(struct server *server, struct bytes name, const struct reply *reply,
+                         struct buf *yaml)
 {
-    struct inquiry *inquiry = of(ticket);
-    const struct beanstalk_tube *tube =
-        beanstalk_tubes_find(&inquiry->server->beanstalk.tubes, inquiry->name);
+    const struct beanstalk_tube *tube = beanstalk_tubes_find(&server->beanstalk.tubes, name);
     const struct topic_view *topic = reply->err ? NULL : reply->topics;
-    inquiry->exists = tube || (topic && is_tube(topic));
-    if (!inquiry->exists || !inquiry->yaml)
-        return;
+    if (!tube && (!topic || !is_tube(topic)))
+        return false;
     struct beanstalk_tube_stats stats = {
         .topic = topic,
-        .name = inquiry->name,
+        .name = name,
         .using = tube ? tube->users : 0,
         .watching = tube ? tube->watchers : 0,
     };
-    beanstalk_yaml_tube(inquiry->yaml, &stats, inquiry->server->now_us);
+    beanstalk_yaml_tube(yaml, &stats, server->now_us);
+    return true;
 }
 
-bool beanstalk_tube_page(struct server *server, struct bytes name, struct buf *yaml)
+/* A question whose answer is wanted at once. */
+struct inquiry {
+    struct ticket ticket;
+    bool answered;
+    bool exists;
+};
+
+static void topic_seen(struct ticket *ticket, const struct reply *reply)
 {
-    struct inquiry inquiry = {
-        .ticket.answered = tube_seen,
-        .server = server,
-        .yaml = yaml,
-        .name = name,
-    };
-    inquire(&inquiry, &(struct cmd){.kind = CMD_TOPIC, .topic = {.topic = name, .brief = true}});
-    return inquiry.exists;
+    struct inquiry *inquiry = LIST_ENTRY(ticket, struct inquiry, ticket);
+    inquiry->answered = true;
+    inquiry->exists = !reply->err && is_tube(reply->topics);
 }
 
 bool beanstalk_tube_exists(struct server *server, struct bytes name)
 {
-    return beanstalk_tube_page(server, name, NULL);
+    const struct engine_verbs *verbs = server->engine->verbs;
+    struct inquiry inquiry = {.ticket.answered = topic_seen};
+    struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = name, .brief = true}};
+    if (beanstalk_tubes_find(&server->beanstalk.tubes, name))
+        return true;
+    verbs->submit(server->engine, &cmd, &inquiry.ticket);
+    if (inquiry.answered)
+        return inquiry.exists;
+    verbs->cancel(server->engine, &inquiry.ticket); /* it is on our stack */
+    return true;
 }
 
 /* ---- all tubes ---- */
 
-static void note_tube(struct inquiry *inquiry, struct bytes name)
-{
-    inquiry->count++;
-    if (inquiry->yaml)
-        beanstalk_yaml_list_add(inquiry->yaml, name);
-}
-
-static void topics_seen(struct ticket *ticket, const struct reply *reply)
-{
-    struct inquiry *inquiry = of(ticket);
-    for (uint32_t i = 0; i < reply->count && !reply->err; i++) {
-        const struct topic_view *topic = &reply->topics[i];
-        if (is_tube(topic) && !beanstalk_tubes_find(&inquiry->server->beanstalk.tubes, topic->name))
-            note_tube(inquiry, topic->name);
-    }
-}
-
 /* Counts the tubes, and lists them if there is a document. O(tubes + topics). */
-static uint64_t all_tubes(struct server *server, struct buf *yaml)
+static uint64_t all_tubes(struct server *server, const struct reply *topics, struct buf *yaml)
 {
-    struct inquiry inquiry = {.ticket.answered = topics_seen, .server = server, .yaml = yaml};
     const struct beanstalk_tubes *tubes = &server->beanstalk.tubes;
+    uint64_t count = 0;
     for (const struct beanstalk_tube *tube = beanstalk_tubes_next(tubes, 0); tube;
-         tube = beanstalk_tubes_next(tubes, tube->number + 1))
-        note_tube(&inquiry, tube->name);
-    inquire(&inquiry, &(struct cmd){.kind = CMD_TOPICS, .topic = {.max = 1, .all = true}});
-    return inquiry.count;
+         tube = beanstalk_tubes_next(tubes, tube->number + 1)) {
+        count++;
+        if (yaml)
+            beanstalk_yaml_list_add(yaml, tube->name);
+    }
+    for (uint32_t i = 0; i < topics->count; i++) {
+        const struct topic_view *topic = &topics->topics[i];
+        if (!is_tube(topic) || beanstalk_tubes_find(tubes, topic->name))
+            continue;
+        count++;
+        if (yaml)
+            beanstalk_yaml_list_add(yaml, topic->name);
+    }
+    return count;
 }
 
-void beanstalk_tubes_page(struct server *server, struct buf *yaml)
+void beanstalk_tubes_page(struct server *server, const struct reply *topics, struct buf *yaml)
 {
     beanstalk_yaml_list(yaml);
-    (void)all_tubes(server, yaml); /* the list is what was asked for */
+    (void)all_tubes(server, topics, yaml); /* the list is what was asked for */
 }
 
 /* ---- the whole server ---- */
@@ -140,7 +115,8 @@ static void add_process(struct beanstalk_stats *stats)
 
 static void add_binlog(const struct server *server, struct beanstalk_stats *stats)
 {
-    const struct store *store = embedded_store(server->options.embedded);
+    const struct embedded *embedded = server->options.embedded;
+    const struct store *store = embedded ? embedded_store(embedded) : NULL;
     struct store_stats kept = {0};
     if (store)
         store_stats(store, &kept);
@@ -151,11 +127,12 @@ static void add_binlog(const struct server *server, struct beanstalk_stats *stat
     stats->binlog_migrated = kept.carried_jobs;
 }
 
-static void add_counts(struct server *server, struct beanstalk_stats *stats)
+static void add_counts(struct server *server, const struct reply *topics,
+                       struct beanstalk_stats *stats)
 {
     const struct beanstalk_shared *shared = &server->beanstalk;
-    struct core_totals totals;
-    core_totals(embedded_core(server->options.embedded), &totals);
+    struct figures totals;
+    server->engine->verbs->figures(server->engine, &totals);
     memcpy(stats->jobs, totals.jobs, sizeof(stats->jobs));
     memcpy(stats->cmds, shared->cmds, sizeof(stats->cmds));
     stats->urgent = totals.urgent;
@@ -163,14 +140,14 @@ static void add_counts(struct server *server, struct beanstalk_stats *stats)
     stats->total_jobs = totals.pushed;
     stats->waiting = totals.waiters;
     stats->max_job_size = server->options.beanstalk_body_bytes;
-    stats->tubes = all_tubes(server, NULL);
+    stats->tubes = all_tubes(server, topics, NULL);
     stats->connections = shared->connections;
     stats->producers = shared->producers;
     stats->workers = shared->workers;
     stats->total_connections = shared->accepted;
 }
 
-void beanstalk_stats_page(struct server *server, struct buf *yaml)
+void beanstalk_stats_page(struct server *server, const struct reply *topics, struct buf *yaml)
 {
     char id[17];
     struct utsname host = {0};
@@ -186,7 +163,7 @@ void beanstalk_stats_page(struct server *server, struct buf *yaml)
         .platform = bytes_str(host.machine),
     };
     add_process(&stats);
-    add_counts(server, &stats);
+    add_counts(server, topics, &stats);
     add_binlog(server, &stats);
     beanstalk_yaml_stats(yaml, &stats);
 }

@@ -63,6 +63,7 @@ static void owed_free(struct beanstalk_owed *owed)
         beanstalk->early.len = 0;
         buf_shrink(&beanstalk->early, SPARE_EARLY_BYTES);
     }
+    buf_fini(&owed->tube);
     pool_give(&shared_of(beanstalk)->owed, owed->number);
 }
 

@@ -527,6 +527,27 @@ static enum err engine_health(const struct engine *engine)
     return embedded->store ? store_admit(embedded->store, 0) : OK;
 }
 
+static void engine_figures(const struct engine *engine, struct figures *out_figures)
+{
+    struct core_totals totals;
+    core_totals(((const struct embedded *)engine)->core, &totals);
+    *out_figures = (struct figures){
+        .urgent = totals.urgent,
+        .topics = totals.topics,
+        .waiters = totals.waiters,
+        .pushed = totals.pushed,
+        .reserved = totals.reserved,
+        .finished = totals.finished,
+        .deleted = totals.deleted,
+        .timeouts = totals.timeouts,
+        .released = totals.released,
+        .buried = totals.buried,
+        .kicked = totals.kicked,
+        .lateness = totals.lateness,
+    };
+    memcpy(out_figures->jobs, totals.jobs, sizeof(totals.jobs));
+}
+
 static const struct engine_verbs verbs = {
     .time = engine_time,
     .begin = engine_begin,
@@ -537,6 +558,7 @@ static const struct engine_verbs verbs = {
     .refuse_pushes = engine_refuse_pushes,
     .drain = engine_drain,
     .health = engine_health,
+    .figures = engine_figures,
 };
 
 /* ---- life ---- */

@@ -70,12 +70,12 @@ static void submit(struct http_session *http, struct call *call)
         server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
         break;
     case CALL_PUSHES: request_push_all(request, &call->pushes); break;
+    case CALL_METRICS:
+    case CALL_STATS: request_page(request, call->kind); break;
     case CALL_HEALTHZ:
     case CALL_READYZ:
-    case CALL_METRICS:
     case CALL_OPENAPI:
-    case CALL_STATS:
-        page_write(server, call->kind, &request->style, request_out(request));
+        page_write(server, call->kind, &request->style, NULL, request_out(request));
         request_done(request);
         break;
     case CALL_PROBLEM: CHECK(false); /* answered before a request was made */

@@ -100,7 +100,7 @@ static void add_store(const struct store *store, struct buf *out)
     add_syncs(out, &stats);
 }
 
-static void add_totals(struct server *server, const struct core_totals *totals, struct buf *out)
+static void add_totals(struct server *server, const struct figures *totals, struct buf *out)
 {
     family(out, "jobs", "gauge", "Live jobs by state.");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
@@ -175,12 +175,6 @@ static void add_limits(struct server *server, struct buf *out)
                  (unsigned long long)limits[i].value);
 }
 
-struct topic_metrics {
-    struct ticket ticket;
-    struct server *server;
-    struct buf *out;
-};
-
 static void topic_row(struct buf *out, const char *name, struct bytes topic, const char *state,
                       uint64_t value)
 {
@@ -191,10 +185,8 @@ static void topic_row(struct buf *out, const char *name, struct bytes topic, con
     buf_addf(out, "\"} %llu\n", (unsigned long long)value);
 }
 
-static void topics_answered(struct ticket *ticket, const struct reply *reply)
+static void add_topics(struct server *server, const struct reply *reply, struct buf *out)
 {
-    struct topic_metrics *metrics = LIST_ENTRY(ticket, struct topic_metrics, ticket);
-    struct buf *out = metrics->out;
     const struct topic_view *topics = reply->topics;
     uint32_t count = reply->err ? 0 : reply->count;
     family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
@@ -216,33 +208,22 @@ static void topics_answered(struct ticket *ticket, const struct reply *reply)
            "How long the head of the ready queue has been due.");
     for (uint32_t i = 0; i < count; i++) {
         int64_t since_us = topics[i].oldest_ready_us;
-        bool waits = since_us && since_us < metrics->server->now_us;
+        bool waits = since_us && since_us < server->now_us;
         buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
         add_label(out, topics[i].name);
         buf_add_str(out, "\"} ");
-        add_seconds(out, waits ? (uint64_t)(metrics->server->now_us - since_us) : 0);
+        add_seconds(out, waits ? (uint64_t)(server->now_us - since_us) : 0);
         buf_add_char(out, '\n');
     }
     single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
            reply->more);
 }
 
-static void add_topics(struct server *server, struct buf *out)
+void metrics_write(struct server *server, const struct reply *topics, struct buf *out)
 {
-    struct topic_metrics metrics = {
-        .ticket.answered = topics_answered,
-        .server = server,
-        .out = out,
-    };
-    struct cmd cmd = {.kind = CMD_TOPICS, .topic.max = server->options.metrics_topics};
-    if (cmd.topic.max)
-        server->engine->verbs->submit(server->engine, &cmd, &metrics.ticket);
-}
-
-void metrics_write(struct server *server, struct buf *out)
-{
-    struct core_totals totals;
-    core_totals(embedded_core(server->options.embedded), &totals);
+    const struct embedded *embedded = server->options.embedded;
+    struct figures totals;
+    server->engine->verbs->figures(server->engine, &totals);
     family(out, "info", "gauge", "The version that runs.");
     buf_addf(out, "laterd_info{version=\"%s\"} 1\n", LATERD_VERSION);
     family(out, "ready", "gauge", "1 if pushes are accepted.");
@@ -256,6 +237,7 @@ void metrics_write(struct server *server, struct buf *out)
     add_beanstalk(&server->beanstalk, out);
     add_limits(server, out);
     add_lateness(out, &totals.lateness);
-    add_store(embedded_store(server->options.embedded), out);
-    add_topics(server, out);
+    add_store(embedded ? embedded_store(embedded) : NULL, out);
+    if (server->options.metrics_topics)
+        add_topics(server, topics, out);
 }

@@ -27,25 +27,36 @@ static void ready_page(struct server *server, const struct call_style *style, st
     buf_fini(&body);
 }
 
-static void made_page(struct server *server, const struct call_style *style,
-                      void (*make)(struct server *, struct buf *), const char *content_type,
-                      struct buf *out)
+struct cmd page_question(const struct server *server)
+{
+    uint32_t shown = server->options.metrics_topics;
+    return (struct cmd){.kind = CMD_TOPICS, .topic.max = shown ? shown : 1};
+}
+
+static void metrics_page(struct server *server, const struct call_style *style,
+                         const struct reply *topics, struct buf *out)
 {
     struct buf body = {0};
-    make(server, &body);
-    respond(server, style, 200, content_type, buf_bytes(&body), out);
+    metrics_write(server, topics, &body);
+    respond(server, style, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+static void stats_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    struct buf body = {0};
+    stats_write(server, &body);
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
 void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
-                struct buf *out)
+                const struct reply *topics, struct buf *out)
 {
     switch (kind) {
     case CALL_READYZ: ready_page(server, style, out); break;
-    case CALL_METRICS:
-        made_page(server, style, metrics_write, "text/plain; version=0.0.4; charset=utf-8", out);
-        break;
-    case CALL_STATS: made_page(server, style, stats_write, "application/json", out); break;
+    case CALL_METRICS: metrics_page(server, style, topics, out); break;
+    case CALL_STATS: stats_page(server, style, out); break;
     case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:
     case CALL_CMD:
@@ -75,6 +86,8 @@ static void add_due(struct server *server, struct buf *out)
     static const int64_t spans_us[] = {60000000, 300000000, 3600000000, 86400000000};
     static const char *const names[] = {"1m", "5m", "1h", "1d"};
     uint64_t counts[4] = {0};
+    if (!server->options.embedded)
+        return; /* a shared engine cannot tell without a search */
     core_due_within(embedded_core(server->options.embedded), server->now_us, spans_us, counts, 4);
     buf_add_str(out, ",\"due_within\":{");
     for (int i = 0; i < 4; i++)
@@ -82,10 +95,15 @@ static void add_due(struct server *server, struct buf *out)
     buf_add_char(out, '}');
 }
 
-static void add_store(const struct store *store, struct buf *out)
+static void add_store(const struct embedded *embedded, struct buf *out)
 {
+    const struct store *store = embedded ? embedded_store(embedded) : NULL;
     struct store_stats stats = {0};
     buf_add_str(out, ",\"store\":{");
+    if (!embedded) {
+        buf_add_str(out, "\"kind\":\"shared\"}");
+        return;
+    }
     if (!store) {
         buf_add_str(out, "\"kind\":\"memory\"}");
         return;
@@ -103,9 +121,9 @@ static void add_store(const struct store *store, struct buf *out)
 
 void stats_write(struct server *server, struct buf *out)
 {
-    struct core_totals totals;
+    struct figures totals;
     bool ready = !server->draining && !server->engine->verbs->health(server->engine);
-    core_totals(embedded_core(server->options.embedded), &totals);
+    server->engine->verbs->figures(server->engine, &totals);
     buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
     add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));
     add_field(out, "now_ms", (uint64_t)(server->now_us / 1000));
@@ -133,6 +151,6 @@ void stats_write(struct server *server, struct buf *out)
     add_ms(out, "p90", lateness_quantile_us(&totals.lateness, 900));
     add_ms(out, "p99", lateness_quantile_us(&totals.lateness, 990));
     buf_add_char(out, '}');
-    add_store(embedded_store(server->options.embedded), out);
+    add_store(server->options.embedded, out);
     buf_add_char(out, '}');
 }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "server/pages.h"
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
 
@@ -154,6 +155,23 @@ static void answered_single(struct ticket *ticket, const struct reply *reply)
     if (reply->kind == CMD_RESERVE && reply->err == OK)
         note_handed(request, reply);
     request_done(request);
+}
+
+static void answered_page(struct ticket *ticket, const struct reply *reply)
+{
+    struct request *request = LIST_ENTRY(ticket, struct request, ticket);
+    struct server *server = request->http->session.server;
+    page_write(server, request->page, &request->style, reply, request_out(request));
+    request_done(request);
+}
+
+void request_page(struct request *request, enum call_kind page)
+{
+    struct server *server = request->http->session.server;
+    struct cmd question = page_question(server);
+    request->page = page;
+    request->ticket.answered = answered_page;
+    server->engine->verbs->submit(server->engine, &question, &request->ticket);
 }
 
 /* ---- batches of pushes ---- */

@@ -35,6 +35,7 @@ struct request {
     struct buf early;         /* the answer, while an older request is still owed one */
     struct buf handed;        // struct handed: reservations in this answer
     struct push_batch *batch; /* NULL for a single command */
+    enum call_kind page;      /* which one its answer is shown in, if it is for a page */
 };
 
 /* A reservation on its way to the client. */
@@ -53,6 +54,9 @@ void request_abandon(struct request *request);
 struct buf *request_out(struct request *request);
 /* Its answer is written. Frees it, and sends on what waited behind it, when its turn has come. */
 void request_done(struct request *request);
+
+/* Asks the engine for what the page shows, and answers with the page. */
+void request_page(struct request *request, enum call_kind page);
 
 /* Decodes and submits all jobs of a batch push. */
 void request_push_all(struct request *request, struct api_pushes *pushes);
