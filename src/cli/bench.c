@@ -182,7 +182,7 @@ const struct command command_bench = {
         "  -o, --topic NAME        (one of its own)\n"
         "  -d, --dialect WHAT      v1 or delay-queue (v1)\n"
         "  -A, --beanstalk ADDR    speak beanstalkd's protocol, to any server that does\n"
-        "  -X, --stop              burst: stop the server while its jobs fall due\n"
+        "  -X, --stop              burst: halt --server-pid until its jobs are all overdue\n"
         "  -P, --server-pid PID    report this process' CPU; may be given again\n"
         "  -k, --keep              leave the jobs there\n"
         "\nOver beanstalkd's protocol, which has whole seconds: due sends each job so many\n"

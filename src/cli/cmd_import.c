@@ -129,7 +129,7 @@ static bool take_result(struct import *import, const struct import_job *job, con
     }
     struct buf why = {0};
     import->refused++;
-    show_value(problem, "detail", &why);
+    show_line_problem(problem, &why);
     say_job(import, job, buf_bytes(&why));
     buf_fini(&why);
     return show_count(result, "status") < 429; /* 429, 503, 507: a limit of the whole server */
@@ -284,8 +284,8 @@ static void report(const struct import *import)
     if (import->log.job_count > 0)
         report_tubes(&import->log);
     if (import->dry_run)
-        (void)printf("%u jobs; ids would begin with %s; nothing was sent\n", import->log.job_count,
-                     import->prefix);
+        (void)printf("%u job%s; ids would begin with %s; nothing was sent\n", import->log.job_count,
+                     plural(import->log.job_count), import->prefix);
     else
         (void)printf("%llu imported, %llu there already, %llu refused; ids begin with %s\n",
                      (unsigned long long)import->created, (unsigned long long)import->kept,
@@ -405,7 +405,8 @@ const struct command command_import = {
         "An import that stopped can be run again: what is there is kept, not doubled. Let\n"
         "consumers begin when it is done, else a finished job would come again.\n"
         "\nExit 0: all is there. 1: no binlog in DIR. 3: a beanstalkd has it open. 4: the server\n"
-        "refused jobs. 6: parts of the log are damaged; all else is there.\n"
+        "refused jobs, or DIR cannot be read. 5: no connection: run it again. 6: parts of the log\n"
+        "are damaged; all else is there.\n"
         "\nExamples:\n"
         "  later import beanstalkd /var/lib/beanstalkd --dry-run\n"
         "  later import beanstalkd /var/lib/beanstalkd --map ids.tsv\n",

@@ -228,7 +228,8 @@ static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
     if (code == EXIT_DONE && cli->json)
         cli_print_json(answer);
     else if (code == EXIT_DONE)
-        (void)printf("kicked %llu jobs\n", (unsigned long long)show_count(answer, "jobs"));
+        (void)printf("kicked %llu job%s\n", (unsigned long long)show_count(answer, "jobs"),
+                     plural(show_count(answer, "jobs")));
     json_decref(answer);
     return code;
 }

@@ -204,7 +204,7 @@ static void bulk_results(struct bulk *bulk, const json_t *answer)
         const json_t *problem = json_object_get(result, "problem");
         if (problem) {
             struct buf why = {0};
-            show_value(problem, "detail", &why);
+            show_line_problem(problem, &why);
             refuse(bulk, i < bulk->lines ? bulk->numbers[i] : 0,
                    why.at ? buf_bytes(&why) : BYTES(""));
             buf_fini(&why);

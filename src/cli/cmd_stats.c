@@ -67,11 +67,12 @@ static void add_store(struct buf *out, const json_t *stats)
     char disk[TEXT_ROOM], live[TEXT_ROOM], syncs[TEXT_ROOM];
     if (!store)
         return;
-    buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segments, %s syncs of %.2f ms%s%s\n",
+    uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");
+    buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segment%s, %s sync%s of %.2f ms%s%s\n",
              "store", show_string(store, "kind"), size_text(show_count(store, "disk_bytes"), disk),
-             size_text(show_count(store, "live_bytes"), live),
-             (unsigned long long)show_count(store, "segments"),
-             count_text(show_count(store, "syncs"), syncs), real_of(store, "sync_ms_avg"),
+             size_text(show_count(store, "live_bytes"), live), (unsigned long long)segments,
+             plural(segments), count_text(sync_count, syncs), plural(sync_count),
+             real_of(store, "sync_ms_avg"),
              json_is_true(json_object_get(store, "full")) ? "  FULL: pushes are refused" : "",
              json_is_true(json_object_get(store, "failed")) ? "  FAILED: restart laterd" : "");
 }
@@ -209,11 +210,11 @@ static void add_topics(struct buf *out, const json_t *answer, size_t rows_max)
     for (size_t i = 0; i < count; i++)
         sorted[i] = json_array_get(topics, i);
     qsort(sorted, count, sizeof(json_t *), by_activity);
+    buf_addf(out, "%-10s  rates of the last 10 s, those above since the last look\n\n", "topics");
     for (size_t column = 0; column < COLUMNS; column++)
         table_cell_str(&table, names[column]);
     for (size_t i = 0; i < count && i < rows_max; i++)
         add_topic(&table, sorted[i]);
-    buf_add_char(out, '\n');
     table_write(&table, out);
     if (count > rows_max)
         buf_addf(out, "… and %zu more: later topics\n", count - rows_max);
@@ -233,7 +234,8 @@ static int look_at(struct cli *cli, struct look *look, const struct screen *scre
         cli_print_json(stats);
     } else if (code == EXIT_DONE) {
         add_stats(out, stats, look);
-        size_t used = 4; /* an empty line, the heading, how many more there are, the note */
+        size_t used =
+            5; /* a title, an empty line, the heading, how many more there are, the note */
         for (size_t i = 0; i < out->len; i++)
             used += out->at[i] == '\n';
         add_topics(out, topics,
@@ -387,7 +389,8 @@ const struct command command_top = {
     .summary = "Watch a server live: rates, counts, what falls due, lateness",
     .help = "  -e, --every D    look so often (1s)\n"
             "  -o, --once       print one look and end; so it is when output is no terminal\n"
-            "\nCtrl-C ends it. Topics stand with the busiest of the last ten seconds first.\n"
+            "\nCtrl-C ends it. \"a second\" counts since the last look; a topic's rates, those of\n"
+            "`later topics NAME`, are of the last ten seconds, and the busiest stands first.\n"
             "\nExample:\n"
             "  later top --every 2s\n",
     .run = run_top,

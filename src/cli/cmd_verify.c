@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/text.h"
 #include "os/disk.h"
 #include "store/store.h"
 
@@ -92,17 +93,19 @@ static int verify(struct cli *cli, const char *directory)
         cli_print_json(object);
         json_decref(object);
     } else {
-        (void)printf("%llu segments, %llu batches, %llu records, %llu bytes\n"
-                     "%llu jobs, %llu of them live\n",
-                     (unsigned long long)counts.segments, (unsigned long long)counts.batches,
-                     (unsigned long long)counts.records, (unsigned long long)counts.bytes,
-                     (unsigned long long)counts.jobs, (unsigned long long)counts.live_jobs);
+        (void)printf("%llu segment%s, %llu batch%s, %llu record%s, %llu bytes\n"
+                     "%llu job%s, %llu of them live\n",
+                     (unsigned long long)counts.segments, plural(counts.segments),
+                     (unsigned long long)counts.batches, counts.batches == 1 ? "" : "es",
+                     (unsigned long long)counts.records, plural(counts.records),
+                     (unsigned long long)counts.bytes, (unsigned long long)counts.jobs,
+                     plural(counts.jobs), (unsigned long long)counts.live_jobs);
     }
     if (err == OK && counts.bad == 0)
         return EXIT_DONE;
     if (counts.bad > 0)
         cli_say(cli, "%s: %llu damaged place%s", directory, (unsigned long long)counts.bad,
-                counts.bad == 1 ? "" : "s");
+                plural(counts.bad));
     else
         cli_say(cli, "%s: not all could be checked: %s", directory, err_text(err));
     return EXIT_WRONG;

@@ -31,10 +31,25 @@ void show_value(const json_t *object, const char *key, struct buf *out)
     }
 }
 
+void show_line_problem(const json_t *problem, struct buf *out)
+{
+    struct buf detail = {0};
+    show_value(problem, "detail", &detail);
+    struct bytes text = buf_bytes(&detail);
+    size_t cut = strlen("line ");
+    bool numbered = text.len > cut && memcmp(text.at, "line ", cut) == 0;
+    while (numbered && cut < text.len && text.at[cut] >= '0' && text.at[cut] <= '9')
+        cut++;
+    if (numbered && text.len - cut > 2 && memcmp(text.at + cut, ": ", 2) == 0)
+        text = bytes_of(text.at + cut + 2, text.len - cut - 2);
+    buf_add_bytes(out, text);
+    buf_fini(&detail);
+}
+
 void show_time(const json_t *object, const char *key, struct buf *out)
 {
     const json_t *value = json_object_get(object, key);
-    char room[TEXT_ROOM], text[TEXT_ROOM] = "";
+    char room[TEXT_ROOM], text[TEXT_ROOM] = "", zone[8] = "";
     int64_t at_us = 0;
     bool known = json_is_integer(value)
                      ? !__builtin_mul_overflow(json_integer_value(value), 1000, &at_us)
@@ -50,11 +65,12 @@ void show_time(const json_t *object, const char *key, struct buf *out)
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     int64_t left_us = at_ms * 1000 - ((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     if (at_ms < 0 || !localtime_r(&at_s, &local) ||
-        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0) {
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local) == 0 ||
+        strftime(zone, sizeof(zone), "%z", &local) == 0) {
         show_value(object, key, out); /* a year that has no name */
         return;
     }
-    buf_addf(out, "%s.%03d", text, (int)(at_ms % 1000));
+    buf_addf(out, "%s.%03d %s", text, (int)(at_ms % 1000), zone);
     if (left_us >= 0)
         buf_addf(out, " (in %s)", duration_text(left_us, room));
     else
@@ -104,7 +120,8 @@ void show_job(const json_t *job, struct buf *out)
         if (!json_object_get(job, key))
             continue;
         buf_addf(out, "%-9s ", fields[i].label);
-        if (strcmp(key, "due_ms") == 0 || strcmp(key, "deadline_ms") == 0)
+        if (strcmp(key, "due_ms") == 0 || strcmp(key, "deadline_ms") == 0 ||
+            strcmp(key, "created") == 0)
             show_time(job, key, out);
         else
             show_value(job, key, out);

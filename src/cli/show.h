@@ -14,7 +14,13 @@ void show_value(const json_t *object, const char *key, struct buf *out);
 /* A count, 0 if not there. */
 uint64_t show_count(const json_t *object, const char *key);
 
-/* "2026-11-21 05:00:00.123 (in 3m 5s)", local time; the member is in epoch ms or RFC 3339. */
+/*
+ * What is wrong with a line of a batch, without the server's "line 3: " before it: that counts the
+ * lines of the batch, which are not those of anybody's file.
+ */
+void show_line_problem(const json_t *problem, struct buf *out);
+
+/* "2026-11-21 05:00:00.123 +0100 (in 3m 5s)", local time; the member is in epoch ms or RFC 3339. */
 void show_time(const json_t *object, const char *key, struct buf *out);
 
 /* A job in full: its fields a line each, an empty line, its body. */

@@ -25,6 +25,12 @@ const char *duration_text(int64_t us, char *room);
 const char *count_text(uint64_t count, char *room); /* "1,234,567" */
 const char *size_text(uint64_t bytes, char *room);  /* "12.3 MiB" */
 
+/* What stands behind a noun of which there are so many: "1 job", "2 jobs". */
+static inline const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* Decimal digits, 1 … max. */
 enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *out_number) MUST_USE;
 

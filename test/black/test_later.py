@@ -57,7 +57,7 @@ def test_bad_lines_are_told_by_their_place_and_stop_nothing(later, topic):
     answer = later("push", topic, "--ndjson", input=text)
     assert answer.returncode == REFUSED
     assert answer.stdout == "2 pushed, 1 refused\n"
-    assert answer.stderr.startswith("later push: line 3: ")
+    assert answer.stderr.startswith("later push: line 3: ") and answer.stderr.count("line") == 1
     answer = later("push", topic, "--lines", "--json-body", input="1\n\nnot JSON\n2\n")
     assert answer.returncode == REFUSED
     assert answer.stdout == "2 pushed, 1 refused\n"
