@@ -420,6 +420,15 @@ static void complain(struct reading *reading, const char *what)
     *reading->trouble = text;
 }
 
+static const struct key *key_called(const char *name)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    }
+    return NULL;
+}
+
 static bool is_section(const char *name)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -433,7 +442,7 @@ static bool is_section(const char *name)
 static void complain_unknown(struct reading *reading, const char *section, const char *name)
 {
     char what[CONFIG_TEXT_MAX];
-    const struct key *near_key = nearest(name);
+    const struct key *near_key = nearest(name), *taken_for_section = key_called(section);
     const char *near_section = keys[0].section;
     for (size_t i = 1; i < KEY_COUNT; i++) {
         if (distance(section, keys[i].section) < distance(section, near_section))
@@ -443,6 +452,10 @@ static void complain_unknown(struct reading *reading, const char *section, const
         (void)snprintf(what, sizeof(what),
                        "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
                        name, near_key->name, near_key->section);
+    else if (!is_section(section) && taken_for_section)
+        (void)snprintf(what, sizeof(what),
+                       "unknown section [%.60s]; \"%s\" is a key, below a line [%s]", section,
+                       taken_for_section->name, taken_for_section->section);
     else if (!is_section(section))
         (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
                        near_section);

@@ -28,6 +28,7 @@ const char laterd_help[] =
     "                       see laterd --beanstalkd -h\n"
     "\n"
     "Example: laterd --data-dir ./data        then: later push orders --delay 30m '{\"id\":7}'\n"
+    "From beanstalkd: later import beanstalkd DIR brings its jobs over.\n"
     "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
     "SIGUSR1: take no more jobs, and go on with those that are there.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
