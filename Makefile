@@ -69,9 +69,19 @@ unit: $(UNIT) ## unit, model, contract and simulation tests in C
 clean: ## forget everything that was built
 	rm -rf $(BUILD)
 
+# What people want first; all others follow in the order in which they are read.
+HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast \
+              fmt fmt-check sanitize sim sim-life crash fuzz fuzz-smoke mutate diff-beanstalkd \
+              connections cover bench bench-full bench-beanstalkd bench-beanstalkd-exact
+
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' -v first='$(HELP_FIRST)' ' \
+	    function tell(name) { printf "%-24s%s\n", name, text[name]; delete text[name] } \
+	    { text[$$1] = $$2; names[++count] = $$1 } \
+	    END { n = split(first, head, " "); \
+	          for (i = 1; i <= n; i++) if (head[i] in text) tell(head[i]); \
+	          for (i = 1; i <= count; i++) if (names[i] in text) tell(names[i]) }'
 
 include $(wildcard mk/*.mk)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
