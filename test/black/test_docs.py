@@ -159,6 +159,18 @@ def test_the_first_commands_a_reader_types_work(laterd, name):
         assert '"code":1' not in done.stdout, command
 
 
+@pytest.mark.skipif(not shutil.which("ruby"), reason="no ruby")
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_client_of_beanstalkd_that_a_reader_copies_works(laterd, name):
+    if subprocess.run(["ruby", "-rbeaneater", "-e", ""], capture_output=True, check=False).returncode:
+        pytest.skip("no ruby-beaneater")
+    server = laterd(beanstalk=("127.0.0.1:0",))
+    program, = re.findall(r"^```ruby\n(.*?)^```", text_of(name), re.M | re.S)
+    assert "127.0.0.1:11300" in program and "delay: 5" in program
+    real = program.replace(":11300", f":{server.beanstalk_port}").replace("delay: 5", "delay: 1")
+    assert said_by("ruby", "-e", real) == "close invoice 1004\n"
+
+
 def calls_told_in(document):
     """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
     pattern = r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)"
