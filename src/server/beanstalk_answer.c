@@ -85,6 +85,7 @@ static bool page(const struct beanstalk_owed *owed, const struct reply *reply, s
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
     yaml->len = 0;
+    owed->session->work += reply->count;
     if (owed->cmd == BEANSTALK_STATS)
         beanstalk_stats_page(server, reply, yaml);
     else if (owed->cmd == BEANSTALK_LIST_TUBES)

@@ -48,7 +48,7 @@ struct beanstalk_session {
     bool unread;       /* it has sent more than is taken yet */
     bool last;         /* no command is taken any more; closed when all are answered */
     bool in_input;     /* input() is on the stack: it goes on reading by itself */
-    uint32_t work;     /* tubes looked at in this input() */
+    uint32_t work;     /* tubes and topics looked at in this input() */
     int64_t active_us; /* the last time bytes came or an answer went, unless it reads nothing */
     uint64_t taken;    /* session_sent() then */
 };
