@@ -243,8 +243,8 @@ static enum err refuse_binlog(struct program *program)
     if (!program->persist || !beanstalkd_binlog_find(dir, name, sizeof(name)))
         return OK;
     complain("%s holds a log of beanstalkd (%s), which laterd does not go on with: start with "
-             "another directory, then bring the jobs over with: later import beanstalkd %s",
-             dir, name, dir);
+             "another directory%s, then bring the jobs over with: later import beanstalkd %s",
+             dir, name, program->config.http_count ? "" : " and --http 127.0.0.1:9277", dir);
     return failed(program, ERR_UNSUPPORTED, BEANSTALKD_EXIT_DIRECTORY);
 }
 
