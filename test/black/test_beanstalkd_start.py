@@ -172,7 +172,7 @@ def test_sockets_of_a_service_manager_speak_what_their_names_say(tmp_path):
 
 def test_it_is_beanstalkd_by_option_and_by_name(tmp_path):
     told = run("--beanstalkd", "-v")
-    assert re.fullmatch(r"beanstalkd 1\.13\+laterd\.\d+\.\d+\.\d+\n", told.stdout), told
+    assert re.fullmatch(r"beanstalkd 1\.13 \(laterd \d+\.\d+\.\d+\)\n", told.stdout), told
     named = tmp_path / "beanstalkd"
     named.symlink_to(LATERD)
     assert subprocess.run([named, "-v"], capture_output=True, text=True, check=True).stdout \
