@@ -25,7 +25,6 @@ def server(tmp_path):
 
 # P1, P2, P5: kill -9
 
-# After a crash a job that was held may stay reserved until this is over (held-over-a-crash).
 TTR_S = 2
 
 
@@ -148,6 +147,21 @@ def test_p6_held_jobs_are_back_at_once_when_the_holder_leaves(server, end):
         assert time.monotonic() - begin < 2
         assert {looker.reserve()[0] for _ in range(50)} == ids
         holder.close()
+
+
+def test_p6_held_jobs_are_back_at_once_after_kill_9(server):
+    holder = Connection(server.beanstalk_port)
+    plain, touched, early = holder.put(ttr=3600), holder.put(ttr=3600), holder.put(delay=3600)
+    assert [holder.reserve()[0] for _ in range(2)] == [plain, touched]
+    assert holder.ask(f"touch {touched}") == "TOUCHED"
+    assert holder.ask(f"reserve-job {early}").word == "RESERVED"
+    holder.put(b"so that all before it is in the log", delay=3600)
+    server.kill()
+    server.start()
+    with Connection(server.beanstalk_port) as one:
+        assert [one.reserve()[0] for _ in range(2)] == [plain, touched]
+        assert one.state(early) == "delayed"
+    holder.close()
 
 
 def test_p6_who_left_while_waiting_gets_no_job(server):

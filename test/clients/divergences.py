@@ -31,9 +31,6 @@ DIVERGENCES = {
                      "cmd-delete; beanstalkd forgets them with its last user",
     "paused-tube-stays": "a paused tube is there until the pause is over, over restarts too; "
                          "beanstalkd forgets the pause with the tube's last user",
-    "held-over-a-crash": "a job that was reserved when laterd crashed may stay reserved until its "
-                         "ttr is over, since the holder of a lease over HTTP is still there; in "
-                         "beanstalkd it is ready after the restart",
     # When things happen.
     "whole-turns": "commands that arrive together are all done before waiting clients are served, "
                    "and the best job of all goes first; beanstalkd serves them after each",
