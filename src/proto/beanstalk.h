@@ -141,8 +141,7 @@ void beanstalk_say_ok(struct buf *out, struct bytes yaml); /* "OK <bytes>", the 
  * The YAML of statistics: keys and their order are beanstalkd's, strings are quoted as in 1.13.
  * Spans are whole seconds, rounded down. Each appends the document alone, for beanstalk_say_ok.
  *
- * Of a job, `delay` is the time from its making to its due time, which is what put said unless it
- * was released or moved since; `file` is 0.
+ * Of a job, `delay` is what its last put or release asked for; `file` is 0.
  */
 void beanstalk_yaml_job(struct buf *out, const struct job_view *job, int64_t now_us);
 

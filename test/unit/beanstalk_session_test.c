@@ -19,6 +19,7 @@
 enum {
     SECOND_US = 1000 * 1000,
     SEGMENT_BYTES = 256 * 1024,
+    WATCH_MAX = 10000, /* as the server has it */
     CLIENTS = 6,
     RANDOM_STEPS = 3000,
     MANY_JOBS = 25000
@@ -585,6 +586,26 @@ static void p8_limits_have_their_words(void **state)
     world_free(world);
 }
 
+static void p8_a_connection_watches_so_many_tubes_and_no_more(void **state)
+{
+    struct world *world = begin(&(struct world_options){.seed = 1, .topics = 2 * WATCH_MAX});
+    struct sim_peer *ann = join(world);
+    struct buf asked = {0};
+    (void)state;
+    for (int i = 1; i < WATCH_MAX; i++) /* it watches "default" from the start */
+        buf_addf(&asked, "watch t%d\r\n", i);
+    sim_peer_send(ann, buf_bytes(&asked));
+    settle(world);
+    sim_peer_take(ann, sim_peer_received(ann).len);
+    tell(world, ann, "watch one-more\r\nwatch t1\r\nignore t1\r\nwatch one-more\r\n",
+         "OUT_OF_MEMORY\r\nWATCHING 10000\r\nWATCHING 9999\r\nWATCHING 10000\r\n");
+    sim_peer_free(ann);
+    settle(world);
+    expect_figure(world, "stats\r\n", "current-tubes", "1");
+    buf_fini(&asked);
+    world_free(world);
+}
+
 static void in_drain_mode_puts_are_refused_and_all_else_goes_on(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});
@@ -891,6 +912,7 @@ int main(void)
         cmocka_unit_test(p1_inserted_and_deleted_mean_durable),
         cmocka_unit_test(p7_a_failed_disk_is_said_in_words),
         cmocka_unit_test(p8_limits_have_their_words),
+        cmocka_unit_test(p8_a_connection_watches_so_many_tubes_and_no_more),
         cmocka_unit_test(in_drain_mode_puts_are_refused_and_all_else_goes_on),
         cmocka_unit_test(at_the_end_waits_are_answered_and_holds_go_back),
         cmocka_unit_test(silence_is_no_fault_but_half_a_command_is),
