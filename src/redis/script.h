@@ -180,7 +180,7 @@ struct script_answer {
  * from `arena`; their bytes borrow from the parts) go to *out_reply as the core would answer, its
  * err included. Their bodies are checked: one whose checksum does not match is left out, and
  * out_reply->err is ERR_DAMAGED if none is left; the engine should then bury it: see
- * script_answer_damaged().
+ * script_damaged().
  */
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct bytes *parts, uint32_t count, struct arena *arena,
@@ -194,8 +194,8 @@ enum err script_read_answer(const struct script_space *space, const struct bytes
  * The reserved jobs of an answer whose bodies are damaged: bury each (CMD_BURY with its seq and
  * lease) so that an operator sees it. Returns how many, up to `max`.
  */
-uint32_t script_damaged(const struct bytes *parts, uint32_t count, struct job_view *out_jobs,
-                        uint32_t max);
+uint32_t script_damaged(const struct script_space *space, const struct bytes *parts, uint32_t count,
+                        struct job_view *out_jobs, uint32_t max);
 
 /* ---- commands on topics: one answer out of all partitions' ---- */
 

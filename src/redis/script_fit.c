@@ -1,0 +1,105 @@
+/*
+ * Is a server fit for us, and what do the scripts publish? Texts that Redis and its relatives send;
+ * a field that is missing is taken for the worst.
+ */
+#include "redis/script_parts.h"
+
+/* The value behind "name:" at the beginning of a line; empty: there is no such line. */
+static struct bytes field_of(struct bytes text, struct bytes name)
+{
+    size_t at = 0;
+    while (at < text.len) {
+        const char *end = memchr(text.at + at, '\n', text.len - at);
+        size_t stop = end ? (size_t)(end - text.at) : text.len;
+        struct bytes line = bytes_of(text.at + at, stop - at);
+        if (line.len && line.at[line.len - 1] == '\r')
+            line.len--;
+        if (line.len > name.len && bytes_starts(line, name) && line.at[name.len] == ':')
+            return bytes_of(line.at + name.len + 1, line.len - name.len - 1);
+        at = stop + 1;
+    }
+    return (struct bytes){0};
+}
+
+/* The number at the beginning of `text`, at most what fits 32 bits; *text then begins behind it. */
+static bool take_number(struct bytes *text, uint64_t *out_number)
+{
+    size_t digits = 0;
+    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
+        digits++;
+    if (!bytes_to_u64(bytes_of(text->at, digits), out_number))
+        return false;
+    *text = bytes_of(text->at + digits, text->len - digits);
+    return true;
+}
+
+static bool is_at_least_6_2(struct bytes version)
+{
+    uint64_t major = 0, minor = 0;
+    if (!take_number(&version, &major) || version.len == 0 || version.at[0] != '.')
+        return false;
+    version = bytes_of(version.at + 1, version.len - 1);
+    if (!take_number(&version, &minor))
+        return false;
+    return major > 6 || (major == 6 && minor >= 2);
+}
+
+static bool says(struct bytes text, struct bytes name, struct bytes value)
+{
+    return bytes_eq(field_of(text, name), value);
+}
+
+enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
+{
+    const char *reason = NULL;
+    if (!is_at_least_6_2(field_of(info, BYTES("redis_version"))))
+        reason = "the server is older than Redis 6.2";
+    else if (says(info, BYTES("redis_mode"), BYTES("sentinel")))
+        reason = "the server is a Sentinel: use a redis+sentinel:// address";
+    else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
+             !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
+        reason = "its maxmemory-policy may evict jobs: set it to noeviction";
+    else if (script_is_cluster(info) && !says(cluster, BYTES("cluster_state"), BYTES("ok")))
+        reason = "its cluster_state is not ok";
+    else if (script_is_cluster(info) &&
+             !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
+        reason = "not all slots of the cluster are assigned";
+    if (!reason)
+        return OK;
+    *out_reason = reason;
+    return ERR_UNSUPPORTED;
+}
+
+bool script_is_cluster(struct bytes info)
+{
+    return says(info, BYTES("redis_mode"), BYTES("cluster"));
+}
+
+bool script_is_master(struct bytes info)
+{
+    return says(info, BYTES("role"), BYTES("master"));
+}
+
+enum err script_notice(const struct script_space *space, struct bytes message,
+                       struct script_notice *out_notice)
+{
+    uint64_t partition, due_us;
+    if (message.len < 4 || (message.at[0] != 'r' && message.at[0] != 'w'))
+        return ERR_CORRUPT;
+    bool ready = message.at[0] == 'r';
+    struct bytes rest = bytes_of(message.at + 1, message.len - 1);
+    if (!take_number(&rest, &partition) || partition >= space->partitions || rest.len < 2 ||
+        rest.at[0] != ' ')
+        return ERR_CORRUPT;
+    rest = bytes_of(rest.at + 1, rest.len - 1);
+    struct script_notice notice = {.partition = (uint32_t)partition, .ready = ready};
+    if (ready) {
+        notice.topic = rest;
+    } else {
+        if (!bytes_to_u64(rest, &due_us) || due_us > (uint64_t)SCRIPT_FOREVER)
+            return ERR_CORRUPT;
+        notice.due_us = script_time_out(space, (int64_t)due_us);
+    }
+    *out_notice = notice;
+    return OK;
+}

@@ -1,0 +1,193 @@
+/*
+ * Reads what the scripts answer. Whatever Redis sends is checked before it is believed: an answer
+ * that is not one of ours is ERR_CORRUPT, a body that is not what was pushed ERR_DAMAGED.
+ */
+#include "base/codec.h"
+#include "base/sum.h"
+#include "redis/script_parts.h"
+
+/* Flags of an answer and of a head, as scripts/common.lua has them. */
+enum { KEPT = 1, REPLACED = 2, MORE = 4, OWNER = 8 };
+enum { BOUND = 1, ARRIVAL = 2 };
+
+enum err script_read_first(const struct script_space *space, struct bytes part,
+                           struct script_answer *out_answer)
+{
+    static const enum err errors[] = {
+        OK,        ERR_NOT_FOUND, ERR_EXISTS,     ERR_STALE_LEASE, ERR_WRONG_STATE,
+        ERR_EMPTY, ERR_INVALID,   ERR_JOBS_LIMIT, ERR_TOPICS_LIMIT};
+    if (part.len != SCRIPT_ANSWER_BYTES)
+        return ERR_CORRUPT;
+    uint8_t err = get_u8(part.at), state = get_u8(part.at + 1), flags = get_u8(part.at + 2);
+    if (err >= sizeof(errors) / sizeof(errors[0]) || state >= JOB_STATES)
+        return ERR_CORRUPT;
+    int64_t now_us = (int64_t)get_u64(part.at + 8), next_us = (int64_t)get_u64(part.at + 16);
+    *out_answer = (struct script_answer){
+        .err = errors[err],
+        .state = (enum job_state)state,
+        .kept = flags & KEPT,
+        .replaced = flags & REPLACED,
+        .more = flags & MORE,
+        .owner = flags & OWNER,
+        .count = get_u32(part.at + 4),
+        .now_us = now_us ? script_time_out(space, now_us) : 0,
+        .next_us = next_us ? script_time_out(space, next_us) : 0,
+        .seq = get_u64(part.at + 24),
+    };
+    return OK;
+}
+
+static const int64_t *read_retries(const char *at, uint8_t count, struct arena *arena)
+{
+    if (!count)
+        return NULL;
+    int64_t *waits_us = arena_alloc(arena, count * sizeof(*waits_us));
+    for (uint8_t i = 0; i < count; i++)
+        waits_us[i] = (int64_t)get_u64(at + 8 * (size_t)i);
+    return waits_us;
+}
+
+enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
+                          struct arena *arena, struct script_head *out_head)
+{
+    if (part.len < SCRIPT_HEAD_BYTES)
+        return ERR_CORRUPT;
+    const char *at = part.at;
+    uint8_t state = get_u8(at), retry_count = get_u8(at + 14), id_len = get_u8(at + 15);
+    uint8_t topic_len = get_u8(at + 80);
+    if (part.len != (size_t)SCRIPT_HEAD_BYTES + topic_len + id_len + 8u * retry_count ||
+        (state != JOB_DELAYED && state != JOB_RESERVED && state != JOB_BURIED))
+        return ERR_CORRUPT;
+    const char *topic = at + SCRIPT_HEAD_BYTES;
+    int64_t due_us = (int64_t)get_u64(at + 24), until_us = (int64_t)get_u64(at + 32);
+    int64_t created_us = (int64_t)get_u64(at + 64), ttr_us = (int64_t)get_u64(at + 72);
+    *out_head = (struct script_head){
+        .content_sum = get_u64(at + 88),
+        .rank_us = get_u8(at + 1) & ARRIVAL ? created_us : due_us,
+        .since_us = until_us,
+        .view =
+            {
+                .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = get_u64(at + 56)},
+                .topic = bytes_of(topic, topic_len),
+                .state = (enum job_state)state,
+                .priority = get_u32(at + 16),
+                .due_us = script_time_out(space, due_us),
+                .until_us = state == JOB_RESERVED ? script_time_out(space, until_us) : 0,
+                .ttr_us = ttr_us < SCRIPT_FOREVER ? ttr_us : INT64_MAX,
+                .created_us = script_time_out(space, created_us),
+                .delay_s = get_u32(at + 20),
+                .lease = get_u64(at + 40),
+                .attempt = get_u16(at + 4),
+                .failures = get_u16(at + 2),
+                .counts = {.reserves = get_u16(at + 4),
+                           .timeouts = get_u16(at + 6),
+                           .releases = get_u16(at + 8),
+                           .buries = get_u16(at + 10),
+                           .kicks = get_u16(at + 12)},
+                .retry_us = read_retries(topic + topic_len + id_len, retry_count, arena),
+                .retry_count = retry_count,
+                .body_kind = (enum body_kind)get_u8(at + 81),
+                .content_type_len = get_u8(at + 82),
+                .body_len = get_u32(at + 84),
+            },
+    };
+    if (state == JOB_DELAYED && out_head->view.due_us <= now_us)
+        out_head->view.state = JOB_READY;
+    return OK;
+}
+
+enum err script_read_content(struct bytes part, struct script_head *head)
+{
+    struct job_view *job = &head->view;
+    if (part.len != (size_t)job->content_type_len + job->body_len)
+        return ERR_DAMAGED;
+    struct bytes body = bytes_of(part.at + job->content_type_len, job->body_len);
+    uint64_t sum = sum_of(body.at, body.len);
+    if (job->content_type_len)
+        sum = sum_seeded(part.at, job->content_type_len, sum);
+    if (sum != head->content_sum)
+        return ERR_DAMAGED;
+    job->content_type = bytes_of(part.at, job->content_type_len);
+    job->body = body;
+    return OK;
+}
+
+static bool shows_bodies(enum cmd_kind kind)
+{
+    return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET;
+}
+
+/* All parts are OK, or the first error that is not damage; damaged jobs are left out. */
+static enum err read_jobs(const struct script_space *space, const struct bytes *parts,
+                          uint32_t count, const struct script_answer *answer, bool bodies,
+                          struct arena *arena, struct reply *reply)
+{
+    uint32_t step = bodies ? 2 : 1, good = 0;
+    if (count < 1 + step || (count - 1) % step != 0)
+        return ERR_CORRUPT;
+    struct job_view *jobs = arena_alloc(arena, (count - 1) / step * sizeof(*jobs));
+    for (uint32_t i = 1; i < count; i += step) {
+        struct script_head head;
+        enum err err = script_read_head(space, parts[i], answer->now_us, arena, &head);
+        if (err)
+            return err;
+        if (bodies && script_read_content(parts[i + 1], &head)) {
+            reply->err = ERR_DAMAGED;
+            continue;
+        }
+        jobs[good++] = head.view;
+    }
+    if (good)
+        reply->err = OK;
+    reply->jobs = jobs;
+    reply->count = good;
+    return OK;
+}
+
+enum err script_read(const struct script_space *space, enum cmd_kind kind,
+                     const struct bytes *parts, uint32_t count, struct arena *arena,
+                     struct script_answer *out_answer, struct reply *out_reply)
+{
+    struct script_answer answer;
+    enum err err = script_read_answer(space, parts, count, &answer);
+    if (err)
+        return err;
+    struct reply reply = {
+        .err = answer.err,
+        .kind = kind,
+        .state = answer.err == ERR_WRONG_STATE ? answer.state : JOB_GONE,
+        .kept = answer.kept,
+        .replaced = answer.replaced,
+    };
+    if (!answer.err)
+        err = read_jobs(space, parts, count, &answer, shows_bodies(kind), arena, &reply);
+    if (err)
+        return err;
+    *out_answer = answer;
+    *out_reply = reply;
+    return OK;
+}
+
+enum err script_read_answer(const struct script_space *space, const struct bytes *parts,
+                            uint32_t count, struct script_answer *out_answer)
+{
+    return count ? script_read_first(space, parts[0], out_answer) : ERR_CORRUPT;
+}
+
+uint32_t script_damaged(const struct script_space *space, const struct bytes *parts, uint32_t count,
+                        struct job_view *out_jobs, uint32_t max)
+{
+    uint32_t found = 0;
+    struct arena scratch = {0};
+    for (uint32_t i = 1; i + 1 < count && found < max; i += 2) {
+        struct script_head head;
+        if (!script_read_head(space, parts[i], 0, &scratch, &head) &&
+            script_read_content(parts[i + 1], &head)) {
+            head.view.retry_us = NULL; /* it was in the scratch */
+            head.view.retry_count = 0;
+            out_jobs[found++] = head.view;
+        }
+    }
+    arena_fini(&scratch);
+    return found;
+}

@@ -1,0 +1,55 @@
+/*
+ * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
+ * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua if it changes
+ * or shows jobs, walk.lua if it goes through a topic, and its own file.
+ */
+#include "redis/script_parts.h"
+
+#define TEXT(name)                                                                                 \
+    __asm__(".pushsection .rodata\n"                                                               \
+            "script_" #name "_text:\n"                                                             \
+            ".incbin \"src/redis/scripts/" #name ".lua\"\n"                                        \
+            "script_" #name "_text_end:\n"                                                         \
+            ".byte 0\n"                                                                            \
+            ".popsection\n");                                                                      \
+    extern const char script_##name##_text[];                                                      \
+    extern const char script_##name##_text_end[]
+
+TEXT(common);
+TEXT(job);
+TEXT(walk);
+TEXT(hello);
+TEXT(promote);
+TEXT(push);
+TEXT(reserve);
+TEXT(end);
+TEXT(change);
+TEXT(get);
+TEXT(list);
+TEXT(sweep);
+TEXT(topic);
+
+#define ADD(out, name)                                                                             \
+    buf_add((out), script_##name##_text,                                                           \
+            (uintptr_t)script_##name##_text_end - (uintptr_t)script_##name##_text)
+
+void script_write(struct buf *out, enum script_kind kind)
+{
+    ADD(out, common);
+    ADD(out, job);
+    if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
+        ADD(out, walk);
+    switch (kind) {
+    case SCRIPT_HELLO: ADD(out, hello); break;
+    case SCRIPT_PROMOTE: ADD(out, promote); break;
+    case SCRIPT_PUSH: ADD(out, push); break;
+    case SCRIPT_RESERVE: ADD(out, reserve); break;
+    case SCRIPT_END: ADD(out, end); break;
+    case SCRIPT_CHANGE: ADD(out, change); break;
+    case SCRIPT_GET: ADD(out, get); break;
+    case SCRIPT_LIST: ADD(out, list); break;
+    case SCRIPT_SWEEP: ADD(out, sweep); break;
+    case SCRIPT_TOPIC: ADD(out, topic); break;
+    case SCRIPT_COUNT: break;
+    }
+}

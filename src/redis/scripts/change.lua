@@ -1,0 +1,108 @@
+-- One job changes. ARGV: 2 what: v reserve it, l release, t touch, b bury, k kick, r run,
+-- s reschedule; 3 id or '', 4 number (8 bytes), 5 lease, 6 options: u undelivered or x abandoned
+-- (release), b bound (reserve); each of the rest may be '': 7 due, 8 priority, 9 ttr, 10 what
+-- the head says of a new body (15 bytes), 11 content. Answer: {it, head, content (v only)}.
+local what, options = ARGV[2], ARGV[6]
+local lease, due, priority, ttr = tonumber(ARGV[5]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+
+local function with_content(parts)
+    local name = what == 'v' and parts[2] and sub(parts[2], 57, 64)
+    if name then
+        parts[3] = call('HGET', hash, 'b' .. string.reverse(name)) or ''
+    end
+    return parts
+end
+
+local first = answered()
+if first then return with_content({ sub(first, 1, 32), sub(first, 33) }) end
+local job, now = find(ARGV[3], ARGV[4]), clock()
+if not job then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+local state, err = shown(job, now), OK
+if what == 'l' or what == 't' or what == 'b' then
+    err = check_lease(job, lease)
+elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and state ~= BURIED) or
+    ((what == 'r' or what == 's') and state ~= 1) then
+    err = WRONG_STATE
+end
+if err ~= OK then return { say(err, state, 0, 0, now, 0, job.seq) } end
+
+local function count(letter)
+    call('HINCRBY', hash, letter .. job.topic, 1)
+end
+
+local function seconds_until(at)
+    return at > now and math.min(math.ceil((at - now) / 1000000), 4294967295) or 0
+end
+
+local function reserve()
+    local about = call('HMGET', hash, 'n', 'P')
+    lift(job)
+    if state == BURIED then job.failures = 0 end -- as after a kick
+    if state ~= 2 then job.due = now end -- a failed attempt brings it back at once, not when it was due
+    job.lease = number_after(tonumber(about[1]), about[2], now)
+    job.till, job.reserves = after(now, job.ttr), up(job.reserves)
+    if options == 'b' then
+        job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
+        call('ZADD', reserved, 'NX', now + 5000000, '\0' .. job.holder)
+        tell_due(now + 5000000)
+    end
+    call('HSET', hash, 'n', job.lease)
+    count('#r')
+    place(job, RESERVED, now)
+end
+
+local function release()
+    if options == 'u' and not due then -- as if it had not been tried
+        lift(job)
+        job.priority = priority or job.priority
+        if job.reserves > 0 and job.reserves < 65535 then job.reserves = job.reserves - 1 end
+        return place(job, WAITING, now)
+    end
+    lift(job) -- lifted once: the priority must not change while it hangs
+    job.priority = priority or job.priority
+    if options ~= 'x' then
+        job.releases = up(job.releases)
+        count('#l')
+        if due then
+            if options ~= 'u' then job.failures = up(job.failures) end
+            job.due = math.max(due, now)
+            job.delay_s = seconds_until(job.due)
+            return place(job, WAITING, now)
+        end
+        job.delay_s = 0
+    end
+    return fail(job, now)
+end
+
+local function reschedule()
+    lift(job)
+    job.due, job.priority = due or job.due, priority or job.priority
+    if ARGV[10] ~= '' then
+        job.raw = sub(job.raw, 1, 81) .. ARGV[10] .. sub(job.raw, 97)
+        call('HSET', hash, 'b' .. job.name, ARGV[11])
+    end
+    place(job, WAITING, now)
+end
+
+if what == 'v' then
+    reserve()
+elseif what == 'l' then
+    release()
+elseif what == 't' then
+    job.till = after(now, ttr or job.ttr) -- where it hangs, only the score changes
+    call('ZADD', reserved, job.till, place_of(job))
+    job.raw = head_of(job)
+    call('HSET', hash, 'j' .. job.name, job.raw)
+    tell_due(job.till)
+elseif what == 'b' then
+    lift(job)
+    job.priority = priority or job.priority
+    bury(job, now)
+elseif what == 'k' then
+    kick(job, now)
+elseif what == 'r' then
+    run(job, now)
+else
+    reschedule()
+end
+return with_content(keep(job.raw, say(OK, shown(job, now), 0, 1, now, 0, job.seq)))

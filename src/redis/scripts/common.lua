@@ -1,0 +1,37 @@
+-- What all scripts share, put before each of them. The keys: `hash` holds jobs ('j' and the number:
+-- the head, 'b' and the number: content type and body), ids ('i' and the id), answers ('a'), counts
+-- ('#') and the partition's own fields; `delayed` and `reserved` are sorted by time; `order` has
+-- equal scores and is sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics.
+-- docs/redis-layout.md has every byte. Numbers are doubles: exact up to FOREVER, in 2255.
+local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local call, pack, unpack_bytes, sub, char = redis.call, struct.pack, struct.unpack, string.sub, string.char
+local FOREVER = 9007199254740991
+local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
+local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
+local INVALID, JOBS_LIMIT, TOPICS_LIMIT = 6, 7, 8
+local KEPT, REPLACED, MORE, OWNER = 1, 2, 4, 8
+local BOUND, ARRIVAL = 1, 2 -- a head's flags
+
+-- The request: is it sent again, where does its answer go, which one is it?
+local again, slot, request = sub(ARGV[1], 1, 1) == '1', sub(ARGV[1], 2, 12), sub(ARGV[1], 13)
+
+local function clock()
+    local time = call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+
+local function say(err, state, flags, count, now, next_us, seq)
+    return pack('<BBBBI4I8I8I8', err, state, flags, 0, count, now, next_us, seq)
+end
+
+-- The first answer to this request, if it was done before.
+local function answered()
+    local kept = again and call('HGET', hash, slot)
+    return kept and sub(kept, 1, 8) == request and sub(kept, 9) or nil
+end
+
+-- The number after `last`: about now, and of the same partition.
+local function number_after(last, partitions, now)
+    local number = now - now % partitions + last % partitions
+    return number > last and number or last + partitions
+end

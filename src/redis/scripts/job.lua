@@ -1,0 +1,187 @@
+-- A job's head as a table and back, and its place in the sorted sets. Put before the scripts that
+-- change jobs.
+local closed = 'LATERDCLOSED the partition is not there'
+
+local function read(raw)
+    local state, flags, failures, reserves, timeouts, releases, buries, kicks, retries, id_len,
+        priority, delay_s, due, till, lease, holder, seq, created, ttr, topic_len =
+        unpack_bytes('<BBHHHHHHBBI4I4I8I8I8c8I8I8I8B', raw)
+    return {
+        raw = raw, state = state, flags = flags, failures = failures, reserves = reserves,
+        timeouts = timeouts, releases = releases, buries = buries, kicks = kicks,
+        retries = retries, id_len = id_len, priority = priority, delay_s = delay_s, due = due,
+        till = till, lease = lease, holder = holder, seq = seq, created = created, ttr = ttr,
+        topic = sub(raw, 97, 96 + topic_len), name = pack('>I8', seq),
+    }
+end
+
+local function head_of(job)
+    return pack('<BBHHHHHHBBI4I4I8I8I8c8', job.state, job.flags, job.failures, job.reserves,
+        job.timeouts, job.releases, job.buries, job.kicks, job.retries, job.id_len, job.priority,
+        job.delay_s, job.due, job.till, job.lease, job.holder) .. sub(job.raw, 57)
+end
+
+local function id_of(job)
+    local from = 97 + #job.topic
+    return sub(job.raw, from, from + job.id_len - 1)
+end
+
+-- Among equal scores, bytes decide: priority, then due time or arrival, then number.
+local function place_of(job)
+    local rank = job.flags >= ARRIVAL and job.created or job.due
+    return char(#job.topic) .. job.topic .. pack('>I4I8I8', job.priority, rank, job.seq)
+end
+
+local function buried_place(job)
+    return 'b' .. char(#job.topic) .. job.topic .. pack('>I8I8', job.till, job.seq)
+end
+
+local function is_bound(job)
+    return job.flags % 2 == BOUND
+end
+
+local function up(count) -- stops at its largest value
+    return count < 65535 and count + 1 or count
+end
+
+local function after(now, span)
+    return now + span < FOREVER and now + span or FOREVER
+end
+
+-- The topic has a ready job: tell those who left a mark that they wait for one.
+local function tell_ready(topic)
+    if call('HDEL', hash, '#w' .. topic) == 1 then
+        local about = call('HMGET', hash, 'c', 'n', 'P')
+        call('PUBLISH', about[1], string.format('r%.0f ', about[2] % about[3]) .. topic)
+    end
+end
+
+-- Something is due at that time: tell the timer's owner if that is sooner than it knows.
+local function tell_due(at)
+    local about = call('HMGET', hash, 'w', 'c', 'n', 'P')
+    if at < tonumber(about[1]) then
+        call('HSET', hash, 'w', at)
+        call('PUBLISH', about[2], string.format('w%.0f %.0f', about[3] % about[4], at))
+    end
+end
+
+-- Takes the job off where it hangs, so that its fields may change. place() or drop() must follow.
+local function lift(job)
+    if job.lifted then return end
+    job.lifted = true
+    if job.state == RESERVED then
+        call('ZREM', reserved, place_of(job))
+        call('HINCRBY', hash, '#h' .. job.topic, -1)
+        if is_bound(job) then
+            call('ZREM', order, 'h' .. job.holder .. job.name)
+        end
+    elseif job.state == BURIED then
+        call('ZREM', order, buried_place(job))
+    elseif call('ZREM', delayed, place_of(job)) == 0 then
+        call('ZREM', order, 'r' .. place_of(job))
+    end
+    if job.state == RESERVED then
+        if is_bound(job) then job.flags = job.flags - BOUND end
+        job.holder = '\0\0\0\0\0\0\0\0'
+    end
+    job.lease, job.till = 0, 0
+end
+
+-- Hangs the lifted job where the state says, and keeps its head.
+local function place(job, state, now)
+    job.state, job.lifted = state, nil
+    if state == RESERVED then
+        call('ZADD', reserved, job.till, place_of(job))
+        call('HINCRBY', hash, '#h' .. job.topic, 1)
+        if is_bound(job) then
+            call('ZADD', order, 0, 'h' .. job.holder .. job.name)
+        end
+        tell_due(job.till)
+    elseif state == BURIED then
+        job.till = now -- the order among buried jobs
+        call('ZADD', order, 0, buried_place(job))
+    elseif job.due <= now then
+        call('ZADD', order, 0, 'r' .. place_of(job))
+        tell_ready(job.topic)
+    else
+        call('ZADD', delayed, job.due, place_of(job))
+        tell_due(job.due)
+    end
+    job.raw = head_of(job)
+    call('HSET', hash, 'j' .. job.name, job.raw)
+end
+
+-- Forgets the lifted job.
+local function drop(job)
+    call('HDEL', hash, 'j' .. job.name, 'b' .. job.name)
+    if job.id_len > 0 then
+        call('HDEL', hash, 'i' .. id_of(job))
+    end
+    call('HINCRBY', hash, 'N', -1)
+end
+
+local function bury(job, now)
+    lift(job)
+    job.buries = up(job.buries)
+    call('HINCRBY', hash, '#b' .. job.topic, 1)
+    place(job, BURIED, now)
+end
+
+-- A reserved job's attempt failed: again by its schedule, or buried when that is used up.
+local function fail(job, now)
+    job.failures = up(job.failures)
+    if job.retries > 0 and job.failures > job.retries then
+        return bury(job, now)
+    end
+    local wait = 0
+    lift(job)
+    if job.retries > 0 then
+        local from = 97 + #job.topic + job.id_len + 8 * (job.failures - 1)
+        wait = unpack_bytes('<I8', job.raw, from)
+    end
+    job.due = after(now, wait)
+    place(job, WAITING, now)
+end
+
+local function run(job, now)
+    lift(job)
+    job.due = now
+    place(job, WAITING, now)
+end
+
+local function kick(job, now)
+    job.kicks = up(job.kicks)
+    call('HINCRBY', hash, '#k' .. job.topic, 1)
+    if job.state == BURIED then
+        job.failures = 0 -- the schedule begins anew: else the next failure would bury it again
+    end
+    run(job, now)
+end
+
+-- What clients see: waiting is delayed (1) until the due time, ready (2) from then on.
+local function shown(job, now)
+    return job.state == WAITING and job.due <= now and 2 or job.state
+end
+
+-- The job of that id, or (id empty) of that name; nil: there is none.
+local function find(id, name)
+    if id ~= '' then
+        name = call('HGET', hash, 'i' .. id)
+    end
+    local raw = name and call('HGET', hash, 'j' .. name)
+    return raw and read(raw) or nil
+end
+
+-- Keeps the answer for a request that is sent again, and gives it.
+local function keep(head, answer)
+    call('HSET', hash, slot, request .. answer .. head)
+    return { answer, head }
+end
+
+-- May somebody with this lease (0: none given) end or change the reservation? 0 = yes.
+local function check_lease(job, lease)
+    if job.state ~= RESERVED then
+        return lease > 0 and STALE_LEASE or WRONG_STATE
+    end
+    return lease > 0 and lease ~= job.lease and STALE_LEASE or OK
+end

@@ -1,0 +1,23 @@
+-- Kicks (ARGV[2] k) or deletes (c) jobs of a topic in one state: ARGV 6 how many at most. Answer:
+-- {it, where to go on}: count, more.
+local first = answered()
+if first then return { sub(first, 1, 32), sub(first, 33) } end
+local most, done, now = tonumber(ARGV[6]), 0, clock()
+local more, from = walk(function(name)
+    if done == most then return false, false end
+    local job = find('', name)
+    if not job then return true end
+    done = done + 1
+    if ARGV[2] == 'k' then
+        kick(job, now)
+    else
+        lift(job)
+        drop(job)
+        call('HINCRBY', hash, '#d' .. topic, 1)
+    end
+    return true, true
+end)
+if done == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
+    return { say(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
+end
+return keep(from, say(OK, 0, more and MORE or 0, done, now, 0, 0))

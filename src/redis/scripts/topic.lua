@@ -1,0 +1,66 @@
+-- A topic, or a page of them. ARGV: 2 p pause, u resume, t show one, l list; 3 topic (l: after this
+-- name), 4 pause until, or how many; 5 most topics (0: any); 6 b without the search for the next due.
+-- Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
+local what, topic, now = ARGV[2], ARGV[3], clock()
+local LOOK = 1000 -- delayed jobs among which the topic's first is looked for
+local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
+
+local function next_due(key)
+    local soon = call('ZRANGE', delayed, 0, LOOK - 1, 'WITHSCORES')
+    for i = 1, #soon, 2 do
+        if sub(soon[i], 1, #key) == key then return tonumber(soon[i + 1]) end
+    end
+    return 0
+end
+
+local function show(name, brief)
+    local key, fields = char(#name) .. name, {}
+    local below, last = '(r' .. key .. pack('>I4', 1024), '(r' .. key .. string.rep('\255', 21)
+    local ready = call('ZLEXCOUNT', order, '[r' .. key, last)
+    local urgent = ready > 0 and call('ZLEXCOUNT', order, '[r' .. key, below) or 0
+    local buried = call('ZLEXCOUNT', order, '[b' .. key, '(b' .. key .. string.rep('\255', 17))
+    for i = 1, #LETTERS do fields[i] = '#' .. LETTERS[i] .. name end
+    local found = call('HMGET', hash, unpack(fields))
+    for i = 1, #LETTERS do found[i] = pack('<I8', tonumber(found[i] or 0)) end
+    local oldest = 0
+    if ready > 0 then
+        local head = call('ZRANGEBYLEX', order, '[r' .. key, last, 'LIMIT', 0, 1)[1]
+        oldest = unpack_bytes('<I8', call('HGET', hash, 'j' .. sub(head, -8)), 25)
+    end
+    return pack('<I8I8I8I8I8', ready, urgent, buried, oldest, brief and 0 or next_due(key)) ..
+        table.concat(found)
+end
+
+if what == 'l' then
+    local parts, most = { '' }, tonumber(ARGV[4])
+    local names = call('ZRANGEBYLEX', order, topic == '' and '[t' or '(t' .. topic, '(u', 'LIMIT', 0, most + 1)
+    for i = 1, math.min(#names, most) do
+        local name = sub(names[i], 2)
+        parts[2 * i], parts[2 * i + 1] = name, show(name, true)
+    end
+    local count = math.min(#names, most)
+    parts[1] = say(OK, 0, #names > most and MORE or 0, count, now, 0, 0)
+    return parts
+end
+
+local first = answered()
+if first then return { first } end
+local there = call('ZSCORE', order, 't' .. topic)
+if what == 't' then
+    if not there then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+    return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic, ARGV[6] == 'b') }
+end
+
+if not there then
+    if what == 'u' then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
+    if ARGV[5] ~= '0' and call('ZLEXCOUNT', order, '[t', '(u') >= tonumber(ARGV[5]) then
+        return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
+    end
+    call('ZADD', order, 0, 't' .. topic)
+end
+local till = tonumber(ARGV[4])
+if till <= now then till = 0 end -- over already
+call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and till - now or 0)
+if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
+if till == 0 then tell_ready(topic) end
+return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
