@@ -20,7 +20,10 @@ override CPPFLAGS += -Isrc -I. -isystem /usr/share/include/llhttp -D_GNU_SOURCE 
             -DLATERD_VERSION='"$(VERSION)"'
 override CFLAGS   += -std=c17 $(OPT) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer,$(HARDEN))
 override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN),-pie -Wl,-z,relro,-z,now)
-LIBS     := -lxxhash -linih -lpthread
+# REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
+REDIS    ?= 1
+override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
+LIBS     := -lxxhash -linih -lpthread $(if $(filter 0,$(REDIS)),,-lhiredis)
 
 folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c)))
 BASE     := $(call folder,src/base)
@@ -29,9 +32,10 @@ PROTO    := $(call folder,src/proto) $(BUILD)/llhttp/api.o $(BUILD)/llhttp/http.
 STORE    := $(call folder,src/store)
 OS       := $(call folder,src/os)
 SERVER   := $(call folder,src/server)
+REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/redis))
 CLI      := $(call folder,src/cli)
 SIM      := $(call folder,sim)
-ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER)
+ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
 
 UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*_test.c)))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))

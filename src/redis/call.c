@@ -1,0 +1,472 @@
+/*
+ * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
+ * and the answer is in; in `unsent` exactly while no connection has it and no reply is held.
+ */
+#include "redis/call.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "redis/resp.h"
+
+enum {
+    RETRY_US = 20 * 1000, /* "not now" is asked again after this */
+    SPARE_CALLS = 1024,
+    SPARE_REQUEST_BYTES = 16 * 1024,
+    SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
+};
+
+/* An answer that nobody needs. */
+struct ignored {
+    struct link_call call;
+};
+
+static void ignore(struct link_call *call, redisReply *reply)
+{
+    if (reply)
+        freeReplyObject(reply);
+    mem_free(LIST_ENTRY(call, struct ignored, call));
+}
+
+static void expect_nothing(struct node *node)
+{
+    struct ignored *ignored = mem_zalloc(sizeof(*ignored));
+    ignored->call.done = ignore;
+    link_expect(&node->link, &ignored->call);
+}
+
+/* ---- calls ---- */
+
+static struct partition *partition_of(const struct call *call)
+{
+    return &call->calls->partitions[call->id.partition];
+}
+
+static void call_free(struct call *call)
+{
+    struct calls *calls = call->calls;
+    list_remove(&call->place);
+    list_remove(&call->unsent);
+    list_remove(&call->held);
+    if (call->reply)
+        freeReplyObject(call->reply);
+    call->reply = NULL;
+    call->request.len = 0;
+    if (calls->spare_count == SPARE_CALLS || call->request.cap > SPARE_REQUEST_BYTES) {
+        buf_fini(&call->request);
+        mem_free(call);
+        return;
+    }
+    call->place.next = calls->spare ? &calls->spare->place : NULL;
+    calls->spare = call;
+    calls->spare_count++;
+}
+
+static struct call *call_take(struct calls *calls)
+{
+    struct call *call = calls->spare;
+    if (!call)
+        return mem_zalloc(sizeof(*call));
+    calls->spare = call->place.next ? LIST_ENTRY(call->place.next, struct call, place) : NULL;
+    calls->spare_count--;
+    struct buf room = call->request;
+    *call = (struct call){.request = room};
+    return call;
+}
+
+static bool ring_full(const struct partition *partition)
+{
+    if (list_empty(&partition->calls))
+        return false;
+    const struct call *oldest = LIST_ENTRY(partition->calls.next, struct call, place);
+    return partition->number + 1 >= oldest->id.number + SCRIPT_RING;
+}
+
+static void tell(struct call *call, enum err err, const struct bytes *parts, uint32_t count)
+{
+    void *owner = call->owner;
+    call->owner = NULL;
+    if (owner)
+        call->done(owner, call, err, parts, count);
+}
+
+static void finish(struct call *call, enum err err)
+{
+    call->calls->failed += err != OK;
+    tell(call, err, NULL, 0);
+    call_free(call);
+}
+
+static void wait_to_send(struct call *call, int64_t retry_at_us)
+{
+    call->retry_at_us = retry_at_us;
+    list_remove(&call->unsent);
+    list_add_tail(&partition_of(call)->unsent, &call->unsent);
+}
+
+/* ---- sending ---- */
+
+static void load_scripts(struct calls *calls, struct node *node)
+{
+    struct buf *out = link_out(&node->link);
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        resp_begin(out, 3);
+        resp_add_str(out, "SCRIPT");
+        resp_add_str(out, "LOAD");
+        resp_add(out, script_text(calls->options.space, kind));
+        expect_nothing(node); /* if it fails, so does the script's first call */
+    }
+}
+
+static struct replicas *replicas_of(struct calls *calls, const struct node *node)
+{
+    return &calls->replicas[node - calls->options.topology->nodes];
+}
+
+static void send_to(struct call *call, struct node *node)
+{
+    struct calls *calls = call->calls;
+    list_remove(&call->unsent);
+    call->sent_to = node;
+    buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
+    link_expect(&node->link, &call->on_link);
+    if (calls->options.wait_replicas && call->changes)
+        list_add_tail(&replicas_of(calls, node)->gathered, &call->held);
+}
+
+static void try_to_send(struct call *call)
+{
+    struct calls *calls = call->calls;
+    struct partition *partition = partition_of(call);
+    struct node *node = topology_node(calls->options.topology, partition->slot);
+    bool may = node && (partition->open || call->urgent);
+    if (may && call->retry_at_us <= calls->now_us)
+        send_to(call, node);
+}
+
+/* ---- answers ---- */
+
+static void answer(struct call *call, const redisReply *reply)
+{
+    struct bytes parts[SCRIPT_PARTS_MAX];
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements > SCRIPT_PARTS_MAX) {
+        finish(call, ERR_CORRUPT);
+        return;
+    }
+    for (size_t i = 0; i < reply->elements; i++) {
+        const redisReply *part = reply->element[i];
+        parts[i] = part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
+                                                    : bytes_of("", 0);
+    }
+    tell(call, OK, parts, (uint32_t)reply->elements);
+    call_free(call);
+}
+
+static void say(struct calls *calls, const char *text)
+{
+    if (calls->said_us && calls->now_us - calls->said_us < SAY_EVERY_US)
+        return;
+    calls->said_us = calls->now_us;
+    log_event(LOG_ERROR, "redis_error", "error=\"%.200s\"", text);
+}
+
+/* The slot is on its way to another node, which may have this partition already. */
+static void ask_there(struct call *call, const struct failure *failure)
+{
+    struct node *node = topology_at(call->calls->options.topology, &failure->address);
+    if (!node) {
+        wait_to_send(call, call->calls->now_us + RETRY_US);
+        return;
+    }
+    struct buf *out = link_out(&node->link);
+    resp_begin(out, 1);
+    resp_add_str(out, "ASKING");
+    expect_nothing(node);
+    send_to(call, node);
+}
+
+static void refused(struct call *call, struct node *node, struct bytes text)
+{
+    struct calls *calls = call->calls;
+    struct failure failure = failure_read(text);
+    list_remove(&call->held);
+    calls->retried++;
+    if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
+        partition_of(call)->open = false;
+        wait_to_send(call, 0);
+        calls->options.closed(calls->options.owner, call->id.partition);
+        return;
+    }
+    switch (failure.kind) {
+    case FAILURE_NO_SCRIPT:
+        load_scripts(calls, node);
+        send_to(call, node);
+        break;
+    case FAILURE_MOVED:
+    case FAILURE_NO_MASTER:
+        wait_to_send(call, calls->now_us + (failure.kind == FAILURE_MOVED ? 0 : RETRY_US));
+        topology_moved(calls->options.topology, node, &failure);
+        break;
+    case FAILURE_ASK: ask_there(call, &failure); break;
+    case FAILURE_LATER: wait_to_send(call, calls->now_us + RETRY_US); break;
+    case FAILURE_FULL:
+        say(calls, text.at);
+        finish(call, ERR_MEMORY_LIMIT);
+        break;
+    case FAILURE_DENIED:
+    case FAILURE_OTHER:
+        say(calls, text.at);
+        finish(call, ERR_IO);
+        break;
+    }
+}
+
+/* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
+static void lost(struct call *call)
+{
+    struct calls *calls = call->calls;
+    list_remove(&call->held);
+    if (!call->must && (!call->owner || call->deadline_us <= calls->now_us)) {
+        finish(call, ERR_AGAIN);
+        return;
+    }
+    calls->retried++;
+    script_mark_again(call->request.at, call->request.len);
+    wait_to_send(call, 0);
+}
+
+static void replied(struct link_call *on_link, redisReply *reply)
+{
+    struct call *call = LIST_ENTRY(on_link, struct call, on_link);
+    struct node *node = call->sent_to;
+    call->sent_to = NULL;
+    if (!reply) {
+        lost(call);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        refused(call, node, bytes_of(reply->str, (size_t)reply->len));
+        freeReplyObject(reply);
+        return;
+    }
+    if (!list_empty(&call->held)) {
+        call->reply = reply; /* until the replicas have it */
+        return;
+    }
+    answer(call, reply);
+    freeReplyObject(reply);
+}
+
+/* ---- replicas ---- */
+
+/* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
+static void release_waiting(struct replicas *replicas, enum err err)
+{
+    struct list owed;
+    list_init(&owed);
+    while (!list_empty(&replicas->waiting)) {
+        struct list *node = replicas->waiting.next;
+        list_remove(node);
+        list_add_tail(&owed, node);
+    }
+    while (!list_empty(&owed)) {
+        struct call *call = LIST_ENTRY(owed.next, struct call, held);
+        list_remove(&call->held);
+        if (!call->reply)
+            continue; /* refused, or lost: dealt with there */
+        redisReply *reply = call->reply;
+        call->reply = NULL;
+        if (err)
+            finish(call, err);
+        else
+            answer(call, reply);
+        freeReplyObject(reply);
+    }
+}
+
+static void waited(struct link_call *on_link, redisReply *reply)
+{
+    struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
+    struct calls *calls = replicas->calls;
+    bool enough = reply && reply->type == REDIS_REPLY_INTEGER &&
+                  reply->integer >= (long long)calls->options.wait_replicas;
+    replicas->asked = false;
+    release_waiting(replicas, enough ? OK : ERR_AGAIN);
+    if (reply)
+        freeReplyObject(reply);
+}
+
+static void ask_replicas(struct calls *calls, struct node *node)
+{
+    struct replicas *replicas = replicas_of(calls, node);
+    struct buf *out = link_out(&node->link);
+    if (replicas->asked || list_empty(&replicas->gathered) || !node->ready || node->link.doomed)
+        return;
+    resp_begin(out, 3);
+    resp_add_str(out, "WAIT");
+    resp_add_u64(out, calls->options.wait_replicas);
+    resp_add_u64(out, (uint64_t)calls->options.timeout_us / 2000); /* half of it, in ms */
+    while (!list_empty(&replicas->gathered)) {
+        struct list *held = replicas->gathered.next;
+        list_remove(held);
+        list_add_tail(&replicas->waiting, held);
+    }
+    replicas->asked = true;
+    link_expect(&node->link, &replicas->wait);
+}
+
+void calls_flush(struct calls *calls)
+{
+    if (!calls->options.wait_replicas)
+        return;
+    for (unsigned i = 0; i < calls->options.topology->node_count; i++)
+        ask_replicas(calls, &calls->options.topology->nodes[i]);
+}
+
+/* ---- what the engine does ---- */
+
+void calls_init(struct calls *calls, const struct calls_options *options)
+{
+    char tag[SCRIPT_PREFIX_MAX + 16];
+    uint32_t count = options->space->partitions;
+    *calls = (struct calls){.options = *options};
+    calls->partitions = mem_zalloc(count * sizeof(struct partition));
+    for (uint32_t i = 0; i < count; i++) {
+        struct partition *partition = &calls->partitions[i];
+        list_init(&partition->calls);
+        list_init(&partition->unsent);
+        partition->slot = topology_slot(script_tag(options->space, i, tag));
+    }
+    calls->replicas = mem_zalloc(REDIS_NODES_MAX * sizeof(struct replicas));
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        struct replicas *replicas = &calls->replicas[i];
+        list_init(&replicas->gathered);
+        list_init(&replicas->waiting);
+        replicas->wait.done = waited;
+        replicas->node = &options->topology->nodes[i];
+        replicas->calls = calls;
+    }
+}
+
+void calls_fini(struct calls *calls)
+{
+    for (uint32_t i = 0; calls->partitions && i < calls->options.space->partitions; i++) {
+        struct partition *partition = &calls->partitions[i];
+        while (!list_empty(&partition->calls))
+            finish(LIST_ENTRY(partition->calls.next, struct call, place), ERR_AGAIN);
+    }
+    while (calls->spare) {
+        struct call *call = call_take(calls);
+        buf_fini(&call->request);
+        mem_free(call);
+    }
+    mem_free(calls->partitions);
+    mem_free(calls->replicas);
+    calls->partitions = NULL;
+}
+
+struct call *calls_new(struct calls *calls, uint32_t partition)
+{
+    struct partition *to = &calls->partitions[partition];
+    if (ring_full(to))
+        return NULL;
+    struct call *call = call_take(calls);
+    call->calls = calls;
+    call->id = (struct script_call){.partition = partition, .number = ++to->number};
+    call->on_link.done = replied;
+    list_init(&call->on_link.place);
+    list_init(&call->unsent);
+    list_init(&call->held);
+    list_add_tail(&to->calls, &call->place);
+    return call;
+}
+
+void calls_send(struct call *call, void *owner,
+                void (*done)(void *owner, struct call *call, enum err err,
+                             const struct bytes *parts, uint32_t count))
+{
+    struct calls *calls = call->calls;
+    call->owner = owner;
+    call->done = done;
+    call->deadline_us = calls->now_us + calls->options.timeout_us;
+    wait_to_send(call, 0);
+    try_to_send(call);
+}
+
+void calls_forget(struct call *call)
+{
+    call->owner = NULL;
+}
+
+void calls_node_ready(struct calls *calls, struct node *node)
+{
+    load_scripts(calls, node);
+}
+
+void calls_open(struct calls *calls, uint32_t partition)
+{
+    calls->partitions[partition].open = true;
+}
+
+static void send_waiting(struct partition *partition)
+{
+    struct list *next;
+    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
+        next = at->next;
+        try_to_send(LIST_ENTRY(at, struct call, unsent));
+    }
+}
+
+/* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
+ */
+static void give_up_old(struct calls *calls, struct partition *partition)
+{
+    struct list *next;
+    for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
+        struct call *call = LIST_ENTRY(at, struct call, place);
+        next = at->next;
+        if (call->deadline_us > calls->now_us)
+            return;
+        if (call->must) {
+            if (call->late)
+                call->late(call->owner);
+            call->late = NULL;
+            continue;
+        }
+        if (call->sent_to || call->reply)
+            tell(call, ERR_AGAIN, NULL, 0);
+        else
+            finish(call, ERR_AGAIN);
+    }
+}
+
+void calls_tick(struct calls *calls, int64_t now_us)
+{
+    calls->now_us = now_us;
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        struct partition *partition = &calls->partitions[i];
+        if (!list_empty(&partition->unsent))
+            send_waiting(partition);
+        if (!list_empty(&partition->calls))
+            give_up_old(calls, partition);
+    }
+}
+
+int64_t calls_next_us(const struct calls *calls)
+{
+    int64_t next_us = INT64_MAX;
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        const struct partition *partition = &calls->partitions[i];
+        if (!list_empty(&partition->unsent)) {
+            int64_t soon_us = calls->now_us + RETRY_US / 2;
+            next_us = soon_us < next_us ? soon_us : next_us;
+        }
+        if (!list_empty(&partition->calls)) {
+            const struct call *call = LIST_ENTRY(partition->calls.next, struct call, place);
+            bool waits = call->deadline_us > calls->now_us;
+            if (waits && call->deadline_us < next_us)
+                next_us = call->deadline_us;
+        }
+    }
+    return next_us;
+}

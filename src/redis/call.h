@@ -1,0 +1,104 @@
+/*
+ * Calls of scripts, each on its way to the partition that it is for: sent when that partition's
+ * node takes commands, sent again when the answer got lost or said "not now", and told to who
+ * asked exactly once: an answer, or an error when the time is up.
+ *
+ * A call that was sent again is the same request (script_mark_again): the script does nothing
+ * twice. One thread.
+ *
+ *     calls_new ─▶ write the request ─▶ calls_send ─▶ … ─▶ done, and the call is gone
+ */
+#ifndef LATERD_REDIS_CALL_H
+#define LATERD_REDIS_CALL_H
+
+#include "redis/script.h"
+#include "redis/topology.h"
+
+struct calls;
+
+struct call {
+    struct link_call on_link;
+    struct list place;  // partition::calls, by number
+    struct list unsent; // partition::unsent, or nowhere
+    struct list held;   // replicas::waiting or ::gathered: its reply waits for replicas
+    struct calls *calls;
+    struct script_call id;
+    struct buf request;
+    bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's */
+    bool urgent;  /* does not wait for the partition to be open: a hello */
+    bool changes; /* its answer waits for replicas */
+    int64_t deadline_us;
+    int64_t retry_at_us;
+    struct node *sent_to;
+    redisReply *reply;
+    /* Who is told. The parts are borrowed until it returns. It may make new calls. */
+    void (*done)(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                 uint32_t count);
+    void *owner;
+    /* Of a `must`: the time is up, and nobody knows yet. Once; may be NULL. */
+    void (*late)(void *owner);
+};
+
+struct partition {
+    struct list calls;  // call::place: not answered yet, by number
+    struct list unsent; // call::unsent
+    uint64_t number;    /* of the newest request */
+    unsigned slot;
+    bool open; /* has said hello back */
+};
+
+/* What to do for replicas: answers of a pipeline wait for one WAIT behind it. */
+struct replicas {
+    struct link_call wait;
+    struct list gathered; // call::held: sent since the last WAIT
+    struct list waiting;  // call::held: sent before the WAIT that is under way
+    bool asked;
+    struct node *node;
+    struct calls *calls;
+};
+
+struct calls_options {
+    const struct script_space *space;
+    struct topology *topology;
+    int64_t timeout_us;
+    unsigned wait_replicas; /* 0: answer at once */
+    /* The partition is not there (any more): say hello. */
+    void (*closed)(void *owner, uint32_t partition);
+    void *owner;
+};
+
+struct calls {
+    struct calls_options options;
+    struct partition *partitions;
+    struct replicas *replicas; /* one for each node, if wait_replicas */
+    struct call *spare;        /* by on_link.place.next */
+    unsigned spare_count;
+    int64_t now_us;
+    uint64_t retried, failed; /* counts, for the log */
+    int64_t said_us;          /* when an error was logged last */
+};
+
+void calls_init(struct calls *calls, const struct calls_options *options);
+/* The topology is closed before: no call is under way any more. Tells all owners ERR_AGAIN. */
+void calls_fini(struct calls *calls);
+
+/* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
+struct call *calls_new(struct calls *calls, uint32_t partition);
+void calls_send(struct call *call, void *owner,
+                void (*done)(void *owner, struct call *call, enum err err,
+                             const struct bytes *parts, uint32_t count));
+/* Its owner does not want to hear of it any more; it is still done. */
+void calls_forget(struct call *call);
+
+/* The node took commands from now on: load the scripts; or is gone. */
+void calls_node_ready(struct calls *calls, struct node *node);
+/* Hello was answered: what waited goes out. */
+void calls_open(struct calls *calls, uint32_t partition);
+
+/* Sends what waits, gives up what is too old. */
+void calls_tick(struct calls *calls, int64_t now_us);
+int64_t calls_next_us(const struct calls *calls);
+/* The end of a turn: WAITs behind what was sent. Before topology_flush. */
+void calls_flush(struct calls *calls);
+
+#endif

@@ -1,0 +1,768 @@
+/*
+ * Owns all of the engine's parts, and every command that is under way.
+ *
+ * A ticket under way names in `held` what works for it: a waiter (then `parked` is set), else an
+ * `errand`, which begins an op or a gathering. When the asker goes, the errand goes on without it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sum.h"
+#include "redis/redis.h"
+#include "redis/resp.h"
+#include "redis/timers.h"
+#include "redis/waits.h"
+
+enum {
+    OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
+    OPEN_STEP_MS = 5,
+};
+
+struct redis_engine {
+    struct engine engine;
+    struct redis_options options;
+    struct script_space space;
+    int epoll;
+    struct topology topology;
+    struct topology_ear topology_ear;
+    struct calls calls;
+    struct timers timers;
+    struct waits waits;
+    struct link subscriber; /* to any node: notices go to all */
+    struct link_ear subscriber_ear;
+    struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
+    struct arena scratch;
+    int64_t now_us;
+    bool refusing_pushes, draining;
+    bool fit;       /* some server was judged good */
+    enum err unfit; /* else why not */
+    struct redis_trouble trouble;
+};
+
+/* What works for a ticket. */
+struct errand {
+    struct redis_engine *redis;
+    struct ticket *ticket; /* NULL: nobody asks any more */
+    enum cmd_kind kind;
+};
+
+/* A command that is one call. */
+struct op {
+    struct errand errand;
+};
+
+/* A command on topics: calls to all partitions. */
+struct gathering {
+    struct errand errand;
+    struct script_gather *gather;
+    struct cmd cmd; /* its bytes point to `topic` */
+    struct buf topic;
+    uint32_t under_way;
+    enum err err;
+};
+
+static struct redis_engine *of_engine(struct engine *engine)
+{
+    return (struct redis_engine *)engine; /* its first member */
+}
+
+/* ---- answers ---- */
+
+static void errand_begin(struct errand *errand, struct redis_engine *redis, enum cmd_kind kind,
+                         struct ticket *ticket)
+{
+    *errand = (struct errand){.redis = redis, .ticket = ticket, .kind = kind};
+    if (ticket)
+        ticket->held = errand;
+}
+
+static void errand_answer(struct errand *errand, const struct reply *reply)
+{
+    struct ticket *ticket = errand->ticket;
+    errand->ticket = NULL;
+    if (!ticket)
+        return;
+    ticket->held = NULL;
+    ticket->answered(ticket, reply);
+}
+
+static void errand_fail(struct errand *errand, enum err err)
+{
+    errand_answer(errand, &(struct reply){.err = err, .kind = errand->kind});
+}
+
+/* ---- commands that are one call ---- */
+
+static void op_start(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                     struct ticket *ticket);
+
+/* What nobody will answer for: jobs that were reserved for somebody who has gone, or damaged. */
+static void settle_job(struct redis_engine *redis, const struct job_view *job, enum cmd_kind kind)
+{
+    struct cmd cmd = {
+        .kind = kind,
+        .job = {.ref.seq = job->ref.seq, .lease = job->lease, .why = RELEASE_UNDELIVERED},
+    };
+    op_start(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
+}
+
+static void give_back(void *owner, const struct job_view *job)
+{
+    settle_job(owner, job, CMD_RELEASE);
+}
+
+static void bury_damaged(void *owner, const struct job_view *job)
+{
+    struct redis_engine *redis = owner;
+    log_event(LOG_ERROR, "body_damaged", "job=%llu hint=\"it is buried in its topic\"",
+              (unsigned long long)job->ref.seq);
+    settle_job(redis, job, CMD_BURY);
+}
+
+/* What its answer says about a job is news for those who wait. */
+static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
+{
+    if (reply->kind == CMD_RESERVE_JOB && reply->count)
+        waits_handed(&redis->waits, reply->jobs);
+    else if (reply->jobs && reply->jobs->state == JOB_READY)
+        waits_ready(&redis->waits, reply->jobs->topic, partition);
+}
+
+static void op_answered(struct op *op, struct call *call, const struct bytes *parts, uint32_t count)
+{
+    struct redis_engine *redis = op->errand.redis;
+    struct script_answer answer = {.err = OK};
+    struct reply reply = {.kind = op->errand.kind};
+    enum err err =
+        script_read(&redis->space, op->errand.kind, parts, count, &redis->scratch, &answer, &reply);
+    if (err) {
+        errand_fail(&op->errand, err);
+        return;
+    }
+    if (!reply.err)
+        see_job(redis, &reply, call->id.partition);
+    if (op->errand.kind == CMD_RESERVE_JOB && reply.err == ERR_DAMAGED) {
+        struct job_view job;
+        if (script_damaged(&redis->space, parts, count, &job, 1))
+            bury_damaged(redis, &job);
+    }
+    if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !reply.err)
+        give_back(redis, reply.jobs);
+    errand_answer(&op->errand, &reply);
+}
+
+static void op_done(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                    uint32_t count)
+{
+    struct op *op = owner;
+    if (err)
+        errand_fail(&op->errand, err);
+    else
+        op_answered(op, call, parts, count);
+    arena_reset(&op->errand.redis->scratch);
+    mem_free(op);
+}
+
+static void op_late(void *owner)
+{
+    struct op *op = owner;
+    errand_fail(&op->errand, ERR_AGAIN);
+}
+
+/* Its answer, if it comes too late, gives back what it took. */
+static bool takes_job(enum cmd_kind kind)
+{
+    return kind == CMD_RESERVE_JOB;
+}
+
+static void op_start(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                     struct ticket *ticket)
+{
+    struct call *call = calls_new(&redis->calls, partition);
+    if (!call) {
+        if (ticket)
+            ticket->answered(ticket, &(struct reply){.err = ERR_AGAIN, .kind = cmd->kind});
+        return;
+    }
+    struct op *op = mem_alloc(sizeof(*op));
+    errand_begin(&op->errand, redis, cmd->kind, ticket);
+    script_ask(&call->request, &redis->space, &call->id, cmd);
+    call->changes = cmd_changes(cmd->kind);
+    call->must = takes_job(cmd->kind);
+    call->late = op_late;
+    calls_send(call, op, op_done);
+}
+
+/* ---- commands on topics ---- */
+
+static void add_view(struct redis_engine *redis, struct topic_view *view)
+{
+    static const struct lateness none;
+    const struct topic *topic = waits_topic(&redis->waits, view->name);
+    view->lateness = topic ? &topic->lateness : &none;
+    view->waiters = topic ? topic->waiters : 0;
+}
+
+static void sum_up(struct redis_engine *redis, const struct reply *reply)
+{
+    struct figures *figures = &redis->figures;
+    *figures = (struct figures){.topics = reply->count};
+    for (uint32_t i = 0; i < reply->count; i++) {
+        const struct topic_view *topic = &reply->topics[i];
+        for (int state = JOB_DELAYED; state < JOB_STATES; state++)
+            figures->jobs[state] += topic->jobs[state];
+        figures->urgent += topic->urgent;
+        figures->pushed += topic->pushed;
+        figures->reserved += topic->reserved;
+        figures->finished += topic->finished;
+        figures->deleted += topic->deleted;
+        figures->timeouts += topic->timeouts;
+        figures->released += topic->released;
+        figures->buried += topic->buried;
+        figures->kicked += topic->kicked;
+    }
+}
+
+static void gathering_reply(struct gathering *gathering)
+{
+    struct redis_engine *redis = gathering->errand.redis;
+    struct reply reply = {.err = gathering->err, .kind = gathering->errand.kind};
+    if (!reply.err)
+        script_gather_reply(gathering->gather, &reply);
+    for (uint32_t i = 0; i < reply.count && reply.topics; i++)
+        add_view(redis, &reply.topics[i]);
+    if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all)
+        sum_up(redis, &reply);
+    bool frees = reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME;
+    for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
+        waits_ready(&redis->waits, buf_bytes(&gathering->topic), i);
+    errand_answer(&gathering->errand, &reply);
+}
+
+static void gathering_free(struct gathering *gathering)
+{
+    script_gather_free(gathering->gather);
+    buf_fini(&gathering->topic);
+    mem_free(gathering);
+}
+
+static void gathering_step(struct gathering *gathering);
+
+static void gathered(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                     uint32_t count)
+{
+    struct gathering *gathering = owner;
+    gathering->under_way--;
+    if (!err)
+        err = script_gather_take(gathering->gather, call->id.partition, parts, count);
+    if (err && !gathering->err)
+        gathering->err = err;
+    gathering_step(gathering);
+}
+
+static void gathering_ask(struct gathering *gathering, uint32_t partition)
+{
+    struct redis_engine *redis = gathering->errand.redis;
+    struct call *call = calls_new(&redis->calls, partition);
+    if (!call) {
+        gathering->err = ERR_AGAIN;
+        return;
+    }
+    script_gather_ask(gathering->gather, &call->request, &call->id);
+    call->changes = cmd_changes(gathering->errand.kind);
+    gathering->under_way++;
+    calls_send(call, gathering, gathered);
+}
+
+static void gathering_step(struct gathering *gathering)
+{
+    uint32_t partitions = gathering->errand.redis->space.partitions;
+    for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
+        if (script_gather_wants(gathering->gather, i))
+            gathering_ask(gathering, i);
+    }
+    if (gathering->under_way)
+        return;
+    gathering_reply(gathering);
+    gathering_free(gathering);
+}
+
+static void gathering_start(struct redis_engine *redis, const struct cmd *cmd,
+                            struct ticket *ticket)
+{
+    struct gathering *gathering = mem_zalloc(sizeof(*gathering));
+    errand_begin(&gathering->errand, redis, cmd->kind, ticket);
+    buf_add_bytes(&gathering->topic, cmd->topic.topic);
+    gathering->cmd = *cmd;
+    gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
+    gathering->gather = script_gather_new(&redis->space, &gathering->cmd);
+    gathering_step(gathering);
+}
+
+/* ---- notices ---- */
+
+static void subscribe(struct link_ear *ear, struct link *link)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
+    char room[SCRIPT_PREFIX_MAX + 16];
+    resp_begin(link_out(link), 2);
+    resp_add_str(link_out(link), "SUBSCRIBE");
+    resp_add(link_out(link), script_channel(&redis->space, room));
+    link_flush(link);
+}
+
+static void subscription_ended(struct link_ear *ear, struct link *link)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
+    (void)link;
+    if (redis->waits.subscribed)
+        waits_subscribed(&redis->waits, false);
+}
+
+static void take_notice(struct redis_engine *redis, struct bytes message)
+{
+    struct script_notice notice;
+    if (script_notice(&redis->space, message, &notice))
+        return; /* somebody else's, on our channel: it is not for us */
+    if (notice.ready)
+        waits_ready(&redis->waits, notice.topic, notice.partition);
+    else
+        timers_due(&redis->timers, notice.partition, notice.due_us);
+}
+
+static void notified(struct link_ear *ear, struct link *link, const redisReply *reply)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        link_fail(link, reply->str);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return;
+    if (strcmp(reply->element[0]->str, "subscribe") == 0) {
+        link_good(link);
+        waits_subscribed(&redis->waits, true);
+    } else if (strcmp(reply->element[0]->str, "message") == 0 &&
+               reply->element[2]->type == REDIS_REPLY_STRING) {
+        take_notice(redis, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
+    }
+}
+
+/* The subscription is at any node that is there; if that one goes, at another. */
+static void keep_subscribed(struct redis_engine *redis)
+{
+    struct link *subscriber = &redis->subscriber;
+    struct node *any = topology_any(&redis->topology);
+    if (any && subscriber->retry_at_us == INT64_MAX)
+        link_want(subscriber, &any->link.address, redis->now_us);
+    link_tick(subscriber, redis->now_us);
+}
+
+/* ---- servers come and go ---- */
+
+/* Is a server fit to hold a queue? Asked of each that comes. */
+struct check {
+    struct link_call info, cluster;
+    struct redis_engine *redis;
+    struct node *node;
+    redisReply *told; /* to INFO */
+};
+
+static void check_free(struct check *check)
+{
+    if (check->told)
+        freeReplyObject(check->told);
+    mem_free(check);
+}
+
+static void unfit(struct redis_engine *redis, const struct node *node, enum err err,
+                  const char *reason)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
+    if (redis->fit) { /* it was good when we began: say so, and go on as well as we can */
+        log_event(LOG_ERROR, "redis_unfit", "node=%.*s reason=\"%s\"", (int)name.len, name.at,
+                  reason);
+        return;
+    }
+    redis->unfit = err;
+    (void)snprintf(redis->trouble.text, sizeof(redis->trouble.text), "%.*s: %s", (int)name.len,
+                   name.at, reason);
+}
+
+static void judge(struct check *check, struct bytes cluster)
+{
+    struct redis_engine *redis = check->redis;
+    struct bytes info = bytes_of(check->told->str, (size_t)check->told->len);
+    const char *reason = "";
+    bool is_cluster = script_is_cluster(info);
+    bool want_cluster = redis->options.url.topology == REDIS_CLUSTER;
+    enum err err = script_judge(info, cluster, &reason);
+    if (!err && is_cluster != want_cluster) {
+        err = ERR_UNSUPPORTED;
+        reason = is_cluster ? "it is part of a cluster: use redis+cluster://"
+                            : "it is not part of a cluster: use redis://";
+    }
+    if (err) {
+        unfit(redis, check->node, err, reason);
+        return;
+    }
+    redis->fit = true;
+    timers_start(&redis->timers);
+}
+
+static void cluster_told(struct link_call *call, redisReply *reply)
+{
+    struct check *check = LIST_ENTRY(call, struct check, cluster);
+    if (reply && reply->type == REDIS_REPLY_STRING)
+        judge(check, bytes_of(reply->str, (size_t)reply->len));
+    if (reply)
+        freeReplyObject(reply);
+    check_free(check);
+}
+
+static void info_told(struct link_call *call, redisReply *reply)
+{
+    struct check *check = LIST_ENTRY(call, struct check, info);
+    check->told = reply;
+    if (!reply || reply->type != REDIS_REPLY_STRING) {
+        if (reply)
+            unfit(check->redis, check->node, ERR_UNSUPPORTED,
+                  reply->type == REDIS_REPLY_ERROR ? reply->str : "it does not answer INFO");
+        check_free(check);
+        return;
+    }
+    struct link *link = &check->node->link;
+    if (!script_is_cluster(bytes_of(reply->str, (size_t)reply->len)) || link->doomed) {
+        judge(check, BYTES(""));
+        check_free(check);
+        return;
+    }
+    resp_begin(link_out(link), 2);
+    resp_add_str(link_out(link), "CLUSTER");
+    resp_add_str(link_out(link), "INFO");
+    link_expect(link, &check->cluster);
+}
+
+static void node_ready(struct topology_ear *ear, struct node *node)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    struct check *check = mem_zalloc(sizeof(*check));
+    check->info.done = info_told;
+    check->cluster.done = cluster_told;
+    check->redis = redis;
+    check->node = node;
+    resp_begin(link_out(&node->link), 1);
+    resp_add_str(link_out(&node->link), "INFO");
+    link_expect(&node->link, &check->info);
+    calls_node_ready(&redis->calls, node);
+}
+
+static void node_lost(struct topology_ear *ear, struct node *node)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    if (redis_address_eq(&redis->subscriber.address, &node->link.address))
+        link_rest(&redis->subscriber);
+}
+
+static void partition_closed(void *owner, uint32_t partition)
+{
+    timers_hello(&((struct redis_engine *)owner)->timers, partition);
+}
+
+static void partition_refused(void *owner, uint32_t stored)
+{
+    struct redis_engine *redis = owner;
+    if (redis->unfit)
+        return; /* one partition says it for all */
+    redis->unfit = ERR_INVALID;
+    (void)snprintf(redis->trouble.text, sizeof(redis->trouble.text),
+                   "the queue \"%.64s\" there was made with redis.partitions = %u, or by another "
+                   "version of laterd; this one has %u. It cannot be changed while there are jobs",
+                   redis->space.prefix, stored, redis->space.partitions);
+    log_event(LOG_ERROR, "redis_refused", "reason=\"%.300s\"", redis->trouble.text);
+}
+
+/* ---- the engine port ---- */
+
+static void engine_time(struct engine *engine, int64_t now_us)
+{
+    struct redis_engine *redis = of_engine(engine);
+    redis->now_us = now_us;
+    redis->calls.now_us = now_us;
+    redis->waits.now_us = now_us;
+}
+
+static void engine_begin(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    link_poll(redis->epoll, redis->now_us);
+    topology_tick(&redis->topology, redis->now_us);
+    keep_subscribed(redis);
+    timers_tick(&redis->timers, redis->now_us);
+    calls_tick(&redis->calls, redis->now_us);
+    waits_tick(&redis->waits, redis->now_us);
+}
+
+static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
+{
+    struct bytes topic = cmd->push.topic;
+    return (uint32_t)(sum_of(topic.at, topic.len) % redis->space.partitions);
+}
+
+static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
+{
+    struct redis_engine *redis = of_engine(engine);
+    uint32_t partition = 0;
+    enum err err = OK;
+    ticket->parked = 0;
+    ticket->held = NULL;
+    if (cmd->kind == CMD_PUSH && redis->refusing_pushes) {
+        ticket->answered(ticket, &(struct reply){.err = ERR_DRAINING, .kind = cmd->kind});
+        return;
+    }
+    switch (script_route(&redis->space, cmd, &partition, &err)) {
+    case SCRIPT_ONE: op_start(redis, partition, cmd, ticket); break;
+    /* Jobs of a topic whose numbers we make go to one partition: there their order is exact. */
+    case SCRIPT_ANY: op_start(redis, partition_for(redis, cmd), cmd, ticket); break;
+    case SCRIPT_READY: waits_reserve(&redis->waits, &cmd->reserve, ticket); break;
+    case SCRIPT_ALL: gathering_start(redis, cmd, ticket); break;
+    case SCRIPT_REFUSED:
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+        break;
+    }
+}
+
+static void engine_cancel(struct engine *engine, struct ticket *ticket)
+{
+    struct redis_engine *redis = of_engine(engine);
+    if (ticket->held && ticket->parked)
+        waits_cancel(&redis->waits, ticket->held);
+    else if (ticket->held)
+        ((struct errand *)ticket->held)->ticket = NULL;
+    ticket->held = NULL;
+    ticket->parked = 0;
+}
+
+static void engine_match(struct engine *engine)
+{
+    waits_match(&of_engine(engine)->waits);
+}
+
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+static int64_t engine_end(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    calls_flush(&redis->calls);
+    topology_flush(&redis->topology);
+    link_flush(&redis->subscriber);
+    int64_t next_us = topology_next_us(&redis->topology);
+    next_us = sooner(next_us, link_next_us(&redis->subscriber));
+    next_us = sooner(next_us, timers_next_us(&redis->timers));
+    next_us = sooner(next_us, calls_next_us(&redis->calls));
+    return sooner(next_us, waits_next_us(&redis->waits));
+}
+
+static void engine_refuse_pushes(struct engine *engine)
+{
+    of_engine(engine)->refusing_pushes = true;
+}
+
+static void engine_drain(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    redis->draining = true;
+    waits_drain(&redis->waits, ERR_DRAINING);
+}
+
+static enum err engine_health(const struct engine *engine)
+{
+    const struct redis_engine *redis = (const struct redis_engine *)engine;
+    if (redis->draining || redis->refusing_pushes)
+        return ERR_DRAINING;
+    for (uint32_t i = 0; i < redis->space.partitions; i++) {
+        const struct partition *partition = &redis->calls.partitions[i];
+        if (!partition->open ||
+            !topology_node((struct topology *)&redis->topology, partition->slot))
+            return ERR_AGAIN;
+    }
+    return OK;
+}
+
+static void engine_figures(const struct engine *engine, struct figures *out_figures)
+{
+    const struct redis_engine *redis = (const struct redis_engine *)engine;
+    *out_figures = redis->figures;
+    out_figures->waiters = waits_count(&redis->waits);
+    out_figures->lateness = redis->waits.lateness;
+}
+
+static const struct engine_verbs verbs = {
+    .time = engine_time,
+    .begin = engine_begin,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .match = engine_match,
+    .end = engine_end,
+    .refuse_pushes = engine_refuse_pushes,
+    .drain = engine_drain,
+    .health = engine_health,
+    .figures = engine_figures,
+};
+
+/* ---- life ---- */
+
+static void make_parts(struct redis_engine *redis)
+{
+    const struct redis_options *options = &redis->options;
+    redis->topology_ear = (struct topology_ear){.ready = node_ready, .lost = node_lost};
+    redis->subscriber_ear =
+        (struct link_ear){.up = subscribe, .down = subscription_ended, .message = notified};
+    topology_init(&redis->topology,
+                  &(struct topology_options){.url = &options->url,
+                                             .ear = &redis->topology_ear,
+                                             .epoll = redis->epoll,
+                                             .timeout_us = options->timeout_us},
+                  redis->now_us);
+    calls_init(&redis->calls, &(struct calls_options){.space = &redis->space,
+                                                      .topology = &redis->topology,
+                                                      .timeout_us = options->timeout_us,
+                                                      .wait_replicas = options->wait_replicas,
+                                                      .closed = partition_closed,
+                                                      .owner = redis});
+    timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
+                                                         .calls = &redis->calls,
+                                                         .refused = partition_refused,
+                                                         .owner = redis});
+    waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
+                                                      .calls = &redis->calls,
+                                                      .waiters_max = options->waiters_max,
+                                                      .timeout_us = options->timeout_us,
+                                                      .give_back = give_back,
+                                                      .damaged = bury_damaged,
+                                                      .owner = redis});
+    link_init(&redis->subscriber, &(struct link_options){.ear = &redis->subscriber_ear,
+                                                         .epoll = redis->epoll,
+                                                         .user = options->url.user,
+                                                         .password = options->url.password,
+                                                         .db = options->url.db,
+                                                         .subscriber = true,
+                                                         .timeout_us = options->timeout_us});
+}
+
+/* Turns without clients, until every partition has said hello, or something says no. */
+static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
+{
+    struct clock *clock = redis->options.clock;
+    int64_t give_up_us = redis->now_us + OPEN_US;
+    while (redis->now_us < give_up_us && !redis->unfit && engine_health(&redis->engine)) {
+        struct epoll_event event;
+        engine_time(&redis->engine, clock->now_us(clock));
+        engine_begin(&redis->engine);
+        (void)engine_end(&redis->engine); /* we do not sleep long */
+        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
+    }
+    if (!redis->unfit && !engine_health(&redis->engine))
+        return OK;
+    *out_trouble = redis->trouble;
+    if (redis->unfit)
+        return redis->unfit;
+    const char *why = redis->topology.node_count ? redis->topology.nodes[0].link.trouble
+                                                 : "no sentinel names a master";
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
+                   why[0] ? why : "it does not answer");
+    return ERR_IO;
+}
+
+enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
+                           struct redis_trouble *out_trouble)
+{
+    struct redis_engine *redis = mem_zalloc(sizeof(*redis));
+    char daemon[8];
+    redis->engine.verbs = &verbs;
+    redis->options = *options;
+    redis->now_us = options->clock->now_us(options->clock);
+    redis->epoll = epoll_create1(EPOLL_CLOEXEC);
+    bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
+    enum err err = redis->epoll < 0 || !random
+                       ? ERR_IO
+                       : script_space_init(&redis->space, bytes_str(options->prefix),
+                                           options->partitions, daemon);
+    if (err) {
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
+                       err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
+                                          : strerror(errno));
+        if (redis->epoll >= 0)
+            (void)close(redis->epoll);
+        mem_free(redis);
+        return err;
+    }
+    redis->space.jobs_max = (options->jobs_max + options->partitions - 1) / options->partitions;
+    redis->space.topics_max = options->topics_max;
+    make_parts(redis);
+    err = wait_for_redis(redis, out_trouble);
+    if (err) {
+        redis_engine_close(redis);
+        return err;
+    }
+    *out_redis = redis;
+    return OK;
+}
+
+/* Its leases of partitions and of jobs go back now and not when they end. */
+static void leave(struct redis_engine *redis)
+{
+    struct clock *clock = redis->options.clock;
+    int64_t give_up_us = redis->now_us + redis->options.timeout_us / 2;
+    bool waits = true;
+    timers_leave(&redis->timers);
+    while (waits && redis->now_us < give_up_us) {
+        struct epoll_event event;
+        waits = false;
+        (void)engine_end(&redis->engine); /* sends; we do not sleep long */
+        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
+        engine_time(&redis->engine, clock->now_us(clock));
+        link_poll(redis->epoll, redis->now_us);
+        for (uint32_t i = 0; i < redis->space.partitions; i++)
+            waits = waits || redis->timers.timers[i].hello_asked;
+    }
+}
+
+void redis_engine_close(struct redis_engine *redis)
+{
+    if (!redis)
+        return;
+    if (redis->fit && !redis->unfit)
+        leave(redis);
+    link_fini(&redis->subscriber);
+    topology_fini(&redis->topology);
+    calls_fini(&redis->calls);
+    waits_fini(&redis->waits);
+    timers_fini(&redis->timers);
+    script_space_fini(&redis->space);
+    arena_fini(&redis->scratch);
+    (void)close(redis->epoll);
+    mem_free(redis);
+}
+
+struct engine *redis_engine_port(struct redis_engine *redis)
+{
+    return &redis->engine;
+}
+
+int redis_engine_fd(const struct redis_engine *redis)
+{
+    return redis->epoll;
+}

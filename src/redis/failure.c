@@ -1,0 +1,76 @@
+#include "redis/failure.h"
+
+static const struct {
+    const char *code;
+    enum failure_kind kind;
+} codes[] = {
+    {"NOSCRIPT", FAILURE_NO_SCRIPT}, {"MOVED", FAILURE_MOVED},       {"ASK", FAILURE_ASK},
+    {"TRYAGAIN", FAILURE_LATER},     {"CLUSTERDOWN", FAILURE_LATER}, {"LOADING", FAILURE_LATER},
+    {"BUSY", FAILURE_LATER},         {"MASTERDOWN", FAILURE_LATER},  {"NOREPLICAS", FAILURE_LATER},
+    {"MISCONF", FAILURE_LATER}, /* it cannot save to its disk, and takes no writes meanwhile */
+    {"READONLY", FAILURE_NO_MASTER}, {"OOM", FAILURE_FULL},          {"NOAUTH", FAILURE_DENIED},
+    {"WRONGPASS", FAILURE_DENIED},   {"NOPERM", FAILURE_DENIED},
+};
+
+/* The first word; the text behind it stays. */
+static struct bytes take_word(struct bytes *text)
+{
+    size_t len = 0;
+    while (len < text->len && text->at[len] != ' ')
+        len++;
+    struct bytes word = bytes_of(text->at, len);
+    size_t skip = len + (len < text->len);
+    *text = bytes_of(text->at + skip, text->len - skip);
+    return word;
+}
+
+/* "3999 127.0.0.1:6381"; since Redis 7 the host may be missing (":6381"): the one that answered. */
+static bool read_redirection(struct bytes text, struct failure *failure)
+{
+    uint64_t slot, port;
+    struct bytes word = take_word(&text);
+    if (!bytes_to_u64(word, &slot) || slot > 16383)
+        return false;
+    failure->slot = (uint16_t)slot;
+    word = take_word(&text);
+    if (word.len && word.at[0] == ':') {
+        if (!bytes_to_u64(bytes_of(word.at + 1, word.len - 1), &port) || port > UINT16_MAX)
+            return false;
+        failure->address.port = (uint16_t)port;
+        return true;
+    }
+    return redis_address_read(word, 0, &failure->address) && failure->address.port;
+}
+
+/*
+ * A script that meets an error passes it on in a frame of its own, whose first word may be ERR; of
+ * these only the ones that say what to do are looked for.
+ */
+static enum failure_kind kind_inside(struct bytes text)
+{
+    static const char *const inside[] = {"OOM command not allowed", "READONLY You can't write"};
+    static const enum failure_kind kinds[] = {FAILURE_FULL, FAILURE_NO_MASTER};
+    for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
+        if (memmem(text.at, text.len, inside[i], strlen(inside[i])))
+            return kinds[i];
+    }
+    return FAILURE_OTHER;
+}
+
+struct failure failure_read(struct bytes text)
+{
+    struct failure failure = {.kind = FAILURE_OTHER};
+    struct bytes rest = text;
+    if (rest.len && rest.at[0] == '-')
+        rest = bytes_of(rest.at + 1, rest.len - 1);
+    struct bytes word = take_word(&rest);
+    failure.kind = kind_inside(text);
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        if (bytes_eq(word, bytes_str(codes[i].code)))
+            failure.kind = codes[i].kind;
+    }
+    bool redirects = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK;
+    if (redirects && !read_redirection(rest, &failure))
+        failure.kind = FAILURE_LATER; /* the map of slots will tell */
+    return failure;
+}

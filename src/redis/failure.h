@@ -1,0 +1,29 @@
+/*
+ * What Redis means when it answers with an error: is it worth another try, and where? Pure.
+ */
+#ifndef LATERD_REDIS_FAILURE_H
+#define LATERD_REDIS_FAILURE_H
+
+#include "redis/url.h"
+
+enum failure_kind {
+    FAILURE_OTHER,     /* it will not get better by itself: an unknown error, a bug */
+    FAILURE_NO_SCRIPT, /* the server does not know the script's digest (any more) */
+    FAILURE_MOVED,     /* the slot is another node's now */
+    FAILURE_ASK,       /* this one key has moved already, its slot has not yet */
+    FAILURE_LATER,     /* loading, busy, cluster down, keys on the move …: soon again */
+    FAILURE_NO_MASTER, /* we talk to a replica: a failover has been */
+    FAILURE_FULL,      /* maxmemory is reached */
+    FAILURE_DENIED,    /* wrong user or password, or not allowed to */
+};
+
+struct failure {
+    enum failure_kind kind;
+    uint16_t slot;                /* MOVED, ASK */
+    struct redis_address address; /* MOVED, ASK; an empty host is the node that answered */
+};
+
+/* Reads the text of an error reply. What cannot be read is FAILURE_OTHER. */
+struct failure failure_read(struct bytes text);
+
+#endif

@@ -1,0 +1,99 @@
+#include "redis/node.h"
+
+#include "base/log.h"
+#include "redis/resp.h"
+
+static void name_of(const struct node *node, char *room, size_t room_bytes)
+{
+    struct bytes text = redis_address_text(&node->link.address, room, room_bytes - 1);
+    if (text.at != room)
+        memcpy(room, text.at, text.len < room_bytes ? text.len : room_bytes - 1);
+    room[text.len < room_bytes ? text.len : room_bytes - 1] = '\0';
+}
+
+/* Once when it goes and once when it is back, however often it is tried in between. */
+static void say_away(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    bool wanted = node->link.retry_at_us != INT64_MAX;
+    if (node->said || !wanted)
+        return;
+    node->said = true;
+    name_of(node, name, sizeof(name));
+    log_event(LOG_WARN, "redis_away", "node=%s error=\"%s\"", name, node->link.trouble);
+}
+
+static void say_here(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    name_of(node, name, sizeof(name));
+    log_event(LOG_INFO, node->said ? "redis_back" : "redis_connected", "node=%s", name);
+    node->said = false;
+}
+
+static bool is_master(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "master") == 0;
+}
+
+static void role_told(struct link_call *call, redisReply *reply)
+{
+    struct node *node = LIST_ENTRY(call, struct node, role);
+    if (!reply)
+        return;
+    if (is_master(reply)) {
+        node->ready = true;
+        link_good(&node->link);
+        say_here(node);
+        node->ear->ready(node->ear, node);
+    } else {
+        link_fail(&node->link, reply->type == REDIS_REPLY_ERROR ? reply->str : "it is a replica");
+    }
+    freeReplyObject(reply);
+}
+
+static void link_up(struct link_ear *ear, struct link *link)
+{
+    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    struct buf *out = link_out(link);
+    resp_begin(out, 1);
+    resp_add_str(out, "ROLE");
+    link_expect(link, &node->role);
+    link_flush(link);
+}
+
+static void link_down(struct link_ear *ear, struct link *link)
+{
+    (void)link;
+    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    node->ready = false;
+    say_away(node);
+    node->ear->lost(node->ear, node);
+}
+
+static void no_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+{
+    (void)ear;
+    (void)link;
+    (void)reply; /* only subscribers have messages */
+}
+
+void node_init(struct node *node, const struct link_options *options, struct node_ear *ear)
+{
+    struct link_options own = *options;
+    *node = (struct node){
+        .link_ear = {.up = link_up, .down = link_down, .message = no_message},
+        .role.done = role_told,
+        .ear = ear,
+    };
+    own.ear = &node->link_ear;
+    link_init(&node->link, &own);
+}
+
+void node_fini(struct node *node)
+{
+    node->ready = false;
+    link_fini(&node->link);
+}

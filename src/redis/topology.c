@@ -1,0 +1,447 @@
+/*
+ * Invariants: a node in use has link.retry_at_us other than INT64_MAX; `slots` names nodes in use
+ * only. Without a cluster there is one node, nodes[0], and every slot is its.
+ */
+#include "redis/topology.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "redis/resp.h"
+
+enum {
+    MAP_AGAIN_US = 100 * 1000, /* between two questions for the map */
+    DECIDE_US = 300 * 1000,    /* how long sentinels have to answer */
+    SENTINEL_AGAIN_US = 250 * 1000,
+};
+
+/* ---- nodes ---- */
+
+static struct topology *of_node(struct node_ear *ear)
+{
+    return LIST_ENTRY(ear, struct topology, ear);
+}
+
+static bool in_use(const struct node *node)
+{
+    return node->link.retry_at_us != INT64_MAX;
+}
+
+/* The node at this address; a new one if there is none. REDIS_NO_NODE: there are too many. */
+static uint8_t need_node(struct topology *topology, const struct redis_address *address)
+{
+    unsigned free_place = topology->node_count;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        struct node *node = &topology->nodes[i];
+        if (in_use(node) && redis_address_eq(&node->link.address, address))
+            return (uint8_t)i;
+        if (!in_use(node) && free_place == topology->node_count)
+            free_place = i;
+    }
+    if (free_place == REDIS_NODES_MAX)
+        return REDIS_NO_NODE;
+    if (free_place == topology->node_count) {
+        node_init(&topology->nodes[free_place], &topology->link, &topology->ear);
+        topology->node_count++;
+    }
+    link_want(&topology->nodes[free_place].link, address, topology->now_us);
+    return (uint8_t)free_place;
+}
+
+struct node *topology_node(struct topology *topology, unsigned slot)
+{
+    uint8_t place = topology->options.url->topology == REDIS_CLUSTER ? topology->slots[slot] : 0;
+    if (place == REDIS_NO_NODE || place >= topology->node_count)
+        return NULL;
+    struct node *node = &topology->nodes[place];
+    return node->ready && !node->link.doomed ? node : NULL;
+}
+
+struct node *topology_any(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        struct node *node = &topology->nodes[i];
+        if (node->ready && !node->link.doomed)
+            return node;
+    }
+    return NULL;
+}
+
+struct node *topology_at(struct topology *topology, const struct redis_address *address)
+{
+    uint8_t place = need_node(topology, address);
+    if (place == REDIS_NO_NODE)
+        return NULL;
+    struct node *node = &topology->nodes[place];
+    return node->ready && !node->link.doomed ? node : NULL;
+}
+
+/* ---- cluster ---- */
+
+/* CRC16-XMODEM, as the Redis Cluster specification has it. Only partitions' names go through. */
+static uint16_t crc16(struct bytes bytes)
+{
+    uint16_t crc = 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        crc = (uint16_t)(crc ^ (unsigned char)bytes.at[i] << 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+    }
+    return crc;
+}
+
+unsigned topology_slot(struct bytes key)
+{
+    const char *open = key.len ? memchr(key.at, '{', key.len) : NULL;
+    if (open) {
+        size_t rest = key.len - (size_t)(open + 1 - key.at);
+        const char *close = memchr(open + 1, '}', rest);
+        if (close && close > open + 1)
+            key = bytes_of(open + 1, (size_t)(close - open - 1));
+    }
+    return crc16(key) % REDIS_SLOTS;
+}
+
+static void want_map(struct topology *topology)
+{
+    if (topology->map_at_us == INT64_MAX)
+        topology->map_at_us = topology->now_us;
+}
+
+/* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
+static bool read_row(const redisReply *row, struct redis_address *out_address, unsigned *out_first,
+                     unsigned *out_last)
+{
+    if (row->type != REDIS_REPLY_ARRAY || row->elements < 3)
+        return false;
+    const redisReply *first = row->element[0], *last = row->element[1], *master = row->element[2];
+    if (first->type != REDIS_REPLY_INTEGER || last->type != REDIS_REPLY_INTEGER ||
+        first->integer < 0 || last->integer >= REDIS_SLOTS || first->integer > last->integer)
+        return false;
+    if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
+        master->element[1]->type != REDIS_REPLY_INTEGER || master->element[1]->integer <= 0 ||
+        master->element[1]->integer > UINT16_MAX)
+        return false;
+    const redisReply *host = master->element[0];
+    struct redis_address address = {.port = (uint16_t)master->element[1]->integer};
+    if (host->type == REDIS_REPLY_STRING && (size_t)host->len < sizeof(address.host))
+        memcpy(address.host, host->str, (size_t)host->len);
+    *out_address = address;
+    *out_first = (unsigned)first->integer;
+    *out_last = (unsigned)last->integer;
+    return true;
+}
+
+/* Nodes that have no slot any more are left; there must be one to ask, though. */
+static void leave_others(struct topology *topology)
+{
+    bool has_slot[REDIS_NODES_MAX] = {false};
+    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++) {
+        if (topology->slots[slot] != REDIS_NO_NODE)
+            has_slot[topology->slots[slot]] = true;
+    }
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        if (!has_slot[i])
+            link_rest(&topology->nodes[i].link);
+    }
+}
+
+static void take_map(struct topology *topology, const redisReply *reply,
+                     const struct redis_address *asked)
+{
+    unsigned covered = 0;
+    memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    for (size_t i = 0; i < reply->elements; i++) {
+        struct redis_address address;
+        unsigned first, last;
+        if (!read_row(reply->element[i], &address, &first, &last))
+            continue;
+        if (!address.host[0]) /* "the host that you asked" */
+            memcpy(address.host, asked->host, sizeof(address.host));
+        uint8_t place = need_node(topology, &address);
+        memset(topology->slots + first, place, last - first + 1);
+        covered += last - first + 1;
+    }
+    topology->whole = covered == REDIS_SLOTS;
+    if (covered)
+        leave_others(topology);
+    topology->map_at_us = topology->whole ? INT64_MAX : topology->now_us + MAP_AGAIN_US;
+}
+
+static void map_told(struct link_call *call, redisReply *reply)
+{
+    struct topology *topology = LIST_ENTRY(call, struct topology, map);
+    topology->map_asked = false;
+    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
+    if (!reply)
+        return;
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        struct redis_address asked = {.host = ""};
+        struct node *any = topology_any(topology);
+        if (any)
+            asked = any->link.address;
+        take_map(topology, reply, &asked);
+    }
+    freeReplyObject(reply);
+}
+
+static void ask_for_map(struct topology *topology)
+{
+    struct node *node = topology_any(topology);
+    if (topology->map_asked || topology->map_at_us > topology->now_us)
+        return;
+    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
+    if (!node)
+        return;
+    struct buf *out = link_out(&node->link);
+    resp_begin(out, 2);
+    resp_add_str(out, "CLUSTER");
+    resp_add_str(out, "SLOTS");
+    topology->map_asked = true;
+    link_expect(&node->link, &topology->map);
+}
+
+/* All that we know of may be gone: those that we were told at first may know the others. */
+static void ask_seeds(struct topology *topology)
+{
+    const struct redis_url *url = topology->options.url;
+    for (unsigned i = 0; i < url->address_count; i++)
+        (void)need_node(topology, &url->addresses[i]); /* too many: then there are others to ask */
+}
+
+/* ---- Sentinel ---- */
+
+static void seek(struct topology *topology)
+{
+    const struct redis_url *url = topology->options.url;
+    if (topology->seeking)
+        return;
+    topology->seeking = true;
+    topology->decide_at_us = topology->now_us + DECIDE_US;
+    for (unsigned i = 0; i < url->address_count; i++) {
+        topology->sentinels[i].answer.host[0] = '\0';
+        link_want(&topology->sentinels[i].link, &url->addresses[i], topology->now_us);
+    }
+}
+
+static void sentinel_up(struct link_ear *ear, struct link *link)
+{
+    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    struct buf *out = link_out(link);
+    resp_begin(out, 3);
+    resp_add_str(out, "SENTINEL");
+    resp_add_str(out, "get-master-addr-by-name");
+    resp_add_str(out, sentinel->topology->options.url->service);
+    link_expect(link, &sentinel->ask);
+    link_flush(link);
+}
+
+static void sentinel_down(struct link_ear *ear, struct link *link)
+{
+    (void)ear;
+    (void)link; /* the others are asked as well */
+}
+
+static void sentinel_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+{
+    (void)ear;
+    (void)link;
+    (void)reply; /* it is no subscriber */
+}
+
+static void sentinel_answered(struct link_call *call, redisReply *reply)
+{
+    struct sentinel *sentinel = LIST_ENTRY(call, struct sentinel, ask);
+    if (!reply)
+        return;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+        reply->element[0]->type == REDIS_REPLY_STRING &&
+        reply->element[1]->type == REDIS_REPLY_STRING) {
+        struct redis_address address = {.host = ""};
+        uint64_t port;
+        struct bytes text = bytes_of(reply->element[1]->str, (size_t)reply->element[1]->len);
+        size_t host_len = (size_t)reply->element[0]->len;
+        if (host_len < sizeof(address.host) && bytes_to_u64(text, &port) && port <= UINT16_MAX) {
+            memcpy(address.host, reply->element[0]->str, host_len);
+            address.port = (uint16_t)port;
+            sentinel->answer = address;
+        }
+    }
+    link_rest(&sentinel->link); /* until the next failover */
+    freeReplyObject(reply);
+}
+
+/* The address that most sentinels name; NULL: none has answered. */
+static const struct redis_address *most_named(const struct topology *topology,
+                                              unsigned *out_answers)
+{
+    const struct redis_address *best = NULL;
+    unsigned best_count = 0, answers = 0, count = topology->options.url->address_count;
+    for (unsigned i = 0; i < count; i++) {
+        const struct redis_address *one = &topology->sentinels[i].answer;
+        unsigned same = 0;
+        if (!one->host[0])
+            continue;
+        answers++;
+        for (unsigned j = 0; j < count; j++)
+            same += redis_address_eq(one, &topology->sentinels[j].answer);
+        if (same > best_count) {
+            best = one;
+            best_count = same;
+        }
+    }
+    *out_answers = answers;
+    return best;
+}
+
+static void decide(struct topology *topology)
+{
+    unsigned answers;
+    const struct redis_address *master = most_named(topology, &answers);
+    bool all = answers == topology->options.url->address_count;
+    if (!topology->seeking || (!all && topology->now_us < topology->decide_at_us))
+        return;
+    topology->seeking = false;
+    for (unsigned i = 0; i < topology->options.url->address_count; i++)
+        link_rest(&topology->sentinels[i].link);
+    topology->decide_at_us = topology->now_us + SENTINEL_AGAIN_US;
+    if (!master)
+        return;
+    if (topology->node_count == 0) {
+        (void)need_node(topology, master); /* the first is never one too many */
+        return;
+    }
+    link_want(&topology->nodes[0].link, master, topology->now_us);
+}
+
+/* While there is no master, the sentinels are asked again and again. */
+static void tick_sentinels(struct topology *topology)
+{
+    bool have = topology->node_count && topology->nodes[0].ready;
+    for (unsigned i = 0; i < topology->options.url->address_count; i++)
+        link_tick(&topology->sentinels[i].link, topology->now_us);
+    if (!have && !topology->seeking && topology->now_us >= topology->decide_at_us)
+        seek(topology);
+    decide(topology);
+}
+
+static void init_sentinels(struct topology *topology)
+{
+    struct link_options link = topology->link;
+    link.user = link.password = ""; /* those are the servers' */
+    link.db = 0;
+    for (unsigned i = 0; i < topology->options.url->address_count; i++) {
+        struct sentinel *sentinel = &topology->sentinels[i];
+        sentinel->ear = (struct link_ear){
+            .up = sentinel_up, .down = sentinel_down, .message = sentinel_message};
+        sentinel->ask.done = sentinel_answered;
+        sentinel->topology = topology;
+        link.ear = &sentinel->ear;
+        link_init(&sentinel->link, &link);
+    }
+}
+
+/* ---- all of them ---- */
+
+static void node_ready(struct node_ear *ear, struct node *node)
+{
+    struct topology *topology = of_node(ear);
+    topology->options.ear->ready(topology->options.ear, node);
+}
+
+static void node_lost(struct node_ear *ear, struct node *node)
+{
+    struct topology *topology = of_node(ear);
+    if (topology->options.url->topology == REDIS_CLUSTER)
+        want_map(topology);
+    topology->options.ear->lost(topology->options.ear, node);
+}
+
+void topology_init(struct topology *topology, const struct topology_options *options,
+                   int64_t now_us)
+{
+    const struct redis_url *url = options->url;
+    *topology = (struct topology){
+        .options = *options,
+        .link = {.epoll = options->epoll,
+                 .user = url->user,
+                 .password = url->password,
+                 .db = url->db,
+                 .timeout_us = options->timeout_us},
+        .ear = {.ready = node_ready, .lost = node_lost},
+        .map.done = map_told,
+        .map_at_us = INT64_MAX,
+        .now_us = now_us,
+    };
+    memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    switch (url->topology) {
+    case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
+    case REDIS_SENTINEL: init_sentinels(topology); break;
+    case REDIS_CLUSTER:
+        ask_seeds(topology);
+        want_map(topology);
+        break;
+    }
+}
+
+void topology_fini(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++)
+        node_fini(&topology->nodes[i]);
+    for (unsigned i = 0; i < REDIS_ADDRESSES_MAX; i++)
+        link_fini(&topology->sentinels[i].link);
+}
+
+void topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
+{
+    if (topology->options.url->topology != REDIS_CLUSTER) {
+        link_fail(&by->link, "it is a replica");
+        return;
+    }
+    want_map(topology);
+    if (failure->kind != FAILURE_MOVED)
+        return;
+    struct redis_address address = failure->address;
+    if (!address.host[0])
+        memcpy(address.host, by->link.address.host, sizeof(address.host));
+    topology->slots[failure->slot] = need_node(topology, &address);
+}
+
+void topology_tick(struct topology *topology, int64_t now_us)
+{
+    topology->now_us = now_us;
+    for (unsigned i = 0; i < topology->node_count; i++)
+        link_tick(&topology->nodes[i].link, now_us);
+    if (topology->options.url->topology == REDIS_SENTINEL)
+        tick_sentinels(topology);
+    if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)
+        return;
+    if (!topology_any(topology))
+        ask_seeds(topology);
+    ask_for_map(topology);
+}
+
+int64_t topology_next_us(const struct topology *topology)
+{
+    int64_t next_us = topology->map_asked ? INT64_MAX : topology->map_at_us;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        int64_t node_us = link_next_us(&topology->nodes[i].link);
+        next_us = node_us < next_us ? node_us : next_us;
+    }
+    if (topology->options.url->topology != REDIS_SENTINEL)
+        return next_us;
+    bool have = topology->node_count && topology->nodes[0].ready;
+    if (!have && topology->decide_at_us < next_us)
+        next_us = topology->decide_at_us;
+    for (unsigned i = 0; i < topology->options.url->address_count; i++) {
+        int64_t link_us = link_next_us(&topology->sentinels[i].link);
+        next_us = link_us < next_us ? link_us : next_us;
+    }
+    return next_us;
+}
+
+void topology_flush(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++)
+        link_flush(&topology->nodes[i].link);
+}

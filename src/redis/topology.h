@@ -1,0 +1,85 @@
+/*
+ * Which Redis server has which keys, now: one server; the master that Sentinel names; or the
+ * masters of a cluster by slot. Follows failovers and resharding by itself:
+ *
+ *   single    the one address, again and again until it answers
+ *   Sentinel  when there is no master: asks every sentinel, takes the address that most of them
+ *             name, checks that it says it is a master
+ *   cluster   when a node goes, or says MOVED: asks any node for the map of slots
+ *
+ * One thread. The nodes belong to it; one that is not in the map any more is closed.
+ */
+#ifndef LATERD_REDIS_TOPOLOGY_H
+#define LATERD_REDIS_TOPOLOGY_H
+
+#include "redis/failure.h"
+#include "redis/node.h"
+
+enum { REDIS_NODES_MAX = 64, REDIS_SLOTS = 16384, REDIS_NO_NODE = 0xff };
+
+struct topology;
+
+struct topology_ear {
+    void (*ready)(struct topology_ear *ear, struct node *node); /* takes commands from now on */
+    void (*lost)(struct topology_ear *ear, struct node *node);
+};
+
+/* One sentinel that is asked where the master is. */
+struct sentinel {
+    struct link link;
+    struct link_ear ear;
+    struct link_call ask;
+    struct topology *topology;
+    struct redis_address answer; /* an empty host: none yet */
+};
+
+struct topology_options {
+    const struct redis_url *url;
+    struct topology_ear *ear;
+    int epoll;
+    int64_t timeout_us;
+};
+
+struct topology {
+    struct topology_options options;
+    struct link_options link; /* of every node */
+    struct node_ear ear;
+    struct node nodes[REDIS_NODES_MAX];
+    unsigned node_count;
+    int64_t now_us;
+    /* Cluster */
+    uint8_t slots[REDIS_SLOTS]; /* a place in nodes, or REDIS_NO_NODE */
+    struct link_call map;
+    bool map_asked;    /* the answer is under way */
+    int64_t map_at_us; /* when to ask next; INT64_MAX: the map is good */
+    bool whole;        /* the last map had all slots */
+    /* Sentinel */
+    struct sentinel sentinels[REDIS_ADDRESSES_MAX];
+    bool seeking;         /* the master is asked for */
+    int64_t decide_at_us; /* seeking: when the answers that have come are counted */
+};
+
+void topology_init(struct topology *topology, const struct topology_options *options,
+                   int64_t now_us);
+void topology_fini(struct topology *topology);
+
+/* The slot of a key, by its hash tag if it has one (Redis Cluster specification). */
+unsigned topology_slot(struct bytes key);
+
+/* The node that has the slot, if it takes commands now; else NULL. */
+struct node *topology_node(struct topology *topology, unsigned slot);
+/* Any node that takes commands, or NULL. */
+struct node *topology_any(struct topology *topology);
+/* The node at this address, to be asked once (ASK); NULL if it takes no commands now. */
+struct node *topology_at(struct topology *topology, const struct redis_address *address);
+
+/* A node said that a slot is another's (`failure` of its error), or that it is no master. */
+void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
+
+/* Connects, asks, gives up what is silent. Before sending, once a turn. */
+void topology_tick(struct topology *topology, int64_t now_us);
+int64_t topology_next_us(const struct topology *topology);
+/* Sends what has gathered, one write for each node. */
+void topology_flush(struct topology *topology);
+
+#endif

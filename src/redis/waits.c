@@ -1,0 +1,673 @@
+/*
+ * Invariants: a waiter is in its line and in the heap until it is answered; a line lives while it
+ * has waiters or calls; a topic that no line asks for is in `idle`. A line never has more jobs
+ * asked for (`asked`) than its waiters want, at the time of asking.
+ */
+#include "redis/waits.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "base/sum.h"
+
+enum {
+    TOPICS_KEPT = 65536,   /* idle ones beyond are forgotten: they are UNKNOWN next time */
+    AGAIN_US = 500 * 1000, /* after a call that failed */
+    JOBS_AT_ONCE = 256,    /* of one call: bodies may be large */
+};
+
+/* A line's place in a topic. */
+struct place {
+    struct list in_topic; // topic::lines
+    struct line *line;
+    struct topic *topic;
+};
+
+struct line {
+    struct waits *waits;
+    struct list place;   // waits::lines
+    struct list dirty;   // waits::dirty, or nowhere
+    struct list waiters; // waiter::place, first come first
+    struct place *topics;
+    uint32_t topic_count;
+    bool listed_order, bound;
+    uint32_t calls;  /* under way */
+    uint64_t wanted; /* jobs, by all waiters */
+    uint64_t asked;  /* jobs, by calls under way */
+    bool *asking;    /* for each partition: a call is under way */
+    uint32_t turn;   /* where to ask next: so that no partition is always last */
+    int64_t again_us;
+};
+
+/* One call for jobs. */
+struct ask {
+    struct line *line;
+    uint32_t max;
+    uint64_t notices; /* line_notices() when it was made */
+};
+
+/* ---- topics ---- */
+
+static struct bytes topic_name(const struct topic *topic)
+{
+    return bytes_of(topic->name, topic->name_len);
+}
+
+static uint64_t hash_of(struct bytes name)
+{
+    return sum_of(name.at, name.len);
+}
+
+static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
+{
+    const struct waits *waits = ctx;
+    const struct topic *topic = pool_at(&waits->topics, number);
+    return bytes_eq(topic_name(topic), *(const struct bytes *)key);
+}
+
+static struct topic *find_topic(const struct waits *waits, struct bytes name)
+{
+    uint32_t number = map_find(&waits->by_name, hash_of(name), &name);
+    return number == MAP_NONE ? NULL : pool_at(&waits->topics, number);
+}
+
+static void topic_free(struct waits *waits, struct topic *topic)
+{
+    map_remove(&waits->by_name, hash_of(topic_name(topic)), topic->number);
+    list_remove(&topic->idle);
+    mem_free(topic->name);
+    mem_free(topic->known);
+    pool_give(&waits->topics, topic->number);
+}
+
+static struct topic *need_topic(struct waits *waits, struct bytes name)
+{
+    struct topic *topic = find_topic(waits, name);
+    if (topic)
+        return topic;
+    if (waits->topics.count >= TOPICS_KEPT && !list_empty(&waits->idle))
+        topic_free(waits, LIST_ENTRY(waits->idle.next, struct topic, idle));
+    uint32_t number = pool_take(&waits->topics);
+    topic = pool_at(&waits->topics, number);
+    topic->number = number;
+    topic->name = mem_alloc(name.len + 1);
+    memcpy(topic->name, name.at, name.len);
+    topic->name_len = (uint8_t)name.len;
+    topic->known = mem_alloc(waits->options.space->partitions);
+    memset(topic->known, UNKNOWN, waits->options.space->partitions);
+    list_init(&topic->lines);
+    list_init(&topic->idle);
+    map_add(&waits->by_name, hash_of(name), number);
+    return topic;
+}
+
+const struct topic *waits_topic(const struct waits *waits, struct bytes name)
+{
+    return find_topic(waits, name);
+}
+
+void waits_handed(struct waits *waits, const struct job_view *job)
+{
+    struct topic *topic = find_topic(waits, job->topic);
+    int64_t late_us = waits->now_us > job->due_us ? waits->now_us - job->due_us : 0;
+    lateness_add(&waits->lateness, late_us);
+    if (topic)
+        lateness_add(&topic->lateness, late_us);
+}
+
+/* ---- lines ---- */
+
+static void look_at(struct line *line)
+{
+    list_remove(&line->dirty);
+    list_add_tail(&line->waits->dirty, &line->dirty);
+}
+
+static bool line_is_for(const struct line *line, const struct cmd_reserve *reserve)
+{
+    if (line->topic_count != reserve->topic_count || line->bound != reserve->bound ||
+        line->listed_order != reserve->listed_order)
+        return false;
+    for (uint32_t i = 0; i < line->topic_count; i++) {
+        if (!bytes_eq(topic_name(line->topics[i].topic), reserve->topics[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
+static struct line *find_line(struct waits *waits, const struct cmd_reserve *reserve)
+{
+    struct topic *first = find_topic(waits, reserve->topics[0]);
+    if (!first)
+        return NULL;
+    for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct place, in_topic)->line;
+        if (line_is_for(line, reserve))
+            return line;
+    }
+    return NULL;
+}
+
+static struct line *line_new(struct waits *waits, const struct cmd_reserve *reserve)
+{
+    struct line *line = mem_zalloc(sizeof(*line));
+    line->waits = waits;
+    line->topic_count = reserve->topic_count;
+    line->listed_order = reserve->listed_order;
+    line->bound = reserve->bound;
+    line->again_us = INT64_MAX;
+    line->topics = mem_zalloc(reserve->topic_count * sizeof(*line->topics));
+    line->asking = mem_zalloc(waits->options.space->partitions * sizeof(bool));
+    list_init(&line->waiters);
+    list_init(&line->dirty);
+    list_add_tail(&waits->lines, &line->place);
+    for (uint32_t i = 0; i < reserve->topic_count; i++) {
+        struct topic *topic = need_topic(waits, reserve->topics[i]);
+        list_remove(&topic->idle);
+        line->topics[i] = (struct place){.line = line, .topic = topic};
+        list_add_tail(&topic->lines, &line->topics[i].in_topic);
+    }
+    return line;
+}
+
+static void line_free(struct line *line)
+{
+    for (uint32_t i = 0; i < line->topic_count; i++) {
+        struct topic *topic = line->topics[i].topic;
+        list_remove(&line->topics[i].in_topic);
+        if (list_empty(&topic->lines))
+            list_add_tail(&line->waits->idle, &topic->idle);
+    }
+    list_remove(&line->place);
+    list_remove(&line->dirty);
+    mem_free(line->topics);
+    mem_free(line->asking);
+    mem_free(line);
+}
+
+static void free_if_over(struct line *line)
+{
+    if (line->calls == 0 && list_empty(&line->waiters))
+        line_free(line);
+}
+
+static uint64_t line_notices(const struct line *line)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < line->topic_count; i++)
+        sum += line->topics[i].topic->notices;
+    return sum;
+}
+
+static enum knowledge line_knows(const struct line *line, uint32_t partition)
+{
+    enum knowledge best = EMPTY;
+    for (uint32_t i = 0; i < line->topic_count; i++) {
+        if (line->topics[i].topic->known[partition] > best)
+            best = line->topics[i].topic->known[partition];
+    }
+    return best;
+}
+
+static void line_learns(struct line *line, uint32_t partition, enum knowledge knowledge)
+{
+    for (uint32_t i = 0; i < line->topic_count; i++)
+        line->topics[i].topic->known[partition] = (uint8_t)knowledge;
+}
+
+/* ---- the heap of deadlines ---- */
+
+static void heap_put(struct waits *waits, size_t at, struct waiter *waiter)
+{
+    waits->heap[at] = waiter;
+    waiter->in_heap = at;
+}
+
+static void heap_sift(struct waits *waits, size_t at, struct waiter *waiter)
+{
+    while (at > 0 && waits->heap[(at - 1) / 2]->deadline_us > waiter->deadline_us) {
+        heap_put(waits, at, waits->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < waits->heap_count &&
+            waits->heap[child + 1]->deadline_us < waits->heap[child]->deadline_us)
+            child++;
+        if (child >= waits->heap_count || waits->heap[child]->deadline_us >= waiter->deadline_us)
+            break;
+        heap_put(waits, at, waits->heap[child]);
+        at = child;
+    }
+    heap_put(waits, at, waiter);
+}
+
+static void heap_add(struct waits *waits, struct waiter *waiter)
+{
+    if (waits->heap_count == waits->heap_cap) {
+        waits->heap_cap = waits->heap_cap ? waits->heap_cap * 2 : 64;
+        waits->heap = mem_realloc(waits->heap, waits->heap_cap * sizeof(*waits->heap));
+    }
+    waits->heap_count++;
+    heap_put(waits, waits->heap_count - 1, waiter);
+    heap_sift(waits, waits->heap_count - 1, waiter);
+}
+
+static void heap_remove(struct waits *waits, struct waiter *waiter)
+{
+    struct waiter *last = waits->heap[--waits->heap_count];
+    if (last != waiter) {
+        heap_put(waits, waiter->in_heap, last);
+        heap_sift(waits, last->in_heap, last);
+    }
+}
+
+/* ---- waiters ---- */
+
+static void count_waiter(const struct waiter *waiter, bool more)
+{
+    for (uint32_t i = 0; i < waiter->line->topic_count; i++) {
+        struct topic *topic = waiter->line->topics[i].topic;
+        topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
+    }
+}
+
+static void waiter_free(struct waiter *waiter)
+{
+    struct line *line = waiter->line;
+    count_waiter(waiter, false);
+    line->wanted -= waiter->max - waiter->job_count;
+    heap_remove(line->waits, waiter);
+    list_remove(&waiter->place);
+    arena_fini(&waiter->arena);
+    mem_free(waiter);
+}
+
+static void waiter_answer(struct waiter *waiter, const struct reply *reply)
+{
+    struct ticket *ticket = waiter->ticket;
+    struct arena arena = waiter->arena; /* what it has got is good until the answer is taken */
+    waiter->arena = (struct arena){0};
+    waiter_free(waiter);
+    ticket->parked = 0;
+    ticket->held = NULL;
+    ticket->answered(ticket, reply);
+    arena_fini(&arena);
+}
+
+/* Nothing more comes: what there is, or `err`. */
+static void waiter_end(struct waiter *waiter, enum err err)
+{
+    struct reply reply = {
+        .err = waiter->job_count ? OK : err,
+        .kind = CMD_RESERVE,
+        .count = waiter->job_count,
+        .jobs = waiter->jobs,
+    };
+    waiter_answer(waiter, &reply);
+}
+
+static void keep_job(struct waiter *waiter, const struct job_view *job)
+{
+    struct arena *arena = &waiter->arena;
+    if (!waiter->jobs)
+        waiter->jobs = arena_alloc(arena, waiter->max * sizeof(*job));
+    struct job_view *kept = &waiter->jobs[waiter->job_count++];
+    size_t retry_bytes = job->retry_count * sizeof(*job->retry_us);
+    *kept = *job;
+    kept->ref.id = arena_copy(arena, job->ref.id);
+    kept->topic = arena_copy(arena, job->topic);
+    kept->content_type = arena_copy(arena, job->content_type);
+    kept->body = arena_copy(arena, job->body);
+    if (retry_bytes) {
+        int64_t *retry_us = arena_alloc(arena, retry_bytes);
+        memcpy(retry_us, job->retry_us, retry_bytes);
+        kept->retry_us = retry_us;
+    }
+    waiter->line->wanted--;
+}
+
+void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket)
+{
+    bool parks = reserve->wait_us > 0 && !waits->drained;
+    if (parks && waits->heap_count >= waits->options.waiters_max) {
+        struct reply full = {.err = ERR_WAITERS_LIMIT, .kind = CMD_RESERVE};
+        ticket->answered(ticket, &full);
+        return;
+    }
+    struct line *line = find_line(waits, reserve);
+    if (!line)
+        line = line_new(waits, reserve);
+    struct waiter *waiter = mem_zalloc(sizeof(*waiter));
+    int64_t wait_us = parks ? reserve->wait_us : waits->options.timeout_us;
+    waiter->line = line;
+    waiter->ticket = ticket;
+    waiter->max = reserve->max;
+    waiter->parked = parks;
+    if (__builtin_add_overflow(waits->now_us, wait_us, &waiter->deadline_us))
+        waiter->deadline_us = INT64_MAX;
+    list_add_tail(&line->waiters, &waiter->place);
+    line->wanted += waiter->max;
+    heap_add(waits, waiter);
+    count_waiter(waiter, true);
+    ticket->parked = 1;
+    ticket->held = waiter;
+    look_at(line);
+}
+
+void waits_cancel(struct waits *waits, struct waiter *waiter)
+{
+    struct line *line = waiter->line;
+    for (uint32_t i = 0; i < waiter->job_count; i++)
+        waits->options.give_back(waits->options.owner, &waiter->jobs[i]);
+    waiter_free(waiter);
+    look_at(line);
+}
+
+static void drain_line(struct line *line, enum err err)
+{
+    struct list *next;
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+        next = at->next;
+        if (waiter->parked)
+            waiter_end(waiter, err);
+    }
+    look_at(line);
+}
+
+void waits_drain(struct waits *waits, enum err err)
+{
+    waits->drained = err;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next)
+        drain_line(LIST_ENTRY(at, struct line, place), err);
+}
+
+/* ---- asking ---- */
+
+static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < count; i++)
+        waits_handed(line->waits, &jobs[i]);
+    while (next < count && !list_empty(&line->waiters)) {
+        struct waiter *waiter = LIST_ENTRY(line->waiters.next, struct waiter, place);
+        uint32_t wants = waiter->max - waiter->job_count;
+        if (waiter->job_count == 0 && wants <= count - next) {
+            struct reply reply = {.kind = CMD_RESERVE, .count = wants, .jobs = jobs + next};
+            next += wants;
+            waiter_answer(waiter, &reply);
+            continue;
+        }
+        while (next < count && waiter->job_count < waiter->max)
+            keep_job(waiter, &jobs[next++]);
+        if (waiter->job_count == waiter->max)
+            waiter_end(waiter, OK);
+    }
+    for (; next < count; next++)
+        line->waits->options.give_back(line->waits->options.owner, &jobs[next]);
+}
+
+static void bury_damaged(struct waits *waits, const struct bytes *parts, uint32_t count)
+{
+    struct job_view *jobs = arena_alloc(&waits->scratch, JOBS_AT_ONCE * sizeof(*jobs));
+    uint32_t found = script_damaged(waits->options.space, parts, count, jobs, JOBS_AT_ONCE);
+    for (uint32_t i = 0; i < found; i++)
+        waits->options.damaged(waits->options.owner, &jobs[i]);
+}
+
+static void again_at(struct line *line, int64_t again_us)
+{
+    if (again_us < line->again_us)
+        line->again_us = again_us;
+    if (again_us < line->waits->again_us)
+        line->waits->again_us = again_us;
+}
+
+/* A call that failed: those who do not wait are told; the others wait on. */
+static void ask_failed(struct line *line, enum err err)
+{
+    struct list *next;
+    again_at(line, line->waits->now_us + AGAIN_US);
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+        next = at->next;
+        if (!waiter->parked)
+            waiter_end(waiter, err);
+    }
+}
+
+static void asked(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                  uint32_t count)
+{
+    struct ask *ask = owner;
+    struct line *line = ask->line;
+    struct waits *waits = line->waits;
+    uint32_t partition = call->id.partition;
+    struct script_answer answer = {.err = OK};
+    struct reply reply = {.err = OK};
+    line->calls--;
+    line->asked -= ask->max;
+    line->asking[partition] = false;
+    if (!err)
+        err = script_read(waits->options.space, CMD_RESERVE, parts, count, &waits->scratch, &answer,
+                          &reply);
+    if (err) {
+        line_learns(line, partition, EMPTY); /* until again_us */
+        ask_failed(line, err);
+    } else {
+        bool news = line_notices(line) != ask->notices;
+        bool marked = waits->subscribed && reply.count < ask->max && !answer.more;
+        line_learns(line, partition, marked && !news ? EMPTY : LIKELY);
+        if (answer.next_us != INT64_MAX)
+            again_at(line, answer.next_us);
+        if (reply.err == ERR_DAMAGED || reply.count < answer.count)
+            bury_damaged(waits, parts, count);
+        if (!reply.err)
+            hand_out(line, reply.jobs, reply.count);
+        if (!waits->subscribed && reply.count < ask->max)
+            line_learns(line, partition, EMPTY); /* UNKNOWN again when notices are heard */
+    }
+    arena_reset(&waits->scratch);
+    mem_free(ask);
+    look_at(line);
+}
+
+static bool ask_for(struct line *line, uint32_t partition, uint32_t max)
+{
+    struct waits *waits = line->waits;
+    struct call *call = calls_new(waits->options.calls, partition);
+    if (!call)
+        return false;
+    struct bytes *topics = arena_alloc(&waits->scratch, line->topic_count * sizeof(struct bytes));
+    for (uint32_t i = 0; i < line->topic_count; i++)
+        topics[i] = topic_name(line->topics[i].topic);
+    struct cmd_reserve reserve = {
+        .topics = topics,
+        .topic_count = line->topic_count,
+        .max = max,
+        .listed_order = line->listed_order,
+        .bound = line->bound,
+    };
+    struct ask *ask = mem_alloc(sizeof(*ask));
+    *ask = (struct ask){.line = line, .max = max, .notices = line_notices(line)};
+    script_ask_reserve(&call->request, waits->options.space, &call->id, &reserve, max,
+                       waits->subscribed);
+    call->must = true;
+    line->calls++;
+    line->asked += max;
+    line->asking[partition] = true;
+    calls_send(call, ask, asked);
+    return true;
+}
+
+static uint32_t count_partitions(const struct line *line, enum knowledge knowledge)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < line->waits->options.space->partitions; i++)
+        count += !line->asking[i] && line_knows(line, i) == knowledge;
+    return count;
+}
+
+/* Spreads what is wanted over the partitions of which we know this; true: all is asked for. */
+static bool ask_those(struct line *line, enum knowledge knowledge)
+{
+    uint32_t partitions = line->waits->options.space->partitions;
+    uint32_t left = count_partitions(line, knowledge);
+    uint32_t first = line->turn;
+    for (uint32_t i = 0; i < partitions && left && line->asked < line->wanted; i++) {
+        uint32_t partition = (first + i) % partitions;
+        if (line->asking[partition] || line_knows(line, partition) != knowledge)
+            continue;
+        uint64_t open = line->wanted - line->asked;
+        uint64_t share = (open + left - 1) / left;
+        left--;
+        line->turn = (partition + 1) % partitions;
+        if (!ask_for(line, partition, share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE))
+            return false;
+    }
+    return line->asked >= line->wanted;
+}
+
+/* Nothing is under way, and nowhere is known to be anything: who does not wait is answered. */
+static void settle(struct line *line)
+{
+    struct list *next;
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+        next = at->next;
+        if (waiter->job_count || !waiter->parked)
+            waiter_end(waiter, ERR_EMPTY);
+    }
+}
+
+static void line_step(struct line *line)
+{
+    if (line->asked < line->wanted && !ask_those(line, LIKELY))
+        (void)ask_those(line, UNKNOWN); /* what is asked for is in line->asked */
+    if (line->calls == 0)
+        settle(line);
+    free_if_over(line);
+}
+
+void waits_match(struct waits *waits)
+{
+    struct list now; /* a line may become dirty again meanwhile: it is looked at next turn */
+    list_init(&now);
+    while (!list_empty(&waits->dirty)) {
+        struct list *node = waits->dirty.next;
+        list_remove(node);
+        list_add_tail(&now, node);
+    }
+    while (!list_empty(&now)) {
+        struct line *line = LIST_ENTRY(now.next, struct line, dirty);
+        list_remove(&line->dirty);
+        line_step(line);
+    }
+    arena_reset(&waits->scratch);
+}
+
+/* ---- news ---- */
+
+static void wake_lines(struct topic *topic)
+{
+    for (struct list *at = topic->lines.next; at != &topic->lines; at = at->next)
+        look_at(LIST_ENTRY(at, struct place, in_topic)->line);
+}
+
+void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
+{
+    struct topic *topic = find_topic(waits, name);
+    if (!topic || partition >= waits->options.space->partitions)
+        return;
+    topic->known[partition] = LIKELY;
+    topic->notices++;
+    wake_lines(topic);
+}
+
+static void forget(struct waits *waits, struct topic *topic)
+{
+    memset(topic->known, UNKNOWN, waits->options.space->partitions);
+    topic->notices++;
+    wake_lines(topic);
+}
+
+void waits_subscribed(struct waits *waits, bool subscribed)
+{
+    waits->subscribed = subscribed;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        for (uint32_t i = 0; i < line->topic_count; i++)
+            forget(waits, line->topics[i].topic);
+    }
+    for (struct list *at = waits->idle.next; at != &waits->idle; at = at->next)
+        forget(waits, LIST_ENTRY(at, struct topic, idle));
+}
+
+static void look_again(struct waits *waits)
+{
+    waits->again_us = INT64_MAX;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        if (line->again_us > waits->now_us) {
+            again_at(line, line->again_us);
+            continue;
+        }
+        line->again_us = INT64_MAX;
+        for (uint32_t i = 0; i < line->topic_count; i++)
+            forget(waits, line->topics[i].topic);
+    }
+}
+
+void waits_tick(struct waits *waits, int64_t now_us)
+{
+    waits->now_us = now_us;
+    while (waits->heap_count && waits->heap[0]->deadline_us <= now_us) {
+        struct waiter *waiter = waits->heap[0];
+        look_at(waiter->line);
+        waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
+    }
+    if (waits->again_us <= now_us)
+        look_again(waits);
+}
+
+int64_t waits_next_us(const struct waits *waits)
+{
+    int64_t next_us = waits->heap_count ? waits->heap[0]->deadline_us : INT64_MAX;
+    if (!list_empty(&waits->dirty))
+        return waits->now_us;
+    return waits->again_us < next_us ? waits->again_us : next_us;
+}
+
+uint64_t waits_count(const struct waits *waits)
+{
+    return waits->heap_count;
+}
+
+/* ---- life ---- */
+
+void waits_init(struct waits *waits, const struct waits_options *options)
+{
+    *waits = (struct waits){.options = *options, .again_us = INT64_MAX};
+    pool_init(&waits->topics, sizeof(struct topic));
+    map_init(&waits->by_name, topic_has_name, waits);
+    list_init(&waits->idle);
+    list_init(&waits->lines);
+    list_init(&waits->dirty);
+}
+
+void waits_fini(struct waits *waits)
+{
+    while (waits->heap_count) {
+        struct waiter *waiter = waits->heap[0];
+        waiter_end(waiter, ERR_DRAINING);
+    }
+    while (!list_empty(&waits->lines))
+        line_free(LIST_ENTRY(waits->lines.next, struct line, place));
+    while (!list_empty(&waits->idle))
+        topic_free(waits, LIST_ENTRY(waits->idle.next, struct topic, idle));
+    pool_fini(&waits->topics);
+    map_fini(&waits->by_name);
+    mem_free(waits->heap);
+    arena_fini(&waits->scratch);
+}

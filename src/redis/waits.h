@@ -1,0 +1,109 @@
+/*
+ * Reserves, and the consumers who wait for jobs: parked here, first come first served, and served
+ * when a job becomes ready. Nothing is polled.
+ *
+ * Of each topic we know, for each partition, whether it may have ready jobs there:
+ *
+ *     EMPTY    it has none, and a mark is left there: a notice comes with the next one
+ *     UNKNOWN  nobody has asked yet
+ *     LIKELY   a notice came, or an answer said that there are more
+ *
+ * Consumers who ask for the same topics in the same way stand in one line (`struct line`): their
+ * wants are added up, and one script call takes jobs for many of them. No more jobs are asked for
+ * than there are wants, so none is taken that nobody is there for, but for consumers who leave
+ * meanwhile: those jobs are given back.
+ */
+#ifndef LATERD_REDIS_WAITS_H
+#define LATERD_REDIS_WAITS_H
+
+#include "base/map.h"
+#include "base/pool.h"
+#include "port/engine.h"
+#include "redis/call.h"
+
+enum knowledge { EMPTY, UNKNOWN, LIKELY };
+
+struct line;
+
+/* What we know of one topic. */
+struct topic {
+    char *name;
+    uint8_t name_len;
+    uint32_t number;   /* in waits::topics */
+    uint64_t notices;  /* how often it was said that there are jobs */
+    uint8_t *known;    /* enum knowledge, for each partition */
+    struct list lines; // place::in_topic
+    struct list idle;  // waits::idle, while no line asks for it
+    uint64_t waiters;
+    struct lateness lateness; /* of jobs handed out here */
+};
+
+/* One parked reserve. */
+struct waiter {
+    struct list place; // line::waiters
+    struct line *line;
+    struct ticket *ticket;
+    uint32_t max;
+    bool parked; /* it waits for a job, not only for an answer */
+    int64_t deadline_us;
+    size_t in_heap; /* its place in waits::heap */
+    /* What it has got so far, when that is less than it wants: */
+    struct arena arena;
+    struct job_view *jobs;
+    uint32_t job_count;
+};
+
+struct waits_options {
+    const struct script_space *space;
+    struct calls *calls;
+    uint32_t waiters_max;
+    int64_t timeout_us; /* a reserve that does not wait is answered within */
+    /* The job was reserved for somebody who has gone. */
+    void (*give_back)(void *owner, const struct job_view *job);
+    /* A reserved job's body is not what was pushed. */
+    void (*damaged)(void *owner, const struct job_view *job);
+    void *owner;
+};
+
+struct waits {
+    struct waits_options options;
+    struct pool topics; // struct topic
+    struct map by_name;
+    struct list idle;     // topic::idle, the longest idle first
+    struct list lines;    // line::place
+    struct list dirty;    // line::dirty: to be looked at
+    struct waiter **heap; /* by deadline_us, soonest first */
+    size_t heap_count, heap_cap;
+    struct arena scratch; /* of the answer being read */
+    bool subscribed;      /* notices are heard */
+    enum err drained;     /* what consumers are told who would wait */
+    int64_t again_us;     /* when a pause ends, or a failed call may be tried again */
+    int64_t now_us;
+    struct lateness lateness;
+};
+
+void waits_init(struct waits *waits, const struct waits_options *options);
+void waits_fini(struct waits *waits);
+
+void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket);
+void waits_cancel(struct waits *waits, struct waiter *waiter);
+/* Answers all who wait, and all who would, with this. */
+void waits_drain(struct waits *waits, enum err err);
+
+/* There may be ready jobs of the topic in the partition. */
+void waits_ready(struct waits *waits, struct bytes topic, uint32_t partition);
+/* Notices are heard from now on, or not any more: what we know is worth nothing. */
+void waits_subscribed(struct waits *waits, bool subscribed);
+
+/* Ends waits whose time is up. */
+void waits_tick(struct waits *waits, int64_t now_us);
+/* Asks for jobs where there may be some. */
+void waits_match(struct waits *waits);
+int64_t waits_next_us(const struct waits *waits);
+uint64_t waits_count(const struct waits *waits);
+/* NULL: nobody has asked for it lately. */
+const struct topic *waits_topic(const struct waits *waits, struct bytes name);
+/* A job was handed out. */
+void waits_handed(struct waits *waits, const struct job_view *job);
+
+#endif
