@@ -24,6 +24,7 @@
 #include "server/beanstalkd_options.h"
 #include "server/config.h"
 #include "server/embedded.h"
+#include "server/import_config.h"
 #include "server/laterd_options.h"
 #include "server/server.h"
 
@@ -70,6 +71,20 @@ static enum err failed(struct program *program, enum err err, int beanstalkd_sta
 
 /* ---- the command line ---- */
 
+/* Prints laterd's configuration for one of the Go server's; an exit status. */
+static int import_config(const char *path)
+{
+    struct buf out = {0};
+    struct config_trouble trouble;
+    enum err err = import_config_file(path, &out, &trouble);
+    if (err)
+        complain("%s", trouble.text);
+    else
+        (void)fwrite(out.at, 1, out.len, stdout);
+    buf_fini(&out);
+    return err == ERR_INVALID ? EXIT_USAGE : err ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 /* Exits for --help and the like. */
 static enum err read_arguments(struct program *program, int argc, char **argv)
 {
@@ -92,6 +107,7 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
         (void)fwrite(sample.at, 1, sample.len, stdout);
         exit(EXIT_SUCCESS);
     }
+    case LATERD_IMPORT_CONFIG: exit(import_config(options.import_config));
     case LATERD_SHOW_VERSION: (void)puts("laterd " LATERD_VERSION); exit(EXIT_SUCCESS);
     case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); exit(EXIT_SUCCESS);
     }

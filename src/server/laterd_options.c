@@ -22,6 +22,9 @@ const char laterd_help[] =
     "      --no-persist     keep nothing on disk: jobs are gone when laterd ends\n"
     "      --check-config   say whether the configuration is good, and exit\n"
     "      --print-config   print a commented sample with every key, and exit\n"
+    "      --import-config FILE\n"
+    "                       read the Go server's configuration (dialect delay-queue), print\n"
+    "                       laterd's that does the same, and exit\n"
     "      --version        print the version, and exit\n"
     "      --help           print this, and exit\n"
     "      --beanstalkd     as the first argument: the others are those of beanstalkd;\n"
@@ -72,7 +75,18 @@ static enum err refuse(struct config_trouble *trouble, const char *text)
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options, struct config_trouble *out_trouble)
 {
-    enum { DATA_DIR = 256, HTTP, BEANSTALK, BEANSTALKD, NO_PERSIST, CHECK, PRINT, VERSION, HELP };
+    enum {
+        DATA_DIR = 256,
+        HTTP,
+        BEANSTALK,
+        BEANSTALKD,
+        NO_PERSIST,
+        CHECK,
+        PRINT,
+        IMPORT,
+        VERSION,
+        HELP
+    };
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
         {"data-dir", required_argument, NULL, DATA_DIR},
@@ -82,6 +96,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         {"no-persist", no_argument, NULL, NO_PERSIST},
         {"check-config", no_argument, NULL, CHECK},
         {"print-config", no_argument, NULL, PRINT},
+        {"import-config", required_argument, NULL, IMPORT},
         {"version", no_argument, NULL, VERSION},
         {"help", no_argument, NULL, HELP},
         {NULL, 0, NULL, 0},
@@ -108,6 +123,11 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
         case BEANSTALKD: return refuse(out_trouble, "--beanstalkd must be the first argument");
         case NO_PERSIST: options.persist = false; break;
         case CHECK: options.wish = LATERD_CHECK_CONFIG; break;
+        case IMPORT:
+            options.wish = LATERD_IMPORT_CONFIG;
+            options.import_config = optarg;
+            *out_options = options;
+            return OK;
         case PRINT:
         case VERSION:
         case HELP: /* whatever else is asked for */

@@ -11,6 +11,7 @@ enum laterd_wish {
     LATERD_RUN,
     LATERD_CHECK_CONFIG,
     LATERD_PRINT_CONFIG,
+    LATERD_IMPORT_CONFIG,
     LATERD_SHOW_VERSION,
     LATERD_SHOW_HELP,
 };
@@ -18,6 +19,7 @@ enum laterd_wish {
 struct laterd_options {
     enum laterd_wish wish;
     bool persist;
+    const char *import_config; /* LATERD_IMPORT_CONFIG: the file */
 };
 
 extern const char laterd_help[];
