@@ -13,97 +13,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "beanstalk_peer.h"
 #include "core/core.h"
-#include "sim/world.h"
 
-enum {
-    SECOND_US = 1000 * 1000,
-    SEGMENT_BYTES = 256 * 1024,
-    WATCH_MAX = 10000, /* as the server has it */
-    CLIENTS = 6,
-    RANDOM_STEPS = 3000,
-    MANY_JOBS = 25000
-};
-
-/* ---- a server and its clients ---- */
-
-static struct world *begin(const struct world_options *options)
-{
-    struct world_options full = *options;
-    if (!full.segment_bytes)
-        full.segment_bytes = SEGMENT_BYTES;
-    struct world *world = world_new(&full);
-    assert_int_equal(world_boot(world), OK);
-    return world;
-}
-
-static void settle(struct world *world)
-{
-    world_run(world, world_now_us(world));
-}
-
-static void pass(struct world *world, int64_t us)
-{
-    world_run(world, world_now_us(world) + us);
-}
-
-static struct sim_peer *join(struct world *world)
-{
-    return sim_net_connect(world_net(world), WORLD_BEANSTALK);
-}
-
-static void send_text(struct sim_peer *peer, const char *text)
-{
-    sim_peer_send(peer, bytes_str(text));
-}
-
-/* These bytes have come, and no others. */
-static void expect(struct sim_peer *peer, const char *want)
-{
-    struct bytes have = sim_peer_received(peer);
-    if (!bytes_eq(have, bytes_str(want)))
-        fail_msg("want \"%s\", have \"%.*s\"", want, (int)have.len, have.at);
-    sim_peer_take(peer, have.len);
-}
-
-static void tell(struct world *world, struct sim_peer *peer, const char *text, const char *want)
-{
-    send_text(peer, text);
-    settle(world);
-    expect(peer, want);
-}
-
-/* The value of a key in the YAML that the command answers, as text. */
-static const char *figure(struct world *world, struct sim_peer *peer, const char *command,
-                          const char *key)
-{
-    static char value[128];
-    char line[64];
-    send_text(peer, command);
-    settle(world);
-    struct bytes have = sim_peer_received(peer);
-    int len = snprintf(line, sizeof(line), "\n%s: ", key);
-    assert_true(bytes_starts(have, BYTES("OK ")));
-    const char *at = memmem(have.at, have.len, line, (size_t)len);
-    if (!at)
-        fail_msg("no %s in \"%.*s\"", key, (int)have.len, have.at);
-    at += len;
-    size_t value_len = (size_t)((const char *)memchr(at, '\n', have.len) - at);
-    assert_true(value_len < sizeof(value));
-    memcpy(value, at, value_len);
-    value[value_len] = 0;
-    sim_peer_take(peer, have.len);
-    return value;
-}
-
-static void expect_figure(struct world *world, const char *command, const char *key,
-                          const char *want)
-{
-    struct sim_peer *peer = join(world);
-    assert_string_equal(figure(world, peer, command, key), want);
-    sim_peer_free(peer);
-    settle(world);
-}
+enum { CLIENTS = 6, RANDOM_STEPS = 3000, MANY_JOBS = 25000 };
 
 /* ---- words ---- */
 
@@ -462,7 +375,7 @@ static void a_ttr_of_one_second_is_soon_at_once(void **state)
     world_free(world);
 }
 
-/* ---- order, limits, the disk ---- */
+/* ---- order, the disk, the end ---- */
 
 static void a_thousand_commands_at_once_are_answered_in_order(void **state)
 {
@@ -556,56 +469,6 @@ static void p7_a_failed_disk_is_said_in_words(void **state)
     world_free(world);
 }
 
-static void p8_limits_have_their_words(void **state)
-{
-    struct world *world = begin(&(struct world_options){
-        .seed = 1, .max_bytes = 4 * SEGMENT_BYTES, .topics = 3, .connections = 2});
-    struct sim_peer *ann = join(world), *bob = join(world);
-    struct buf big = {0};
-    (void)state;
-    settle(world);
-    struct sim_peer *cid = join(world);
-    settle(world);
-    expect(cid, "OUT_OF_MEMORY\r\n");
-    assert_true(sim_peer_closed(cid));
-    tell(world, ann, "watch a\r\nwatch b\r\nuse c\r\nuse d\r\nwatch d\r\nlist-tube-used\r\n",
-         "WATCHING 2\r\nWATCHING 3\r\nUSING c\r\nOUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\nUSING c\r\n");
-    tell(world, bob, "use c\r\nwatch c\r\n", "USING c\r\nWATCHING 2\r\n");
-    buf_addf(&big, "put 0 0 60 60000\r\n%060000d\r\n", 0);
-    bool full = false;
-    for (int i = 0; i < 30 && !full; i++) {
-        sim_peer_send(bob, buf_bytes(&big));
-        pass(world, SECOND_US);
-        struct bytes have = sim_peer_received(bob);
-        full = bytes_eq(have, BYTES("OUT_OF_MEMORY\r\n"));
-        assert_true(full || bytes_starts(have, BYTES("INSERTED ")));
-        sim_peer_take(bob, have.len);
-    }
-    assert_true(full);
-    buf_fini(&big);
-    world_free(world);
-}
-
-static void p8_a_connection_watches_so_many_tubes_and_no_more(void **state)
-{
-    struct world *world = begin(&(struct world_options){.seed = 1, .topics = 2 * WATCH_MAX});
-    struct sim_peer *ann = join(world);
-    struct buf asked = {0};
-    (void)state;
-    for (int i = 1; i < WATCH_MAX; i++) /* it watches "default" from the start */
-        buf_addf(&asked, "watch t%d\r\n", i);
-    sim_peer_send(ann, buf_bytes(&asked));
-    settle(world);
-    sim_peer_take(ann, sim_peer_received(ann).len);
-    tell(world, ann, "watch one-more\r\nwatch t1\r\nignore t1\r\nwatch one-more\r\n",
-         "OUT_OF_MEMORY\r\nWATCHING 10000\r\nWATCHING 9999\r\nWATCHING 10000\r\n");
-    sim_peer_free(ann);
-    settle(world);
-    expect_figure(world, "stats\r\n", "current-tubes", "1");
-    buf_fini(&asked);
-    world_free(world);
-}
-
 static void in_drain_mode_puts_are_refused_and_all_else_goes_on(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});
@@ -641,131 +504,6 @@ static void at_the_end_waits_are_answered_and_holds_go_back(void **state)
     assert_false(world_is_up(world));
     assert_int_equal(world_boot(world), OK);
     expect_figure(world, "stats-job 1\r\n", "state", "ready");
-    world_free(world);
-}
-
-static void silence_is_no_fault_but_half_a_command_is(void **state)
-{
-    struct world *world = begin(&(struct world_options){.seed = 1});
-    struct sim_peer *ann = join(world), *bob = join(world), *cid = join(world);
-    (void)state;
-    tell(world, ann, "use t\r\n", "USING t\r\n");
-    tell(world, bob, "put 0 0 60 5\r\nab", "");
-    tell(world, cid, "reserve\r\n", "");
-    pass(world, 29 * SECOND_US);
-    tell(world, bob, "c", "");
-    pass(world, 29 * SECOND_US);
-    assert_false(sim_peer_closed(bob));
-    pass(world, 10 * SECOND_US);
-    assert_true(sim_peer_closed(bob));
-    pass(world, (int64_t)86400 * SECOND_US);
-    assert_false(sim_peer_closed(ann));
-    assert_false(sim_peer_closed(cid));
-    tell(world, ann, "use default\r\nput 0 0 60 0\r\n\r\n", "USING default\r\nINSERTED 1\r\n");
-    expect(cid, "RESERVED 1 0\r\n\r\n");
-    world_free(world);
-}
-
-static void who_does_not_read_is_not_read(void **state)
-{
-    struct world *world = begin(&(struct world_options){.seed = 1});
-    struct sim_peer *ann = join(world);
-    struct buf asked = {0}, wanted = {0};
-    (void)state;
-    buf_addf(&asked, "put 0 0 60 60000\r\n%060000d\r\n", 0);
-    sim_peer_send(ann, buf_bytes(&asked));
-    settle(world);
-    expect(ann, "INSERTED 1\r\n");
-    asked.len = 0;
-    for (int i = 0; i < 100; i++) {
-        buf_add_str(&asked, "peek 1\r\n");
-        buf_addf(&wanted, "FOUND 1 60000\r\n%060000d\r\n", 0);
-    }
-    buf_add_char(&wanted, 0);
-    sim_peer_window(ann, 10);
-    size_t before = mem_used();
-    sim_peer_send(ann, buf_bytes(&asked));
-    settle(world);
-    assert_in_range(mem_used() - before, 0, 1024 * 1024); /* 6 MB are asked for */
-    sim_peer_window(ann, SIZE_MAX);
-    settle(world);
-    expect(ann, wanted.at);
-    buf_fini(&asked);
-    buf_fini(&wanted);
-    world_free(world);
-}
-
-/* Else a byte now and then would keep the answers of one who never reads for ever. */
-static void who_only_writes_is_given_up_as_well(void **state)
-{
-    struct world *world = begin(&(struct world_options){.seed = 1});
-    struct sim_peer *ann = join(world);
-    struct buf asked = {0};
-    (void)state;
-    buf_addf(&asked, "put 0 0 60 60000\r\n%060000d\r\n", 0);
-    for (int i = 0; i < 10; i++)
-        buf_add_str(&asked, "peek 1\r\n");
-    sim_peer_window(ann, 10);
-    sim_peer_send(ann, buf_bytes(&asked));
-    for (int i = 0; i < 8; i++) {
-        pass(world, 5 * SECOND_US);
-        assert_int_equal(sim_peer_closed(ann), i * 5 >= 30);
-        send_text(ann, "p");
-    }
-    assert_true(sim_peer_closed(ann));
-    buf_fini(&asked);
-    world_free(world);
-}
-
-enum { MANY_TUBES = 2000, MANY_TIMES = 500 };
-
-static void send_often(struct sim_peer *peer, const char *text)
-{
-    struct buf asked = {0};
-    for (int i = 0; i < MANY_TIMES; i++)
-        buf_add_str(&asked, text);
-    sim_peer_send(peer, buf_bytes(&asked));
-    buf_fini(&asked);
-}
-
-/* One client asks this so often that it would take long; another has one short question. */
-static void expect_no_hold_up(struct world *world, struct sim_peer *ann, const char *asked,
-                              const char *end)
-{
-    struct sim_peer *bob = join(world);
-    send_often(ann, asked);
-    send_text(ann, "use the-end\r\n");
-    send_text(bob, "list-tube-used\r\n");
-    while (sim_peer_received(bob).len == 0)
-        assert_true(world_step(world, world_now_us(world)));
-    struct bytes early = sim_peer_received(ann);
-    size_t early_len = early.len;
-    settle(world);
-    struct bytes have = sim_peer_received(ann);
-    assert_in_range(early_len, 1, have.len / 4);
-    assert_true(have.len > strlen(end));
-    assert_memory_equal(have.at + have.len - strlen(end), end, strlen(end));
-    sim_peer_take(ann, have.len);
-    sim_peer_free(bob);
-}
-
-/* Work, not commands, is what a turn takes a bounded slice of. */
-static void commands_that_take_long_do_not_hold_up_others(void **state)
-{
-    struct world *world = begin(&(struct world_options){.seed = 1, .topics = 2 * MANY_TUBES});
-    struct sim_peer *ann = join(world);
-    struct buf asked = {0};
-    (void)state;
-    for (int i = 0; i < MANY_TUBES; i++)
-        buf_addf(&asked, "watch t%d\r\nuse t%d\r\nput 0 9 60 0\r\n\r\n", i, i);
-    sim_peer_send(ann, buf_bytes(&asked));
-    pass(world, SECOND_US);
-    sim_peer_take(ann, sim_peer_received(ann).len);
-    expect_no_hold_up(world, ann, "reserve-with-timeout 0\r\n", "TIMED_OUT\r\nUSING the-end\r\n");
-    struct sim_peer *cid = join(world);
-    sim_peer_free(ann); /* from now on the tubes are only topics with jobs */
-    expect_no_hold_up(world, cid, "stats\r\n", "USING the-end\r\n");
-    buf_fini(&asked);
     world_free(world);
 }
 
@@ -911,14 +649,8 @@ int main(void)
         cmocka_unit_test(behind_a_long_search_nothing_is_done),
         cmocka_unit_test(p1_inserted_and_deleted_mean_durable),
         cmocka_unit_test(p7_a_failed_disk_is_said_in_words),
-        cmocka_unit_test(p8_limits_have_their_words),
-        cmocka_unit_test(p8_a_connection_watches_so_many_tubes_and_no_more),
         cmocka_unit_test(in_drain_mode_puts_are_refused_and_all_else_goes_on),
         cmocka_unit_test(at_the_end_waits_are_answered_and_holds_go_back),
-        cmocka_unit_test(silence_is_no_fault_but_half_a_command_is),
-        cmocka_unit_test(who_does_not_read_is_not_read),
-        cmocka_unit_test(who_only_writes_is_given_up_as_well),
-        cmocka_unit_test(commands_that_take_long_do_not_hold_up_others),
         cmocka_unit_test(after_any_life_nothing_is_held_or_waited_for),
     };
     log_level_set((enum log_level)(LOG_ERROR + 1)); /* failing disks are not news here */
