@@ -20,6 +20,31 @@ enum {
     LIVES = 40,
 };
 
+static inline struct bytes topic_name(int topic)
+{
+    static const char *const topic_names[TOPICS] = {"a", "b", "c"};
+    return bytes_str(topic_names[topic]);
+}
+
+static inline struct bytes id_text(int id) /* half of them longer than a job holds itself */
+{
+    static const char *const texts[IDS] = {
+        "0",
+        "1",
+        "two",
+        "three",
+        "fourth job",
+        "@",
+        "a-rather-long-id-that-is-kept-elsewhere-6",
+        "a-rather-long-id-that-is-kept-elsewhere-7",
+        "a-rather-long-id-that-is-kept-elsewhere-8",
+        "exactly-23-bytes-long-9",
+        "and-with-24-bytes-it-is10",
+        "@007",
+    };
+    return id < 0 ? (struct bytes){0} : bytes_str(texts[id]);
+}
+
 struct model_job {
     enum job_state state; /* JOB_GONE: not there */
     int id;               /* -1: server-made */

@@ -24,32 +24,6 @@ static struct life *life; /* the one under way: cmocka's checks have no place fo
             fail_msg("seed %llu step %d: %s", (unsigned long long)life->seed, life->step, #claim); \
     } while (0)
 
-static const char *const topic_names[TOPICS] = {"a", "b", "c"};
-
-static struct bytes topic_name(int topic)
-{
-    return bytes_str(topic_names[topic]);
-}
-
-static struct bytes id_text(int id) /* half of them longer than a job holds itself */
-{
-    static const char *const texts[IDS] = {
-        "0",
-        "1",
-        "two",
-        "three",
-        "fourth job",
-        "@",
-        "a-rather-long-id-that-is-kept-elsewhere-6",
-        "a-rather-long-id-that-is-kept-elsewhere-7",
-        "a-rather-long-id-that-is-kept-elsewhere-8",
-        "exactly-23-bytes-long-9",
-        "and-with-24-bytes-it-is10",
-        "@007",
-    };
-    return id < 0 ? (struct bytes){0} : bytes_str(texts[id]);
-}
-
 static uint64_t below(uint64_t bound)
 {
     uint64_t mixed = life->random += 0x9e3779b97f4a7c15ull;
