@@ -72,21 +72,23 @@ static enum err refuse(struct config_trouble *trouble, const char *text)
     return ERR_INVALID;
 }
 
+/* What getopt answers for an option that has no letter. */
+enum {
+    DATA_DIR = 256,
+    HTTP,
+    BEANSTALK,
+    BEANSTALKD,
+    NO_PERSIST,
+    CHECK,
+    PRINT,
+    IMPORT,
+    VERSION,
+    HELP
+};
+
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options, struct config_trouble *out_trouble)
 {
-    enum {
-        DATA_DIR = 256,
-        HTTP,
-        BEANSTALK,
-        BEANSTALKD,
-        NO_PERSIST,
-        CHECK,
-        PRINT,
-        IMPORT,
-        VERSION,
-        HELP
-    };
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
         {"data-dir", required_argument, NULL, DATA_DIR},
