@@ -289,13 +289,12 @@ static void add_head(struct buf *out, const struct script_space *space, const st
                      int64_t due_us)
 {
     char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
-    (void)space;
     put_u8(head, JOB_DELAYED);
     put_u8(head + 1, push->order == ORDER_ARRIVAL ? 2 : 0);
-    put_u8(head + 14, push->retry_count);
-    put_u8(head + 15, (uint8_t)push->id.len);
-    put_u32(head + 16, push->priority);
-    put_u64(head + 24, (uint64_t)due_us);
+    put_u8(head + 38, push->retry_count);
+    put_u8(head + 39, (uint8_t)push->id.len);
+    put_u32(head + 40, push->priority);
+    put_u64(head + 48, (uint64_t)due_us);
     put_u64(head + 72, (uint64_t)span_in(push->ttr_us));
     put_u8(head + 80, (uint8_t)push->topic.len);
     put_content(head + 81, push->body_kind, push->content_type, push->body);
@@ -321,8 +320,9 @@ static void ask_push(struct buf *out, const struct script_space *space,
     mode[1] = push->order == ORDER_ARRIVAL ? 'a' : 'd';
     if (push->buried)
         mode[1] = 'b';
-    script_begin(out, space, call, SCRIPT_PUSH, limited ? 9 : 7);
-    add_head(out, space, push, due_us);
+    bool plain = push->if_exists != IF_EXISTS_REPLACE && !push->buried;
+    script_begin(out, space, call, plain ? SCRIPT_PUSH : SCRIPT_PUT, limited ? 9 : 7);
+    add_head(out, push, due_us);
     add_pair(out, push->content_type, push->body);
     script_add(out, push->topic);
     script_add(out, bytes_of(priority, sizeof(priority)));

@@ -40,6 +40,7 @@ enum script_kind {
     SCRIPT_HELLO,
     SCRIPT_PROMOTE,
     SCRIPT_PUSH,
+    SCRIPT_PUT, /* a push that replaces, or is buried from the start */
     SCRIPT_RESERVE,
     SCRIPT_END,    /* FINISH, DELETE */
     SCRIPT_CHANGE, /* RESERVE_JOB, RELEASE, TOUCH, BURY, KICK, RUN, RESCHEDULE */

@@ -53,13 +53,13 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
     if (part.len < SCRIPT_HEAD_BYTES)
         return ERR_CORRUPT;
     const char *at = part.at;
-    uint8_t state = get_u8(at), retry_count = get_u8(at + 14), id_len = get_u8(at + 15);
+    uint8_t state = get_u8(at), retry_count = get_u8(at + 38), id_len = get_u8(at + 39);
     uint8_t topic_len = get_u8(at + 80);
     if (part.len != (size_t)SCRIPT_HEAD_BYTES + topic_len + id_len + 8u * retry_count ||
         (state != JOB_DELAYED && state != JOB_RESERVED && state != JOB_BURIED))
         return ERR_CORRUPT;
     const char *topic = at + SCRIPT_HEAD_BYTES;
-    int64_t due_us = (int64_t)get_u64(at + 24), until_us = (int64_t)get_u64(at + 32);
+    int64_t due_us = (int64_t)get_u64(at + 48), until_us = (int64_t)get_u64(at + 4);
     int64_t created_us = (int64_t)get_u64(at + 64), ttr_us = (int64_t)get_u64(at + 72);
     *out_head = (struct script_head){
         .content_sum = get_u64(at + 88),
@@ -70,20 +70,20 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
                 .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = get_u64(at + 56)},
                 .topic = bytes_of(topic, topic_len),
                 .state = (enum job_state)state,
-                .priority = get_u32(at + 16),
+                .priority = get_u32(at + 40),
                 .due_us = script_time_out(space, due_us),
                 .until_us = state == JOB_RESERVED ? script_time_out(space, until_us) : 0,
                 .ttr_us = ttr_us < SCRIPT_FOREVER ? ttr_us : INT64_MAX,
                 .created_us = script_time_out(space, created_us),
-                .delay_s = get_u32(at + 20),
-                .lease = get_u64(at + 40),
-                .attempt = get_u16(at + 4),
-                .failures = get_u16(at + 2),
-                .counts = {.reserves = get_u16(at + 4),
-                           .timeouts = get_u16(at + 6),
-                           .releases = get_u16(at + 8),
-                           .buries = get_u16(at + 10),
-                           .kicks = get_u16(at + 12)},
+                .delay_s = get_u32(at + 44),
+                .lease = get_u64(at + 12),
+                .attempt = get_u16(at + 2),
+                .failures = get_u16(at + 28),
+                .counts = {.reserves = get_u16(at + 2),
+                           .timeouts = get_u16(at + 30),
+                           .releases = get_u16(at + 32),
+                           .buries = get_u16(at + 34),
+                           .kicks = get_u16(at + 36)},
                 .retry_us = read_retries(topic + topic_len + id_len, retry_count, arena),
                 .retry_count = retry_count,
                 .body_kind = (enum body_kind)get_u8(at + 81),

@@ -1,7 +1,7 @@
 /*
  * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua if it changes
- * or shows jobs, walk.lua if it goes through a topic, and its own file.
+ * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but the plain
+ * push), walk.lua if it goes through a topic, and its own file.
  */
 #include "redis/script_parts.h"
 
@@ -23,6 +23,7 @@ TEXT(promote);
 TEXT(push);
 TEXT(reserve);
 TEXT(end);
+TEXT(end_other);
 TEXT(change);
 TEXT(get);
 TEXT(list);
@@ -36,15 +37,19 @@ TEXT(topic);
 void script_write(struct buf *out, enum script_kind kind)
 {
     ADD(out, common);
-    ADD(out, job);
+    if (kind == SCRIPT_END)
+        ADD(out, end); /* the common case needs no more: to make functions takes time, too */
+    if (kind != SCRIPT_PUSH)
+        ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);
     switch (kind) {
     case SCRIPT_HELLO: ADD(out, hello); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
-    case SCRIPT_PUSH: ADD(out, push); break;
+    case SCRIPT_PUSH:
+    case SCRIPT_PUT: ADD(out, push); break;
     case SCRIPT_RESERVE: ADD(out, reserve); break;
-    case SCRIPT_END: ADD(out, end); break;
+    case SCRIPT_END: ADD(out, end_other); break;
     case SCRIPT_CHANGE: ADD(out, change); break;
     case SCRIPT_GET: ADD(out, get); break;
     case SCRIPT_LIST: ADD(out, list); break;

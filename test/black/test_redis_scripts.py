@@ -21,9 +21,12 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
           "jobs_limit", "topics_limit"]
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 HOUR = 3600 * 1000000
-HEAD = struct.Struct("<BBHHHHHHBBIIQQQ8sQQQBBBBIQ")
-FIELDS = ("state flags failures reserves timeouts releases buries kicks retries id_len priority delay_s "
-          "due until lease holder seq created ttr topic_len body_kind type_len pad body_len sum").split()
+PARTS = {"push": ["common", "push"], "put": ["common", "job", "push"],
+         "end": ["common", "end", "job", "end_other"],
+         "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
+HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
+FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks retries id_len "
+          "priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="no redis-server")
 
@@ -68,7 +71,7 @@ class Connection:
 
 
 def script_text(name):
-    parts = ["common", "job"] + (["walk"] if name in ("list", "sweep") else []) + [name]
+    parts = PARTS.get(name, ["common", "job", name])
     text = b""
     for part in parts:
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
@@ -152,7 +155,7 @@ class Queue:
     def with_jobs(script, answer, parts):
         if script in ("reserve", "get"):
             answer.jobs = [Job(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
-        elif script in ("push", "end", "change") and parts:
+        elif script in ("push", "put", "end", "change") and parts:
             answer.jobs = [Job(parts[0], parts[1] if len(parts) > 1 else None)]
         return answer
 
@@ -173,10 +176,10 @@ class Queue:
 
     def push(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
              waits=(), limits=()):
-        head = HEAD.pack(1, 2 if ranks == "a" else 0, 0, 0, 0, 0, 0, 0, len(waits), len(id), priority, 0,
-                         due, 0, 0, b"\0" * 8, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
+        head = HEAD.pack(1, 2 if ranks == "a" else 0, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id),
+                         priority, 0, due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
-        return self.ask("push", head, body, topic, struct.pack(">I", priority), due, id, exists + ranks,
+        return self.ask("put" if exists == "p" or ranks == "b" else "push", head, body, topic, struct.pack(">I", priority), due, id, exists + ranks,
                         *limits)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
@@ -302,7 +305,8 @@ def valid(queue):
     assert not where and not holds
     assert sum(1 for field in fields if field[:1] == b"b" and len(field) == 9) == len(jobs)
     assert sum(1 for field in fields if field[:1] == b"i") == sum(1 for job in jobs.values() if job.id)
-    assert int(fields[b"N"]) == len(jobs)
+    pushed = struct.unpack("<4Q", fields[b"s"])[1]
+    assert pushed - int(fields.get(b"g", 0)) == len(jobs)
     for topic in topics:
         figures = queue.topic(topic)
         for state, name in ((DELAYED, "delayed"), (READY, "ready"), (RESERVED, "held"), (BURIED, "buried")):
@@ -367,7 +371,7 @@ def test_an_id_names_one_live_job(queue):
     first = queue.push(id="a", body=b"1")
     assert queue.push(id="a", body=b"2").err == "exists"
     kept = queue.push(id="a", body=b"2", exists="k")
-    assert kept.kept and kept.seq == first.seq
+    assert kept.kept and kept.jobs[0].seq == first.seq
     lease = queue.reserve("t").jobs[0].lease
     replaced = queue.push(id="a", body=b"3", exists="p")
     assert replaced.replaced and replaced.seq > first.seq
@@ -668,7 +672,7 @@ def step_push(queue, model, chance):
         return
     assert answer.err == "ok"
     if old and exists == "k":
-        assert answer.kept and answer.seq == old[0]
+        assert answer.kept and answer.jobs[0].seq == old[0]
         return
     assert answer.replaced == bool(old)
     for seq in old:

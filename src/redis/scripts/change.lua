@@ -3,7 +3,8 @@
 -- (release), b bound (reserve); each of the rest may be '': 7 due, 8 priority, 9 ttr, 10 what
 -- the head says of a new body (15 bytes), 11 content. Answer: {it, head, content (v only)}.
 local what, options = ARGV[2], ARGV[6]
-local lease, due, priority, ttr = tonumber(ARGV[5]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
+local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])
 
 local function with_content(parts)
     local name = what == 'v' and parts[2] and sub(parts[2], 57, 64)
@@ -35,18 +36,18 @@ local function seconds_until(at)
 end
 
 local function reserve()
-    local about = call('HMGET', hash, 'n', 'P')
+    local last, pushed, partitions, wake = state_of_all()
     lift(job)
     if state == BURIED then job.failures = 0 end -- as after a kick
-    if state ~= 2 then job.due = now end -- a failed attempt brings it back at once, not when it was due
-    job.lease = number_after(tonumber(about[1]), about[2], now)
+    if state ~= 2 then job.due = now end -- a failed attempt brings it back at once, not as late
+    job.lease = number_after(last, partitions, now)
+    call('HSET', hash, 's', pack('<I8I8I8I8', job.lease, pushed, partitions, wake))
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
         call('ZADD', reserved, 'NX', now + 5000000, '\0' .. job.holder)
         tell_due(now + 5000000)
     end
-    call('HSET', hash, 'n', job.lease)
     count('#r')
     place(job, RESERVED, now)
 end

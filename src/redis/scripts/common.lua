@@ -3,8 +3,12 @@
 -- ('#') and the partition's own fields; `delayed` and `reserved` are sorted by time; `order` has
 -- equal scores and is sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics.
 -- docs/redis-layout.md has every byte. Numbers are doubles: exact up to FOREVER, in 2255.
+-- Half of a script's time is Lua's own: strings that are spliced beat tables, and functions that
+-- a hot script does not need come behind its last line (job.lua).
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local call, pack, unpack_bytes, sub, char = redis.call, struct.pack, struct.unpack, string.sub, string.char
+local call, sub, char = redis.call, string.sub, string.char
+local pack, unpack_bytes = struct.pack, struct.unpack
+local CLOSED = 'LATERDCLOSED the partition is not there'
 local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5

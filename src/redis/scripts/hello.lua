@@ -3,25 +3,25 @@
 -- Answer: {it}: owner; next_us: when the ownership ends.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 local own_us, alive_us, now = tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
-local found = call('HMGET', hash, 'P', 'v', 'o', 'w')
+local found = call('HMGET', hash, 's', 'v', 'o')
 if not found[1] then
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
     local filler = string.rep('\255', 65)
-    call('HSET', hash, filler, filler, 'P', partitions, 'v', ARGV[7], 'c', ARGV[4], 'w', FOREVER,
-        'N', 0, 'n', now - now % partitions + number)
+    found = { pack('<I8I8I8I8', now - now % partitions + number, 0, partitions, FOREVER), ARGV[7] }
+    call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4])
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
-    found = { tostring(partitions), ARGV[7], false, FOREVER }
 end
-if tonumber(found[1]) ~= partitions or found[2] ~= ARGV[7] then
-    return { say(INVALID, 0, 0, tonumber(found[1]), now, 0, tonumber(found[2])) }
+local stored = unpack_bytes('<I8', found[1], 17)
+if stored ~= partitions or found[2] ~= ARGV[7] then
+    return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
 end
 
 if alive_us > 0 then
     call('ZADD', reserved, now + alive_us, '\0' .. daemon)
-    if now + alive_us < tonumber(found[4]) then tell_due(now + alive_us) end
+    tell_due(now + alive_us)
 elseif call('ZSCORE', reserved, '\0' .. daemon) then
     call('ZADD', reserved, now, '\0' .. daemon) -- the next promote forgets it
     tell_due(now)

@@ -1,11 +1,9 @@
 -- A job's head as a table and back, and its place in the sorted sets. Put before the scripts that
 -- change jobs.
-local closed = 'LATERDCLOSED the partition is not there'
-
 local function read(raw)
-    local state, flags, failures, reserves, timeouts, releases, buries, kicks, retries, id_len,
-        priority, delay_s, due, till, lease, holder, seq, created, ttr, topic_len =
-        unpack_bytes('<BBHHHHHHBBI4I4I8I8I8c8I8I8I8B', raw)
+    local state, flags, reserves, till, lease, holder, failures, timeouts, releases, buries, kicks,
+        retries, id_len, priority, delay_s, due, seq, created, ttr, topic_len =
+        unpack_bytes('<BBHI8I8c8HHHHHBBI4I4I8I8I8I8B', raw)
     return {
         raw = raw, state = state, flags = flags, failures = failures, reserves = reserves,
         timeouts = timeouts, releases = releases, buries = buries, kicks = kicks,
@@ -16,9 +14,9 @@ local function read(raw)
 end
 
 local function head_of(job)
-    return pack('<BBHHHHHHBBI4I4I8I8I8c8', job.state, job.flags, job.failures, job.reserves,
-        job.timeouts, job.releases, job.buries, job.kicks, job.retries, job.id_len, job.priority,
-        job.delay_s, job.due, job.till, job.lease, job.holder) .. sub(job.raw, 57)
+    return pack('<BBHI8I8c8HHHHHBBI4I4I8', job.state, job.flags, job.reserves, job.till, job.lease,
+        job.holder, job.failures, job.timeouts, job.releases, job.buries, job.kicks, job.retries,
+        job.id_len, job.priority, job.delay_s, job.due) .. sub(job.raw, 57)
 end
 
 local function id_of(job)
@@ -48,20 +46,27 @@ local function after(now, span)
     return now + span < FOREVER and now + span or FOREVER
 end
 
+-- The partition's numbers: the last one given, jobs pushed ever, partitions, and when the timer's
+-- owner means to look next.
+local function state_of_all()
+    local state = call('HGET', hash, 's')
+    return unpack_bytes('<I8I8I8I8', state)
+end
+
 -- The topic has a ready job: tell those who left a mark that they wait for one.
 local function tell_ready(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then
-        local about = call('HMGET', hash, 'c', 'n', 'P')
-        call('PUBLISH', about[1], string.format('r%.0f ', about[2] % about[3]) .. topic)
+        local last, _, partitions = state_of_all()
+        call('PUBLISH', call('HGET', hash, 'c'), string.format('r%.0f ', last % partitions) .. topic)
     end
 end
 
 -- Something is due at that time: tell the timer's owner if that is sooner than it knows.
 local function tell_due(at)
-    local about = call('HMGET', hash, 'w', 'c', 'n', 'P')
-    if at < tonumber(about[1]) then
-        call('HSET', hash, 'w', at)
-        call('PUBLISH', about[2], string.format('w%.0f %.0f', about[3] % about[4], at))
+    local last, pushed, partitions, wake = state_of_all()
+    if at < wake then
+        call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, at))
+        call('PUBLISH', call('HGET', hash, 'c'), string.format('w%.0f %.0f', last % partitions, at))
     end
 end
 
@@ -117,7 +122,7 @@ local function drop(job)
     if job.id_len > 0 then
         call('HDEL', hash, 'i' .. id_of(job))
     end
-    call('HINCRBY', hash, 'N', -1)
+    call('HINCRBY', hash, 'g', 1)
 end
 
 local function bury(job, now)

@@ -7,7 +7,7 @@ local more, from = walk(function(name)
     if #parts - 2 == most then return false end
     local raw = call('HGET', hash, 'j' .. name)
     if not raw then return true end
-    local due, seq = unpack_bytes('<I8', raw, 25), unpack_bytes('<I8', raw, 57)
+    local due, seq = unpack_bytes('<I8', raw, 49), unpack_bytes('<I8', raw, 57)
     if due > after_due or (due == after_due and seq > after_seq) then parts[#parts + 1] = raw end
     return true
 end)

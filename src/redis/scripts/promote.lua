@@ -1,8 +1,7 @@
 -- What is due becomes ready; leases whose ttr ran out end, and those of daemons that are dead. ARGV:
 -- 2 steps at most. Answer: {it}: count, more, next_us.
 local most, now = tonumber(ARGV[2]), clock()
-local about = call('HMGET', hash, 'n', 'P', 'c', 'w')
-if not about[1] then return redis.error_reply(closed) end
+if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 
 local ripe = call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, most)
 local topics, marks = {}, {}
@@ -62,6 +61,7 @@ end
 local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
 local next_us = math.min(tonumber(next_delayed), tonumber(next_reserved), FOREVER)
-call('HSET', hash, 'w', next_us)
+local last, pushed, partitions = state_of_all()
+call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, next_us))
 local more = next_us <= now and MORE or 0
 return { say(OK, 0, more, #ripe + #over, now, next_us, 0) }

@@ -24,30 +24,31 @@ if first then
     for from = 1, #first, 16 do
         local name, lease = sub(first, from, from + 7), unpack_bytes('<I8', first, from + 8)
         local found = call('HMGET', hash, 'j' .. name, 'b' .. name)
-        if found[1] and read(found[1]).lease == lease then
+        if found[1] and unpack_bytes('<I8', found[1], 13) == lease then
             heads[#heads + 1], contents[#heads + 1] = found[1], found[2] or ''
         end
     end
     return reply({}, heads, contents, #heads > 0 and OK or EMPTY, MORE, FOREVER)
 end
 
-local fields, topics, seen = { 'n', 'P', 'w' }, {}, {}
+local fields, topics, seen = { 's' }, {}, {}
 for i = 5, #ARGV do
     local topic = ARGV[i]
     if not seen[topic] then
+        local at = #fields
         seen[topic], topics[#topics + 1] = true, topic
-        fields[#fields + 1], fields[#fields + 2], fields[#fields + 3] =
-            '#u' .. topic, '#r' .. topic, '#h' .. topic
+        fields[at + 1], fields[at + 2], fields[at + 3] = '#u' .. topic, '#r' .. topic, '#h' .. topic
     end
 end
 local found = call('HMGET', hash, unpack(fields))
-local last, partitions, next_us = tonumber(found[1]), found[2], FOREVER
-if not last then return redis.error_reply(closed) end
+if not found[1] then return redis.error_reply(CLOSED) end
+local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
+local next_us = FOREVER
 
 -- The first ready ones of each topic that is not paused, in the order in which to take them.
 local spots = {}
 for i = 1, #topics do
-    local pause = tonumber(found[3 * i + 1] or 0)
+    local pause = tonumber(found[3 * i - 1] or 0)
     if pause > now then
         next_us = pause < next_us and pause or next_us
     elseif not listed or #spots < most then
@@ -70,35 +71,36 @@ if not listed and #topics > 1 then
     for i = 1, #spots do spots[i] = keys[i][1] end
 end
 
-local heads, contents, gone, held, sets, taken = {}, {}, {}, {}, {}, {}
-local count, bytes, at, kept, soonest = 0, 0, 1, {}, FOREVER
+local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
+local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 while at <= #spots and count < most and bytes < most_bytes do
     local asked, upto = {}, math.min(#spots, at + math.min(AT_ONCE, most - count) - 1)
     for i = at, upto do
         local name = sub(spots[i], -8)
         asked[#asked + 1], asked[#asked + 2] = 'j' .. name, 'b' .. name
     end
-    local read_in = call('HMGET', hash, unpack(asked))
-    for i = 1, #read_in, 2 do
+    local known = call('HMGET', hash, unpack(asked))
+    for i = 1, #known, 2 do
         if bytes >= most_bytes then break end
-        gone[#gone + 1] = spots[at] -- taken, or a place whose job is not there
+        local spot, raw, content = spots[at], known[i], known[i + 1] or ''
         at = at + 1
-        if read_in[i] then
-            local job, content = read(read_in[i]), read_in[i + 1] or ''
+        gone[#gone + 1] = spot
+        if raw then -- else: a place whose job is not there, which no script leaves
+            local flags, reserves = unpack_bytes('<BH', raw, 2)
+            local till = now + unpack_bytes('<I8', raw, 73)
+            if till > FOREVER then till = FOREVER end
+            if reserves < 65535 then reserves = reserves + 1 end
             last = number_after(last, partitions, now)
-            job.lease, job.state, job.till = last, RESERVED, after(now, job.ttr)
-            job.reserves = up(job.reserves)
-            if bound then
-                job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
-                call('ZADD', order, 0, 'h' .. job.holder .. job.name)
-            end
+            local head = pack('<BBHI8I8c8', RESERVED, bound and flags + BOUND or flags, reserves,
+                till, last, bound and daemon or '\0\0\0\0\0\0\0\0') .. sub(raw, 29)
+            local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
+            if bound then call('ZADD', order, '0', 'h' .. daemon .. name) end
             count, bytes = count + 1, bytes + #content
-            heads[count], contents[count] = head_of(job), content
-            sets[#sets + 1], sets[#sets + 2] = 'j' .. job.name, heads[count]
-            held[#held + 1], held[#held + 2] = job.till, place_of(job)
-            kept[count] = job.name .. pack('<I8', last)
-            taken[job.topic] = (taken[job.topic] or 0) + 1
-            soonest = job.till < soonest and job.till or soonest
+            heads[count], contents[count], kept[count] = head, content, name .. pack('<I8', last)
+            sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
+            held[2 * count - 1], held[2 * count] = till, sub(spot, 2)
+            taken[topic] = (taken[topic] or 0) + 1
+            if till < soonest then soonest = till end
         end
     end
 end
@@ -114,22 +116,26 @@ in_pieces('ZADD', reserved, held)
 if wait and count < most and bytes < most_bytes then
     for i = 1, #topics do sets[#sets + 1], sets[#sets + 2] = '#w' .. topics[i], '1' end
 end
-if count > 0 then
-    for i = 1, #topics do
-        local of = taken[topics[i]]
-        if of then
-            sets[#sets + 1], sets[#sets + 2] = '#r' .. topics[i], (found[3 * i + 2] or 0) + of
-            sets[#sets + 1], sets[#sets + 2] = '#h' .. topics[i], (found[3 * i + 3] or 0) + of
-        end
-    end
-    sets[#sets + 1], sets[#sets + 2] = 'n', last
-    sets[#sets + 1], sets[#sets + 2] = slot, request .. table.concat(kept)
-end
-in_pieces('HSET', hash, sets)
 if count > 0 and bound then
-    call('ZADD', reserved, 'NX', now + 5000000, '\0' .. sub(slot, 2, 9))
+    call('ZADD', reserved, 'NX', now + 5000000, '\0' .. daemon)
     soonest = math.min(soonest, now + 5000000)
 end
-if soonest < tonumber(found[3]) then tell_due(soonest) end
+if count > 0 then
+    for i = 1, #topics do
+        local of, n = taken[topics[i]], #sets
+        if of then
+            sets[n + 1], sets[n + 2] = '#r' .. topics[i], (found[3 * i] or 0) + of
+            sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[3 * i + 1] or 0) + of
+        end
+    end
+    local n, sooner = #sets, soonest < wake
+    if sooner then wake = soonest end
+    sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I8', last, pushed, partitions, wake)
+    sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
+    if sooner then
+        call('PUBLISH', call('HGET', hash, 'c'), string.format('w%.0f %.0f', last % partitions, wake))
+    end
+end
+in_pieces('HSET', hash, sets)
 local more = (count >= most or bytes >= most_bytes) and MORE or 0
 return reply({}, heads, contents, count > 0 and OK or EMPTY, more, next_us)

@@ -25,7 +25,7 @@ local function show(name, brief)
     local oldest = 0
     if ready > 0 then
         local head = call('ZRANGEBYLEX', order, '[r' .. key, last, 'LIMIT', 0, 1)[1]
-        oldest = unpack_bytes('<I8', call('HGET', hash, 'j' .. sub(head, -8)), 25)
+        oldest = unpack_bytes('<I8', call('HGET', hash, 'j' .. sub(head, -8)), 49)
     end
     return pack('<I8I8I8I8I8', ready, urgent, buried, oldest, brief and 0 or next_due(key)) ..
         table.concat(found)
