@@ -285,8 +285,7 @@ static void put_content(char *at, enum body_kind body_kind, struct bytes content
 }
 
 /* The head of a new job, but for what the script fills in. Order as in docs/redis-layout.md. */
-static void add_head(struct buf *out, const struct script_space *space, const struct cmd_push *push,
-                     int64_t due_us)
+static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us)
 {
     char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
     put_u8(head, JOB_DELAYED);
