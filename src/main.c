@@ -21,6 +21,9 @@
 #include "os/notify.h"
 #include "os/signals.h"
 #include "os/user.h"
+#ifndef LATERD_NO_REDIS
+#include "redis/redis.h"
+#endif
 #include "server/beanstalkd_options.h"
 #include "server/config.h"
 #include "server/embedded.h"
@@ -38,7 +41,8 @@ struct program {
     struct os_clock clock;
     struct os_disk *disk;
     struct os_net *net;
-    struct embedded *embedded;
+    struct embedded *embedded; /* this, or: */
+    struct redis_engine *redis;
     struct server *server;
     struct server_listener listens[NET_LISTENERS_MAX];
     int listeners[NET_LISTENERS_MAX]; /* their sockets */
@@ -303,7 +307,82 @@ static uint64_t random_number(int64_t now_us)
     return number;
 }
 
-static enum err open_engine(struct program *program)
+#ifdef LATERD_NO_REDIS
+
+static enum err open_redis(struct program *program)
+{
+    complain("engine = redis: this laterd was built without Redis");
+    return failed(program, ERR_UNSUPPORTED, EXIT_FAILURE);
+}
+
+static void close_redis(struct program *program)
+{
+    (void)program; /* there is none */
+}
+
+static int redis_fd(const struct program *program)
+{
+    (void)program;
+    return -1;
+}
+
+static struct engine *redis_port(struct program *program)
+{
+    (void)program;
+    return NULL;
+}
+
+#else
+
+static enum err refuse_redis(struct program *program, const struct redis_trouble *trouble,
+                             enum err err)
+{
+    complain("cannot use Redis: %s", trouble->text);
+    return failed(program, err, EXIT_FAILURE);
+}
+
+static enum err open_redis(struct program *program)
+{
+    const struct config *config = &program->config;
+    struct redis_trouble trouble = {.text = ""};
+    struct redis_options options = {
+        .prefix = config->redis_prefix,
+        .partitions = (uint32_t)config->redis_partitions,
+        .timeout_us = config->redis_timeout_us,
+        .wait_replicas = (unsigned)config->redis_wait_replicas,
+        .jobs_max = (uint64_t)config->jobs,
+        .topics_max = (uint32_t)config->topics,
+        .waiters_max = (uint32_t)config->waiters,
+        .clock = &program->clock.clock,
+    };
+    const char *password = getenv("LATERD_REDIS_PASSWORD");
+    enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, &trouble);
+    if (err)
+        return refuse_redis(program, &trouble, err);
+    if (password && !options.url.password[0])
+        (void)snprintf(options.url.password, sizeof(options.url.password), "%s", password);
+    err = redis_engine_open(&options, &program->redis, &trouble);
+    return err ? refuse_redis(program, &trouble, err) : OK;
+}
+
+static void close_redis(struct program *program)
+{
+    redis_engine_close(program->redis);
+}
+
+static int redis_fd(const struct program *program)
+{
+    return redis_engine_fd(program->redis);
+}
+
+static struct engine *redis_port(struct program *program)
+{
+    return redis_engine_port(program->redis);
+}
+
+#endif
+
+static enum err open_embedded(struct program *program)
 {
     const struct config *config = &program->config;
     struct store_trouble trouble = {.text = ""};
@@ -343,10 +422,22 @@ static enum err open_engine(struct program *program)
     return OK;
 }
 
+static enum err open_engine(struct program *program)
+{
+    if (program->config.engine == ENGINE_REDIS)
+        return open_redis(program);
+    return open_embedded(program);
+}
+
 static void log_opened(const struct program *program)
 {
     struct core_totals totals;
     struct store_stats stats = {0};
+    if (program->redis) {
+        log_event(LOG_INFO, "redis_opened", "prefix=%s partitions=%lld",
+                  program->config.redis_prefix, (long long)program->config.redis_partitions);
+        return;
+    }
     core_totals(embedded_core(program->embedded), &totals);
     if (embedded_store(program->embedded))
         store_stats(embedded_store(program->embedded), &stats);
@@ -377,6 +468,7 @@ static void make_server(struct program *program)
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
         .embedded = program->embedded,
+        .engine = program->redis ? redis_port(program) : NULL,
         .api =
             {
                 .body_bytes = (uint32_t)config->body_bytes,
@@ -459,6 +551,8 @@ static enum err start(struct program *program)
     os_net_watch(program->net, signal_fd);
     if (program->disk)
         os_net_watch(program->net, os_disk_eventfd(program->disk));
+    if (program->redis)
+        os_net_watch(program->net, redis_fd(program));
     make_server(program);
     log_listening(program);
     notify_manager("READY=1\nSTATUS=serving");
@@ -507,6 +601,7 @@ static void finish(struct program *program)
 {
     server_free(program->server);
     embedded_close(program->embedded);
+    close_redis(program);
     os_net_free(program->net);
     os_disk_free(program->disk);
 }

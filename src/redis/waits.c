@@ -35,12 +35,12 @@ struct line {
     uint64_t asked;  /* jobs, by calls under way */
     bool *asking;    /* for each partition: a call is under way */
     uint32_t turn;   /* where to ask next: so that no partition is always last */
-    int64_t again_us;
 };
 
-/* One call for jobs. */
+/* One call for jobs, of the line's first `topics` topics. */
 struct ask {
     struct line *line;
+    uint32_t topics;
     uint32_t max;
     uint64_t notices; /* line_notices() when it was made */
 };
@@ -92,6 +92,7 @@ static struct topic *need_topic(struct waits *waits, struct bytes name)
     topic->name = mem_alloc(name.len + 1);
     memcpy(topic->name, name.at, name.len);
     topic->name_len = (uint8_t)name.len;
+    topic->again_us = INT64_MAX;
     topic->known = mem_alloc(waits->options.space->partitions);
     memset(topic->known, UNKNOWN, waits->options.space->partitions);
     list_init(&topic->lines);
@@ -155,7 +156,6 @@ static struct line *line_new(struct waits *waits, const struct cmd_reserve *rese
     line->topic_count = reserve->topic_count;
     line->listed_order = reserve->listed_order;
     line->bound = reserve->bound;
-    line->again_us = INT64_MAX;
     line->topics = mem_zalloc(reserve->topic_count * sizeof(*line->topics));
     line->asking = mem_zalloc(waits->options.space->partitions * sizeof(bool));
     list_init(&line->waiters);
@@ -191,28 +191,28 @@ static void free_if_over(struct line *line)
         line_free(line);
 }
 
-static uint64_t line_notices(const struct line *line)
+static uint64_t line_notices(const struct line *line, uint32_t topics)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < line->topic_count; i++)
+    for (uint32_t i = 0; i < topics; i++)
         sum += line->topics[i].topic->notices;
     return sum;
 }
 
-static enum knowledge line_knows(const struct line *line, uint32_t partition)
+static enum knowledge line_knows(const struct line *line, uint32_t topics, uint32_t partition)
 {
     enum knowledge best = EMPTY;
-    for (uint32_t i = 0; i < line->topic_count; i++) {
+    for (uint32_t i = 0; i < topics; i++) {
         if (line->topics[i].topic->known[partition] > best)
             best = line->topics[i].topic->known[partition];
     }
     return best;
 }
 
-static void line_learns(struct line *line, uint32_t partition, enum knowledge knowledge)
+static void ask_learns(const struct ask *ask, uint32_t partition, enum knowledge knowledge)
 {
-    for (uint32_t i = 0; i < line->topic_count; i++)
-        line->topics[i].topic->known[partition] = (uint8_t)knowledge;
+    for (uint32_t i = 0; i < ask->topics; i++)
+        ask->line->topics[i].topic->known[partition] = (uint8_t)knowledge;
 }
 
 /* ---- the heap of deadlines ---- */
@@ -295,9 +295,43 @@ static void waiter_answer(struct waiter *waiter, const struct reply *reply)
     arena_fini(&arena);
 }
 
+/* The place in the line's list of the topic that the job is of. */
+static uint32_t topic_place(const struct line *line, const struct job_view *job)
+{
+    uint32_t place = 0;
+    while (place < line->topic_count &&
+           !bytes_eq(topic_name(line->topics[place].topic), job->topic))
+        place++;
+    return place;
+}
+
+static bool goes_before(const struct line *line, const struct job_view *a, const struct job_view *b)
+{
+    uint32_t a_place = line->listed_order ? topic_place(line, a) : 0;
+    uint32_t b_place = line->listed_order ? topic_place(line, b) : 0;
+    if (a_place != b_place)
+        return a_place < b_place;
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    return a->due_us != b->due_us ? a->due_us < b->due_us : a->ref.seq < b->ref.seq;
+}
+
+/* Jobs of several partitions, each in order, become one list in order. */
+static void sort_jobs(struct waiter *waiter)
+{
+    for (uint32_t i = 1; i < waiter->job_count; i++) {
+        struct job_view job = waiter->jobs[i];
+        uint32_t at = i;
+        for (; at > 0 && goes_before(waiter->line, &job, &waiter->jobs[at - 1]); at--)
+            waiter->jobs[at] = waiter->jobs[at - 1];
+        waiter->jobs[at] = job;
+    }
+}
+
 /* Nothing more comes: what there is, or `err`. */
 static void waiter_end(struct waiter *waiter, enum err err)
 {
+    sort_jobs(waiter);
     struct reply reply = {
         .err = waiter->job_count ? OK : err,
         .kind = CMD_RESERVE,
@@ -416,19 +450,25 @@ static void bury_damaged(struct waits *waits, const struct bytes *parts, uint32_
         waits->options.damaged(waits->options.owner, &jobs[i]);
 }
 
-static void again_at(struct line *line, int64_t again_us)
+/* What is EMPTY now may not be at that time: a pause ends there. */
+static void again_at(const struct ask *ask, int64_t again_us)
 {
-    if (again_us < line->again_us)
-        line->again_us = again_us;
-    if (again_us < line->waits->again_us)
-        line->waits->again_us = again_us;
+    struct waits *waits = ask->line->waits;
+    for (uint32_t i = 0; i < ask->topics; i++) {
+        struct topic *topic = ask->line->topics[i].topic;
+        if (again_us < topic->again_us)
+            topic->again_us = again_us;
+    }
+    if (again_us < waits->again_us)
+        waits->again_us = again_us;
 }
 
 /* A call that failed: those who do not wait are told; the others wait on. */
-static void ask_failed(struct line *line, enum err err)
+static void ask_failed(const struct ask *ask, enum err err)
 {
+    struct line *line = ask->line;
     struct list *next;
-    again_at(line, line->waits->now_us + AGAIN_US);
+    again_at(ask, line->waits->now_us + AGAIN_US);
     for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
@@ -453,44 +493,49 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
         err = script_read(waits->options.space, CMD_RESERVE, parts, count, &waits->scratch, &answer,
                           &reply);
     if (err) {
-        line_learns(line, partition, EMPTY); /* until again_us */
-        ask_failed(line, err);
+        ask_learns(ask, partition, EMPTY); /* until again_us */
+        ask_failed(ask, err);
     } else {
-        bool news = line_notices(line) != ask->notices;
+        bool news = line_notices(line, ask->topics) != ask->notices;
         bool marked = waits->subscribed && reply.count < ask->max && !answer.more;
-        line_learns(line, partition, marked && !news ? EMPTY : LIKELY);
+        ask_learns(ask, partition, marked && !news ? EMPTY : LIKELY);
         if (answer.next_us != INT64_MAX)
-            again_at(line, answer.next_us);
+            again_at(ask, answer.next_us);
         if (reply.err == ERR_DAMAGED || reply.count < answer.count)
             bury_damaged(waits, parts, count);
         if (!reply.err)
             hand_out(line, reply.jobs, reply.count);
         if (!waits->subscribed && reply.count < ask->max)
-            line_learns(line, partition, EMPTY); /* UNKNOWN again when notices are heard */
+            ask_learns(ask, partition, EMPTY); /* UNKNOWN again when notices are heard */
     }
     arena_reset(&waits->scratch);
     mem_free(ask);
     look_at(line);
 }
 
-static bool ask_for(struct line *line, uint32_t partition, uint32_t max)
+static bool ask_for(struct line *line, uint32_t topic_count, uint32_t partition, uint32_t max)
 {
     struct waits *waits = line->waits;
     struct call *call = calls_new(waits->options.calls, partition);
     if (!call)
         return false;
     struct bytes *topics = arena_alloc(&waits->scratch, line->topic_count * sizeof(struct bytes));
-    for (uint32_t i = 0; i < line->topic_count; i++)
+    for (uint32_t i = 0; i < topic_count; i++)
         topics[i] = topic_name(line->topics[i].topic);
     struct cmd_reserve reserve = {
         .topics = topics,
-        .topic_count = line->topic_count,
+        .topic_count = topic_count,
         .max = max,
         .listed_order = line->listed_order,
         .bound = line->bound,
     };
     struct ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct ask){.line = line, .max = max, .notices = line_notices(line)};
+    *ask = (struct ask){
+        .line = line,
+        .topics = topic_count,
+        .max = max,
+        .notices = line_notices(line, topic_count),
+    };
     script_ask_reserve(&call->request, waits->options.space, &call->id, &reserve, max,
                        waits->subscribed);
     call->must = true;
@@ -501,29 +546,30 @@ static bool ask_for(struct line *line, uint32_t partition, uint32_t max)
     return true;
 }
 
-static uint32_t count_partitions(const struct line *line, enum knowledge knowledge)
+static uint32_t count_partitions(const struct line *line, uint32_t topics, enum knowledge knowledge)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < line->waits->options.space->partitions; i++)
-        count += !line->asking[i] && line_knows(line, i) == knowledge;
+        count += !line->asking[i] && line_knows(line, topics, i) == knowledge;
     return count;
 }
 
 /* Spreads what is wanted over the partitions of which we know this; true: all is asked for. */
-static bool ask_those(struct line *line, enum knowledge knowledge)
+static bool ask_those(struct line *line, uint32_t topics, enum knowledge knowledge)
 {
     uint32_t partitions = line->waits->options.space->partitions;
-    uint32_t left = count_partitions(line, knowledge);
+    uint32_t left = count_partitions(line, topics, knowledge);
     uint32_t first = line->turn;
     for (uint32_t i = 0; i < partitions && left && line->asked < line->wanted; i++) {
         uint32_t partition = (first + i) % partitions;
-        if (line->asking[partition] || line_knows(line, partition) != knowledge)
+        if (line->asking[partition] || line_knows(line, topics, partition) != knowledge)
             continue;
         uint64_t open = line->wanted - line->asked;
         uint64_t share = (open + left - 1) / left;
         left--;
         line->turn = (partition + 1) % partitions;
-        if (!ask_for(line, partition, share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE))
+        if (!ask_for(line, topics, partition,
+                     share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE))
             return false;
     }
     return line->asked >= line->wanted;
@@ -541,10 +587,23 @@ static void settle(struct line *line)
     }
 }
 
+/* Where the order of the list counts, nothing of a topic is asked for before all before it have
+ * answered that they have nothing. */
+static void ask_in_order(struct line *line)
+{
+    for (uint32_t topics = 1; topics <= line->topic_count; topics++) {
+        if (line->asked >= line->wanted || ask_those(line, topics, LIKELY) ||
+            ask_those(line, topics, UNKNOWN) || line->calls)
+            return;
+    }
+}
+
 static void line_step(struct line *line)
 {
-    if (line->asked < line->wanted && !ask_those(line, LIKELY))
-        (void)ask_those(line, UNKNOWN); /* what is asked for is in line->asked */
+    if (line->listed_order)
+        ask_in_order(line);
+    else if (line->asked < line->wanted && !ask_those(line, line->topic_count, LIKELY))
+        (void)ask_those(line, line->topic_count, UNKNOWN); /* what is asked for is in `asked` */
     if (line->calls == 0)
         settle(line);
     free_if_over(line);
@@ -588,35 +647,34 @@ void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
 static void forget(struct waits *waits, struct topic *topic)
 {
     memset(topic->known, UNKNOWN, waits->options.space->partitions);
+    topic->again_us = INT64_MAX;
     topic->notices++;
     wake_lines(topic);
+}
+
+static void each_topic(struct waits *waits, void (*see)(struct waits *, struct topic *))
+{
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        for (uint32_t i = 0; i < line->topic_count; i++)
+            see(waits, line->topics[i].topic);
+    }
+    for (struct list *at = waits->idle.next; at != &waits->idle; at = at->next)
+        see(waits, LIST_ENTRY(at, struct topic, idle));
 }
 
 void waits_subscribed(struct waits *waits, bool subscribed)
 {
     waits->subscribed = subscribed;
-    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
-        struct line *line = LIST_ENTRY(at, struct line, place);
-        for (uint32_t i = 0; i < line->topic_count; i++)
-            forget(waits, line->topics[i].topic);
-    }
-    for (struct list *at = waits->idle.next; at != &waits->idle; at = at->next)
-        forget(waits, LIST_ENTRY(at, struct topic, idle));
+    each_topic(waits, forget);
 }
 
-static void look_again(struct waits *waits)
+static void forget_if_time(struct waits *waits, struct topic *topic)
 {
-    waits->again_us = INT64_MAX;
-    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
-        struct line *line = LIST_ENTRY(at, struct line, place);
-        if (line->again_us > waits->now_us) {
-            again_at(line, line->again_us);
-            continue;
-        }
-        line->again_us = INT64_MAX;
-        for (uint32_t i = 0; i < line->topic_count; i++)
-            forget(waits, line->topics[i].topic);
-    }
+    if (topic->again_us <= waits->now_us)
+        forget(waits, topic);
+    else if (topic->again_us < waits->again_us)
+        waits->again_us = topic->again_us;
 }
 
 void waits_tick(struct waits *waits, int64_t now_us)
@@ -627,8 +685,10 @@ void waits_tick(struct waits *waits, int64_t now_us)
         look_at(waiter->line);
         waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
     }
-    if (waits->again_us <= now_us)
-        look_again(waits);
+    if (waits->again_us <= now_us) {
+        waits->again_us = INT64_MAX;
+        each_topic(waits, forget_if_time);
+    }
 }
 
 int64_t waits_next_us(const struct waits *waits)

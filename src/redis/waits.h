@@ -32,6 +32,7 @@ struct topic {
     uint32_t number;   /* in waits::topics */
     uint64_t notices;  /* how often it was said that there are jobs */
     uint8_t *known;    /* enum knowledge, for each partition */
+    int64_t again_us;  /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
     struct list lines; // place::in_topic
     struct list idle;  // waits::idle, while no line asks for it
     uint64_t waiters;
@@ -77,7 +78,7 @@ struct waits {
     struct arena scratch; /* of the answer being read */
     bool subscribed;      /* notices are heard */
     enum err drained;     /* what consumers are told who would wait */
-    int64_t again_us;     /* when a pause ends, or a failed call may be tried again */
+    int64_t again_us;     /* the soonest of topic::again_us */
     int64_t now_us;
     struct lateness lateness;
 };

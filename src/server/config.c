@@ -15,6 +15,9 @@ enum kind {
     KIND_BEANSTALK,
     KIND_DIR,
     KIND_LEVEL,
+    KIND_ENGINE,
+    KIND_URL,
+    KIND_PREFIX,
     KIND_DURABILITY
 };
 
@@ -91,6 +94,21 @@ static const struct key keys[] = {
      "How long /pop of the delay-queue dialect waits for a job."},
     {"beanstalk", "job_bytes", KIND_BYTES, NUMBER(job_bytes), 0, CONFIG_BODY_MAX, "65535",
      "Body of a job that a client of beanstalkd puts; limits.body_bytes is for all others."},
+    {"engine", "engine", KIND_ENGINE, 0, 0, 0, "embedded",
+     "Where the queue lives: embedded (here, in store.data_dir) or redis (in a Redis that any "
+     "number of laterds share)."},
+    {"redis", "url", KIND_URL, 0, 0, 0, "redis://127.0.0.1:6379",
+     "redis://[user:password@]host:port/db, unix:///path, redis+sentinel://h1,h2,h3/name/db or "
+     "redis+cluster://h1,h2,h3. The environment's LATERD_REDIS_PASSWORD is the password if this "
+     "has none."},
+    {"redis", "prefix", KIND_PREFIX, 0, 0, 0, "laterd",
+     "Begins the names of all keys: one for each queue that shares a Redis."},
+    {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 1, 1024, "16",
+     "Parts of the queue that a cluster can spread. Set once: the queue remembers it."},
+    {"redis", "timeout", KIND_SECONDS, NUMBER(redis_timeout_us), 50000, 60000000, "2s",
+     "A command that Redis has not answered by then is answered: not now."},
+    {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
+     "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
 };
 enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
 
@@ -257,6 +275,25 @@ static bool set_durability(struct config *config, const char *value)
     return true;
 }
 
+static bool set_engine(struct config *config, const char *value)
+{
+    bool redis = strcmp(value, "redis") == 0;
+    if (!redis && strcmp(value, "embedded") != 0)
+        return false;
+    config->engine = redis ? ENGINE_REDIS : ENGINE_EMBEDDED;
+    return true;
+}
+
+/* A text that fits, and is not empty. */
+static bool set_text(char *room, size_t room_bytes, const char *value)
+{
+    size_t len = strlen(value);
+    if (len == 0 || len >= room_bytes)
+        return false;
+    memcpy(room, value, len + 1);
+    return true;
+}
+
 static bool set_number(struct config *config, const struct key *key, const char *value)
 {
     int64_t number = 0;
@@ -278,15 +315,13 @@ static bool set_number(struct config *config, const struct key *key, const char 
 static bool set(struct config *config, const struct key *key, const char *value,
                 struct config_trouble *trouble)
 {
-    size_t len = strlen(value);
     switch (key->kind) {
     case KIND_HTTP: return config_add_http(config, value, trouble) == OK;
     case KIND_BEANSTALK: return config_add_beanstalk(config, value, trouble) == OK;
-    case KIND_DIR:
-        if (len == 0 || len >= sizeof(config->data_dir))
-            return false;
-        memcpy(config->data_dir, value, len + 1);
-        return true;
+    case KIND_DIR: return set_text(config->data_dir, sizeof(config->data_dir), value);
+    case KIND_URL: return set_text(config->redis_url, sizeof(config->redis_url), value);
+    case KIND_PREFIX: return set_text(config->redis_prefix, sizeof(config->redis_prefix), value);
+    case KIND_ENGINE: return set_engine(config, value);
     case KIND_LEVEL: return set_level(config, value);
     case KIND_DURABILITY: return set_durability(config, value);
     case KIND_COUNT:
@@ -398,6 +433,9 @@ static void add_range(struct buf *out, const struct key *key)
     case KIND_LEVEL: buf_add_str(out, "debug, info, warn or error"); break;
     case KIND_DURABILITY: buf_add_str(out, "sync, os, or interval:1ms to interval:60s"); break;
     case KIND_DIR: buf_add_str(out, "a directory"); break;
+    case KIND_ENGINE: buf_add_str(out, "embedded or redis"); break;
+    case KIND_URL: buf_add_str(out, "redis://…, up to 511 bytes"); break;
+    case KIND_PREFIX: buf_add_str(out, "1 to 64 bytes"); break;
     case KIND_HTTP:
     case KIND_BEANSTALK: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
     case KIND_COUNT:
@@ -489,7 +527,8 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     if (why.text[0]) {
         buf_add_str(&what, why.text);
     } else {
-        buf_addf(&what, "%s = %.60s: must be ", name, value);
+        bool secret = key->kind == KIND_URL; /* it may hold a password */
+        buf_addf(&what, "%s = %.60s: must be ", name, secret ? "…" : value);
         add_range(&what, key);
     }
     buf_add_char(&what, '\0');

@@ -16,8 +16,12 @@ enum {
     CONFIG_BEANSTALK_MAX = 16,
     CONFIG_ADDRESS_MAX = 128,
     CONFIG_TEXT_MAX = 512,
+    CONFIG_PREFIX_MAX = 65,
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
 };
+
+/* Where the queue lives. */
+enum config_engine { ENGINE_EMBEDDED, ENGINE_REDIS };
 
 struct config_http {
     char address[CONFIG_ADDRESS_MAX];
@@ -43,6 +47,10 @@ struct config {
     int64_t idle_us, request_us, wait_us, ttr_max_us;
     int64_t ttr_us, block_us;
     int64_t job_bytes; /* of beanstalkd clients; body_bytes is of all others */
+    enum config_engine engine;
+    char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
+    char redis_prefix[CONFIG_PREFIX_MAX];
+    int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
 };
 
 /* What is wrong with a file or an argument, ready to be shown. */

@@ -188,7 +188,8 @@ static void topic_row(struct buf *out, const char *name, struct bytes topic, con
 static void add_topics(struct server *server, const struct reply *reply, struct buf *out)
 {
     const struct topic_view *topics = reply->topics;
-    uint32_t count = reply->err ? 0 : reply->count;
+    uint32_t shown = server->options.metrics_topics;
+    uint32_t count = reply->err ? 0 : reply->count < shown ? reply->count : shown;
     family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
     for (uint32_t i = 0; i < count; i++) {
         for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
@@ -216,7 +217,7 @@ static void add_topics(struct server *server, const struct reply *reply, struct 
         buf_add_char(out, '\n');
     }
     single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
-           reply->more);
+           reply->more || reply->count > count);
 }
 
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out)

@@ -30,7 +30,10 @@ static void ready_page(struct server *server, const struct call_style *style, st
 struct cmd page_question(const struct server *server)
 {
     uint32_t shown = server->options.metrics_topics;
-    return (struct cmd){.kind = CMD_TOPICS, .topic.max = shown ? shown : 1};
+    return (struct cmd){
+        .kind = CMD_TOPICS,
+        .topic = {.max = shown ? shown : 1, .all = !server->options.embedded}, /* see figures */
+    };
 }
 
 static void metrics_page(struct server *server, const struct call_style *style,

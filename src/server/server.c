@@ -12,7 +12,7 @@ struct server *server_new(const struct server_options *options)
     server->options = *options;
     server->clock = options->clock;
     server->net = options->net;
-    server->engine = embedded_engine(options->embedded);
+    server->engine = options->engine ? options->engine : embedded_engine(options->embedded);
     server->now_us = options->clock->now_us(options->clock);
     server->started_us = server->now_us;
     server->date_s = -1;

@@ -32,7 +32,8 @@ struct server_listener {
 struct server_options {
     struct clock *clock;
     struct net *net;
-    struct embedded *embedded;
+    struct embedded *embedded; /* the engine, unless: */
+    struct engine *engine;     /* one that is elsewhere; then `embedded` is NULL */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
     struct api_limits api;
     struct http_limits http;

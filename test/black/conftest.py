@@ -9,7 +9,38 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
                                 "harness"))
 
 from process import LATERD, Laterd  # noqa: E402
+from redis import Redis  # noqa: E402
 from wire import Client  # noqa: E402
+
+
+def pytest_addoption(parser):
+    parser.addoption("--engine", choices=("embedded", "redis"), default="embedded",
+                     help="where laterd keeps its queue; redis: in a server of the test's own")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "embedded: about the store on disk; not for --engine redis")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--engine") == "embedded":
+        return
+    for item in items:
+        if item.get_closest_marker("embedded"):
+            item.add_marker(pytest.mark.skip(reason="about the store on disk"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine(request):
+    """The name of the engine that every laterd of this session runs on."""
+    name = request.config.getoption("--engine")
+    if name == "embedded":
+        yield name
+        return
+    with Redis() as server:
+        Laterd.redis_url = server.url
+        yield name
+        Laterd.redis_url = None
 
 
 def pytest_sessionstart(session):

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from wire import Client, eventually
 
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{.*\})? (\S+)$')
@@ -57,6 +59,7 @@ def test_the_text_is_well_formed(client, topic):
         assert len(seen) == len(set(seen)), f"{name} has a series twice"
 
 
+@pytest.mark.embedded
 def test_histograms_only_rise_and_end_at_their_count(client, topic):
     for _ in range(20):
         client.push_id(topic, body="x")
@@ -74,6 +77,7 @@ def test_histograms_only_rise_and_end_at_their_count(client, topic):
                 if s.endswith("_count")) >= 20
 
 
+@pytest.mark.embedded
 def test_the_numbers_follow_what_happens(laterd):
     server = laterd()
     with Client(server.port) as client:

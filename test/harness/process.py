@@ -1,5 +1,6 @@
 """The real laterd as a process: started on free ports of the loopback, stopped by its own pid."""
 
+import hashlib
 import os
 import re
 import signal
@@ -34,6 +35,8 @@ class Laterd:
     `beanstalk_ports` those of the listeners for clients of beanstalkd, which it has when
     `beanstalk` or the arguments say so."""
 
+    redis_url = None  # every laterd that does not say otherwise keeps its queue there
+
     def __init__(self, folder, config=None, listeners=("127.0.0.1:0",), arguments=(), beanstalk=(),
                  **options):
         self.folder = str(folder)
@@ -57,10 +60,18 @@ class Laterd:
         sections["server"] = dict(sections.get("server", {}))
         sections["server"].setdefault("http", self.listeners)
         sections["server"].setdefault("beanstalk", self.beanstalk or "none")
+        if self.redis_url and "engine" not in sections:
+            # A queue of its own, which it finds again when it is started anew.
+            sections["engine"] = {"engine": "redis"}
+            sections["redis"] = {"url": self.redis_url, "prefix": f"laterd-{self.queue()}",
+                                 **sections.get("redis", {})}
         path = os.path.join(self.folder, "laterd.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(config_text(sections))
         return [*self.prefix, LATERD, "-c", path, "--data-dir", self.data, *self.arguments]
+
+    def queue(self):
+        return hashlib.sha256(self.folder.encode()).hexdigest()[:16]
 
     def start(self, seconds=20, wait=True):
         os.makedirs(self.folder, exist_ok=True)

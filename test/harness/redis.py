@@ -1,0 +1,295 @@
+"""Redis as processes of the test's own on free ports of the loopback: one server, a master with a
+replica under three sentinels, a cluster of six. Stopped by their own pids."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+REDIS_SERVER = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+
+
+class RedisError(Exception):
+    """An error reply."""
+
+
+def free_port(below=65536):
+    """A port that nobody has now; `below` for those whose cluster bus is 10,000 above."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        if port < below:
+            return port
+        for port in range(20000 + os.getpid() % 5000, below):
+            try:
+                for one in (port, port + 10000):
+                    with socket.socket() as listener:
+                        listener.bind(("127.0.0.1", one))
+                return port
+            except OSError:
+                continue
+
+
+class Connection:
+    """One connection that asks and is answered: call("SET", "a", 1)."""
+
+    def __init__(self, port, seconds=5):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+        self.file = self.socket.makefile("rb")
+
+    def call(self, *words):
+        parts = [f"*{len(words)}\r\n".encode()]
+        for word in words:
+            data = word if isinstance(word, bytes) else str(word).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(data), data))
+        self.socket.sendall(b"".join(parts))
+        return self.reply()
+
+    def reply(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("Redis closed the connection")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            raise RedisError(rest.decode())
+        if kind == b":":
+            return int(rest)
+        length = int(rest)
+        if length < 0:
+            return None
+        if kind == b"$":
+            return self.file.read(length + 2)[:-2]
+        return [self.reply() for _ in range(length)]
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Redis:
+    """One redis-server. `settings` as its configuration has them: appendonly="yes"."""
+
+    def __init__(self, folder=None, port=None, sentinel=False, **settings):
+        self.own_folder = folder is None
+        self.folder = folder or tempfile.mkdtemp(prefix="laterd-redis-")
+        self.port = port or free_port()
+        self.sentinel = sentinel
+        self.settings = {"save": '""', **settings}
+        self.extra = []  # further lines of the configuration
+        self.process = None
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self, seconds=10):
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, f"redis-{self.port}.conf")
+        if not (self.sentinel and os.path.exists(path)):  # a sentinel writes into its own
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"bind 127.0.0.1\nport {self.port}\ndir {self.folder}\n")
+                if not self.sentinel:
+                    for key, value in self.settings.items():
+                        file.write(f"{key.replace('_', '-')} {value}\n")
+                file.write("".join(line + "\n" for line in self.extra))
+        command = [REDIS_SERVER, path] + (["--sentinel"] if self.sentinel else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if self.call("PING") == "PONG":
+                    return self
+            except (OSError, RedisError):
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.01)
+        self.kill()
+        raise RuntimeError(f"{REDIS_SERVER} did not start on port {self.port}")
+
+    def connect(self, seconds=5):
+        return Connection(self.port, seconds)
+
+    def call(self, *words):
+        with self.connect() as connection:
+            return connection.call(*words)
+
+    def info(self, section="all"):
+        text = self.call("INFO", section).decode()
+        return dict(re.findall(r"^([^#:\r\n]+):([^\r\n]*)", text, re.MULTILINE))
+
+    def signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def kill(self):
+        """kill -9; its files stay."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def close(self):
+        self.kill()
+        if self.own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def freeze(self):
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.signal(signal.SIGCONT)
+
+    def __enter__(self):
+        return self if self.process else self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Sentinels:
+    """A master and a replica, watched by three sentinels who fail over within a second or two."""
+
+    name = "jobs"
+
+    def __init__(self, down_ms=800, **settings):
+        self.folder = tempfile.mkdtemp(prefix="laterd-sentinels-")
+        self.down_ms = down_ms
+        self.servers = [Redis(os.path.join(self.folder, f"server{i}"), **settings)
+                        for i in range(2)]
+        self.sentinels = []
+
+    def start(self):
+        master, replica = self.servers
+        master.start()
+        replica.extra = [f"replicaof 127.0.0.1 {master.port}"]
+        replica.start()
+        for i in range(3):
+            sentinel = Redis(os.path.join(self.folder, f"sentinel{i}"), sentinel=True)
+            sentinel.extra = [f"sentinel monitor {self.name} 127.0.0.1 {master.port} 2",
+                              f"sentinel down-after-milliseconds {self.name} {self.down_ms}",
+                              f"sentinel failover-timeout {self.name} 4000"]
+            self.sentinels.append(sentinel.start())
+        wait_until(lambda: self.slaves_known() == 3, 20)
+        return self
+
+    def slaves_known(self):
+        """How many sentinels know the replica and each other."""
+        good = 0
+        for sentinel in self.sentinels:
+            facts = sentinel.call("SENTINEL", "master", self.name)
+            table = dict(zip(facts[::2], facts[1::2]))
+            good += table[b"num-slaves"] == b"1" and table[b"num-other-sentinels"] == b"2"
+        return good
+
+    @property
+    def url(self):
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{self.name}"
+
+    def master(self):
+        """The server that the sentinels name."""
+        _, port = self.sentinels[0].call("SENTINEL", "get-master-addr-by-name", self.name)
+        return next(server for server in self.servers if server.port == int(port))
+
+    def close(self):
+        for server in [*self.sentinels, *self.servers]:
+            server.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Cluster:
+    """Three masters, each with a replica."""
+
+    def __init__(self, masters=3, replicas=1, **settings):
+        self.folder = tempfile.mkdtemp(prefix="laterd-cluster-")
+        self.masters = masters
+        self.servers = []
+        for i in range(masters * (1 + replicas)):
+            port = free_port(below=50000)
+            while port in [server.port for server in self.servers]:
+                port += 1
+            self.servers.append(Redis(os.path.join(self.folder, f"node{i}"), port=port,
+                                      cluster_enabled="yes", cluster_node_timeout=1500,
+                                      cluster_config_file=f"nodes-{i}.conf", **settings))
+
+    def start(self):
+        for server in self.servers:
+            server.start()
+        first = self.servers[0]
+        for i, server in enumerate(self.servers[:self.masters]):
+            begin, end = 16384 * i // self.masters, 16384 * (i + 1) // self.masters - 1
+            server.call("CLUSTER", "ADDSLOTSRANGE", begin, end)
+            server.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for server in self.servers[1:]:
+            server.call("CLUSTER", "MEET", "127.0.0.1", first.port)
+        wait_until(lambda: all(self.known(server) == len(self.servers)
+                               for server in self.servers), 20)
+        for i, server in enumerate(self.servers[self.masters:]):
+            master = self.servers[i % self.masters].call("CLUSTER", "MYID")
+            self.replicate(server, master)
+        wait_until(lambda: all(self.state(server) == "ok" for server in self.servers), 20)
+        return self
+
+    @staticmethod
+    def replicate(server, master):
+        wait_until(lambda: succeeds(server, "CLUSTER", "REPLICATE", master), 20)
+
+    @staticmethod
+    def known(server):
+        text = server.call("CLUSTER", "INFO").decode()
+        return int(re.search(r"cluster_known_nodes:(\d+)", text).group(1))
+
+    @staticmethod
+    def state(server):
+        text = server.call("CLUSTER", "INFO").decode()
+        return re.search(r"cluster_state:(\w+)", text).group(1)
+
+    @property
+    def url(self):
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{s.port}" for s in self.servers[:3])
+
+    def close(self):
+        for server in self.servers:
+            server.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def succeeds(server, *words):
+    try:
+        server.call(*words)
+        return True
+    except RedisError:
+        return False
+
+
+def wait_until(claim, seconds=10):
+    """Until it holds; fails when it does not in time."""
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
