@@ -1,0 +1,640 @@
+/*
+ * The scripts' requests and answers, without a Redis: what goes out is RESP with the arguments in
+ * their places, what comes in is believed only when it is whole. test/black/test_redis_scripts.py
+ * runs the scripts themselves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/codec.h"
+#include "base/sum.h"
+#include "redis/script_parts.h"
+
+enum { ARGS_MAX = 32, NOW_US = 1000 * 1000 };
+
+static struct script_space space;
+
+static int setup(void **state)
+{
+    (void)state;
+    return script_space_init(&space, BYTES("laterd"), 4, "daemon-1") ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    script_space_fini(&space);
+    return 0;
+}
+
+/* ---- reading requests back ---- */
+
+struct args {
+    struct bytes at[ARGS_MAX];
+    uint32_t count;
+};
+
+static uint64_t take_count(struct bytes *in, char mark)
+{
+    uint64_t count;
+    assert_true(in->len > 0 && in->at[0] == mark);
+    const char *end = memchr(in->at, '\r', in->len);
+    assert_non_null(end);
+    assert_true(bytes_to_u64(bytes_of(in->at + 1, (size_t)(end - in->at) - 1), &count));
+    size_t used = (size_t)(end - in->at) + 2;
+    *in = bytes_of(in->at + used, in->len - used);
+    return count;
+}
+
+/* All of `request` is one array of strings. */
+static struct args args_of(const struct buf *request)
+{
+    struct args args = {0};
+    struct bytes in = buf_bytes(request);
+    args.count = (uint32_t)take_count(&in, '*');
+    assert_in_range(args.count, 9, ARGS_MAX);
+    for (uint32_t i = 0; i < args.count; i++) {
+        uint64_t len = take_count(&in, '$');
+        assert_true(in.len >= len + 2 && memcmp(in.at + len, "\r\n", 2) == 0);
+        args.at[i] = bytes_of(in.at, len);
+        in = bytes_of(in.at + len + 2, in.len - len - 2);
+    }
+    assert_int_equal(in.len, 0);
+    return args;
+}
+
+static void assert_bytes(struct bytes is, struct bytes wanted)
+{
+    assert_int_equal(is.len, wanted.len);
+    assert_memory_equal(is.at, wanted.at, wanted.len);
+}
+
+/* ARGV[i] of a request with four keys. */
+static struct bytes argv(const struct args *args, uint32_t i)
+{
+    assert_true(6 + i < args->count);
+    return args->at[6 + i];
+}
+
+/* ---- making answers ---- */
+
+static struct bytes first_part(char *room, uint8_t err, uint8_t flags, uint32_t count)
+{
+    memset(room, 0, SCRIPT_ANSWER_BYTES);
+    put_u8(room, err);
+    put_u8(room + 2, flags);
+    put_u32(room + 4, count);
+    put_u64(room + 8, NOW_US);
+    return bytes_of(room, SCRIPT_ANSWER_BYTES);
+}
+
+struct head {
+    uint8_t state;
+    uint64_t seq;
+    int64_t due_us;
+    struct bytes body;
+};
+
+static struct bytes head_part(char *room, struct head head)
+{
+    memset(room, 0, SCRIPT_HEAD_BYTES);
+    put_u8(room, head.state);
+    put_u16(room + 2, 3);
+    put_u64(room + 4, head.state == JOB_RESERVED ? 77 : 0);
+    put_u64(room + 12, head.state == JOB_RESERVED ? 99 : 0);
+    put_u8(room + 38, 1);
+    put_u8(room + 39, 2);
+    put_u32(room + 40, 5);
+    put_u64(room + 48, (uint64_t)head.due_us);
+    put_u64(room + 56, head.seq);
+    put_u64(room + 64, 10);
+    put_u64(room + 72, 60);
+    put_u8(room + 80, 1);
+    put_u32(room + 84, (uint32_t)head.body.len);
+    put_u64(room + 88, sum_of(head.body.at, head.body.len));
+    memcpy(room + SCRIPT_HEAD_BYTES, "tid", 3);
+    put_u64(room + SCRIPT_HEAD_BYTES + 3, 1234);
+    return bytes_of(room, SCRIPT_HEAD_BYTES + 3 + 8);
+}
+
+enum { HEAD_ROOM = SCRIPT_HEAD_BYTES + 16 };
+
+/* ---- the space ---- */
+
+static void a_script_is_named_by_its_sha1(void **state)
+{
+    char hex[SCRIPT_DIGEST];
+    (void)state;
+    script_sha1(BYTES("abc"), hex);
+    assert_memory_equal(hex, "a9993e364706816aba3e25717850c26c9cd0d89d", SCRIPT_DIGEST);
+    script_sha1(BYTES(""), hex);
+    assert_memory_equal(hex, "da39a3ee5e6b4b0d3255bfef95601890afd80709", SCRIPT_DIGEST);
+    script_sha1(BYTES("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), hex);
+    assert_memory_equal(hex, "84983e441c3bd26ebaae4aa1f95129e5e54670f1", SCRIPT_DIGEST);
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        assert_true(script_text(&space, kind).len > 500);
+        for (enum script_kind other = 0; other < kind; other++)
+            assert_memory_not_equal(script_digest(&space, kind), script_digest(&space, other),
+                                    SCRIPT_DIGEST);
+    }
+}
+
+static void a_prefix_that_breaks_the_hash_tag_is_refused(void **state)
+{
+    struct script_space other;
+    char longest[SCRIPT_PREFIX_MAX + 1];
+    (void)state;
+    memset(longest, 'x', sizeof(longest));
+    assert_int_equal(script_space_init(&other, BYTES("a{b"), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("a}b"), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES(""), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, bytes_of(longest, sizeof(longest)), 4, "daemon-1"),
+                     ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("x"), 0, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("x"), SCRIPT_PARTITIONS_MAX + 1, "daemon-1"),
+                     ERR_INVALID);
+}
+
+static void times_outside_a_double_are_clamped(void **state)
+{
+    (void)state;
+    assert_int_equal(script_time_in(&space, -5), 0);
+    assert_int_equal(script_time_in(&space, INT64_MAX), SCRIPT_FOREVER);
+    assert_int_equal(script_time_in(&space, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us = 40;
+    assert_int_equal(script_time_in(&space, 100), 140);
+    assert_int_equal(script_time_out(&space, 140), 100);
+    assert_int_equal(script_time_in(&space, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us = 0;
+}
+
+/* ---- where commands go ---- */
+
+static void both_names_of_a_job_lead_to_its_partition(void **state)
+{
+    uint32_t partition = 9;
+    enum err err = OK;
+    struct bytes topic = BYTES("t");
+    (void)state;
+    struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref.seq = 4 * 1000 + 3}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ONE);
+    assert_int_equal(partition, 3);
+    struct cmd push = {.kind = CMD_PUSH, .push = {.id = BYTES("a"), .topic = topic, .ttr_us = 1}};
+    uint32_t pushed = 9;
+    assert_int_equal(script_route(&space, &push, &pushed, &err), SCRIPT_ONE);
+    cmd.job.ref.id = BYTES("a");
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ONE);
+    assert_int_equal(partition, pushed);
+    push.push.id.len = 0;
+    assert_int_equal(script_route(&space, &push, &pushed, &err), SCRIPT_ANY);
+    cmd = (struct cmd){.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ALL);
+    cmd = (struct cmd){.kind = CMD_RESERVE, .reserve = {.topics = &topic, .topic_count = 1}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_READY);
+}
+
+static void what_the_core_refuses_is_refused_before_redis(void **state)
+{
+    uint32_t partition;
+    enum err err = OK;
+    (void)state;
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 0}};
+    assert_int_equal(script_route(&space, &push, &partition, &err), SCRIPT_REFUSED);
+    assert_int_equal(err, ERR_INVALID);
+    push.push.ttr_us = 1;
+    push.push.id = BYTES("@12"); /* a name the server may give */
+    assert_int_equal(script_route(&space, &push, &partition, &err), SCRIPT_REFUSED);
+    struct cmd peek = {.kind = CMD_PEEK, .topic = {.topic = BYTES("t"), .state = JOB_GONE}};
+    assert_int_equal(script_route(&space, &peek, &partition, &err), SCRIPT_REFUSED);
+}
+
+/* ---- requests ---- */
+
+static void a_push_carries_its_head_and_its_checksum(void **state)
+{
+    struct buf out = {0};
+    int64_t retry_us[] = {1000, INT64_MAX};
+    (void)state;
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.id = BYTES("order-1"),
+                 .topic = BYTES("orders"),
+                 .due_us = 123456789,
+                 .ttr_us = 60,
+                 .priority = 0x01020304,
+                 .order = ORDER_ARRIVAL,
+                 .body_kind = BODY_JSON,
+                 .content_type = BYTES("text/x"),
+                 .body = BYTES("{}\r\n"),
+                 .retry_us = retry_us,
+                 .retry_count = 2},
+    };
+    script_ask(&out, &space, &(struct script_call){.partition = 2, .number = 4097}, &cmd);
+    struct args args = args_of(&out);
+    assert_int_equal(args.count, 7 + 8);
+    assert_bytes(args.at[0], BYTES("EVALSHA"));
+    assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
+    assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
+    assert_bytes(args.at[6], BYTES("{laterd:2}:o"));
+    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\0\1\1\x10\0\0\0\0\0\0"));
+    struct bytes head = argv(&args, 2);
+    assert_int_equal(head.len, SCRIPT_HEAD_BYTES + 6 + 7 + 16);
+    assert_memory_equal(head.at + SCRIPT_HEAD_BYTES, "ordersorder-1", 13);
+    assert_int_equal(get_u64(head.at + head.len - 8), SCRIPT_FOREVER);
+    assert_bytes(argv(&args, 3), BYTES("text/x{}\r\n"));
+    assert_bytes(argv(&args, 5), BYTES("\1\2\3\4"));
+    assert_bytes(argv(&args, 6), BYTES("123456789"));
+    assert_bytes(argv(&args, 8), BYTES("ja"));
+    struct arena arena = {0};
+    struct script_head read;
+    assert_int_equal(script_read_head(&space, head, 0, &arena, &read), OK);
+    assert_int_equal(read.view.priority, 0x01020304);
+    assert_int_equal(read.view.due_us, 123456789);
+    assert_bytes(read.view.ref.id, BYTES("order-1"));
+    assert_int_equal(script_read_content(argv(&args, 3), &read), OK);
+    assert_bytes(read.view.body, BYTES("{}\r\n"));
+    arena_fini(&arena);
+    buf_fini(&out);
+}
+
+static void a_request_sent_again_differs_in_one_byte(void **state)
+{
+    struct buf out = {0}, again = {0};
+    (void)state;
+    struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref.seq = 5, .lease = UINT64_MAX}};
+    script_ask(&out, &space, &(struct script_call){.partition = 1, .number = 10}, &cmd);
+    buf_add_bytes(&again, buf_bytes(&out));
+    script_mark_again(again.at, again.len);
+    struct args before = args_of(&out), after = args_of(&again);
+    assert_int_equal(before.count, after.count);
+    for (uint32_t i = 0; i < before.count; i++) {
+        if (i != 7)
+            assert_bytes(after.at[i], before.at[i]);
+    }
+    assert_int_equal(argv(&after, 1).at[0], '1');
+    assert_memory_equal(argv(&after, 1).at + 1, argv(&before, 1).at + 1, 19);
+    buf_fini(&out);
+    buf_fini(&again);
+}
+
+static void a_number_with_a_line_end_in_it_does_not_mislead_the_mark(void **state)
+{
+    (void)state;
+    for (uint64_t number = 0; number < 70000; number += 13) {
+        struct buf out = {0};
+        struct cmd cmd = {.kind = CMD_GET, .job = {.ref.seq = 5}};
+        script_ask(&out, &space, &(struct script_call){.partition = 1, .number = number}, &cmd);
+        script_mark_again(out.at, out.len);
+        struct args args = args_of(&out);
+        assert_int_equal(argv(&args, 1).at[0], '1');
+        buf_fini(&out);
+    }
+}
+
+/* ---- answers ---- */
+
+static void a_reserves_jobs_are_read_and_checked(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct reply reply;
+    struct job_view damaged[2];
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 0, 4, 2),
+        head_part(one, (struct head){JOB_RESERVED, 8, 50, BYTES("hello")}),
+        BYTES("hello"),
+        head_part(two, (struct head){JOB_RESERVED, 12, 60, BYTES("world")}),
+        BYTES("wprld"),
+    };
+    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 5, &arena, &answer, &reply), OK);
+    assert_true(answer.more);
+    assert_int_equal(reply.err, OK);
+    assert_int_equal(reply.count, 1);
+    assert_bytes(reply.jobs[0].body, BYTES("hello"));
+    assert_bytes(reply.jobs[0].ref.id, BYTES("id"));
+    assert_int_equal(reply.jobs[0].lease, 99);
+    assert_int_equal(reply.jobs[0].until_us, 77);
+    assert_int_equal(reply.jobs[0].retry_us[0], 1234);
+    assert_int_equal(script_damaged(&space, parts, 5, damaged, 2), 1);
+    assert_int_equal(damaged[0].ref.seq, 12);
+    assert_int_equal(damaged[0].lease, 99);
+    parts[1] = parts[3];
+    parts[2] = parts[4];
+    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 3, &arena, &answer, &reply), OK);
+    assert_int_equal(reply.err, ERR_DAMAGED);
+    assert_int_equal(reply.count, 0);
+    arena_fini(&arena);
+}
+
+static void a_due_job_is_shown_as_ready(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct reply reply;
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 0, 0, 1),
+        head_part(head, (struct head){JOB_DELAYED, 8, NOW_US, BYTES("x")}),
+        BYTES("x"),
+    };
+    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer, &reply), OK);
+    assert_int_equal(reply.jobs[0].state, JOB_READY);
+    put_u64(head + 48, NOW_US + 1);
+    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer, &reply), OK);
+    assert_int_equal(reply.jobs[0].state, JOB_DELAYED);
+    arena_fini(&arena);
+}
+
+static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct reply reply;
+    (void)state;
+    struct bytes whole = head_part(head, (struct head){JOB_BURIED, 8, 50, BYTES("x")});
+    struct bytes parts[2] = {first_part(first, 0, 0, 1), whole};
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer, &reply), OK);
+    for (size_t len = 0; len < whole.len; len++) {
+        parts[1] = bytes_of(head, len);
+        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer, &reply),
+                         ERR_CORRUPT);
+    }
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 1, &arena, &answer, &reply), ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 0, &arena, &answer, &reply), ERR_CORRUPT);
+    for (size_t len = 0; len < SCRIPT_ANSWER_BYTES; len++) {
+        parts[0] = bytes_of(first, len);
+        assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+    }
+    put_u8(first, 200);
+    parts[0] = bytes_of(first, SCRIPT_ANSWER_BYTES);
+    assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+    arena_fini(&arena);
+}
+
+/* ---- many partitions, one answer ---- */
+
+static void ask_all(struct script_gather *gather)
+{
+    for (uint32_t i = 0; i < space.partitions; i++) {
+        if (!script_gather_wants(gather, i))
+            continue;
+        struct buf out = {0};
+        script_gather_ask(gather, &out, &(struct script_call){.partition = i, .number = 1});
+        (void)args_of(&out); /* it is a whole request */
+        buf_fini(&out);
+    }
+}
+
+static void a_page_holds_the_soonest_of_all_partitions(void **state)
+{
+    struct cmd cmd = {
+        .kind = CMD_LIST,
+        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3, .after_due_us = INT64_MIN}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    (void)state;
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
+        struct bytes parts[] = {
+            first_part(first, 0, 0, 2),
+            BYTES("9 1"),
+            head_part(one, (struct head){JOB_DELAYED, 4 + i, 2000000 + 10 - i, BYTES("")}),
+            head_part(two, (struct head){JOB_DELAYED, 8 + i, 2000000 + 20 - i, BYTES("")}),
+        };
+        assert_false(script_gather_done(gather));
+        assert_int_equal(script_gather_take(gather, i, parts, 4), OK);
+    }
+    assert_true(script_gather_done(gather));
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.err, OK);
+    assert_int_equal(reply.count, 3);
+    assert_true(reply.more);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(reply.jobs[i].due_us, 2000000 + 7 + i);
+    assert_int_equal(reply.next_due_us, 2000009);
+    assert_int_equal(reply.next_seq, 5);
+    script_gather_free(gather);
+}
+
+static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **state)
+{
+    struct cmd cmd = {
+        .kind = CMD_LIST,
+        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1, .after_due_us = INT64_MIN}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
+    (void)state;
+    ask_all(gather);
+    struct bytes parts[] = {
+        first_part(first, 0, 4, 1),
+        BYTES("9 1"),
+        head_part(head, (struct head){JOB_DELAYED, 8, 2000000, BYTES("")}),
+    };
+    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
+    assert_true(script_gather_wants(gather, 0)); /* another may be due then, with a lower number */
+    ask_all(gather);
+    parts[2] = head_part(head, (struct head){JOB_DELAYED, 4, 2000000, BYTES("")});
+    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
+    ask_all(gather);
+    parts[2] = head_part(head, (struct head){JOB_DELAYED, 12, 2000001, BYTES("")});
+    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
+    assert_false(script_gather_wants(gather, 0));
+    for (uint32_t i = 1; i < 4; i++) {
+        struct bytes none[] = {first_part(first, 1, 0, 0), BYTES("")};
+        assert_int_equal(script_gather_take(gather, i, none, 2), OK);
+    }
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.count, 1);
+    assert_int_equal(reply.jobs[0].ref.seq, 4);
+    script_gather_free(gather);
+}
+
+static struct bytes figures(char *room, uint64_t pushed, uint64_t ready, uint64_t held)
+{
+    memset(room, 0, 8 * SCRIPT_FIGURES);
+    put_u64(room, ready);
+    put_u64(room + 40, held);
+    put_u64(room + 48, pushed);
+    put_u64(room + 15 * 8, 2); /* pauses */
+    return bytes_of(room, 8 * SCRIPT_FIGURES);
+}
+
+static void counts_are_added_up(void **state)
+{
+    struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = BYTES("t")}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
+    (void)state;
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes parts[] = {first_part(first, i == 3, 0, 1), BYTES("t"),
+                                figures(room, 10, 2, 1)};
+        assert_int_equal(script_gather_take(gather, i, parts, i == 3 ? 1 : 3), OK);
+    }
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.err, OK);
+    assert_int_equal(reply.count, 1);
+    assert_int_equal(reply.topics[0].pushed, 30);
+    assert_int_equal(reply.topics[0].jobs[JOB_READY], 6);
+    assert_int_equal(reply.topics[0].jobs[JOB_RESERVED], 3);
+    assert_int_equal(reply.topics[0].jobs[JOB_DELAYED], 21);
+    assert_int_equal(reply.topics[0].pauses, 2); /* each partition is paused each time */
+    script_gather_free(gather);
+}
+
+static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
+{
+    struct cmd cmd = {.kind = CMD_TOPICS, .topic = {.max = 2}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    static const char *const names[4][2] = {{"a", "b"}, {"b", "z"}, {"x", "y"}, {"a", "z"}};
+    char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
+    (void)state;
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes of = figures(room, 1, 0, 0);
+        struct bytes parts[] = {first_part(first, 0, i == 0 ? 4 : 0, 2), bytes_str(names[i][0]), of,
+                                bytes_str(names[i][1]), of};
+        assert_int_equal(script_gather_take(gather, i, parts, 5), OK);
+    }
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.count, 2);
+    assert_true(reply.more);
+    assert_bytes(reply.topics[0].name, BYTES("a"));
+    assert_int_equal(reply.topics[0].pushed, 2);
+    assert_bytes(reply.topics[1].name, BYTES("b"));
+    script_gather_free(gather);
+}
+
+static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
+{
+    struct cmd cmd = {.kind = CMD_KICK_TOPIC,
+                      .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 5}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES];
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) { /* no buried job anywhere, so the delayed ones are kicked */
+        for (uint32_t other = 0; other < 4; other++)
+            assert_int_equal(script_gather_wants(gather, other), other == i % 4 && i < 6);
+        if (i == 6)
+            break;
+        ask_all(gather);
+        struct bytes parts[] = {first_part(first, 0, 0, i < 4 ? 0 : i == 4 ? 3 : 2), BYTES("")};
+        assert_int_equal(script_gather_take(gather, i % 4, parts, 2), OK);
+    }
+    assert_true(script_gather_done(gather));
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.count, 5);
+    assert_true(reply.more);
+    script_gather_free(gather);
+}
+
+static void the_first_error_ends_a_gathering(void **state)
+{
+    struct cmd cmd = {.kind = CMD_PAUSE, .topic = {.topic = BYTES("t"), .pause_until_us = 9}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES];
+    (void)state;
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes parts[] = {first_part(first, i == 2 ? 8 : 0, 0, 0)};
+        assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+    }
+    struct reply reply;
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.err, ERR_TOPICS_LIMIT);
+    script_gather_free(gather);
+}
+
+/* ---- notices and fitness ---- */
+
+static void notices_are_read_or_refused(void **state)
+{
+    struct script_notice notice;
+    (void)state;
+    assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
+    assert_true(notice.ready && notice.partition == 3);
+    assert_bytes(notice.topic, BYTES("a topic"));
+    assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
+    assert_true(!notice.ready && notice.due_us == 1234);
+    const struct bytes bad[] = {BYTES(""),     BYTES("r3 "),   BYTES("r4 t"),
+                                BYTES("x3 t"), BYTES("w3 "),   BYTES("w3 x"),
+                                BYTES("r t"),  BYTES("r3t t"), BYTES("w3 99999999999999999"),
+                                BYTES("w1 -1")};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(script_notice(&space, bad[i], &notice), ERR_CORRUPT);
+}
+
+#define INFO(version, policy, mode)                                                                \
+    "# Server\r\nredis_version:" version "\r\nredis_mode:" mode                                    \
+    "\r\nmaxmemory:100\r\nmaxmemory_policy:" policy "\r\nrole:master\r\n"
+
+static void an_unfit_server_is_refused_with_a_reason(void **state)
+{
+    const char *reason = NULL;
+    struct bytes none = {0};
+    (void)state;
+    assert_int_equal(script_judge(BYTES(INFO("7.0.15", "noeviction", "standalone")), none, &reason),
+                     OK);
+    assert_int_equal(script_judge(BYTES(INFO("6.2.0", "noeviction", "standalone")), none, &reason),
+                     OK);
+    assert_null(reason);
+    assert_int_equal(script_judge(BYTES(INFO("6.0.16", "noeviction", "standalone")), none, &reason),
+                     ERR_UNSUPPORTED);
+    assert_non_null(reason);
+    assert_int_equal(
+        script_judge(BYTES(INFO("7.0.15", "allkeys-lru", "standalone")), none, &reason),
+        ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(none, none, &reason), ERR_UNSUPPORTED);
+    struct bytes cluster = BYTES(INFO("7.0.15", "noeviction", "cluster"));
+    assert_true(script_is_cluster(cluster) && script_is_master(cluster));
+    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                                  &reason),
+                     OK);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16383\r\n"),
+                                  &reason),
+                     ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_script_is_named_by_its_sha1),
+        cmocka_unit_test(a_prefix_that_breaks_the_hash_tag_is_refused),
+        cmocka_unit_test(times_outside_a_double_are_clamped),
+        cmocka_unit_test(both_names_of_a_job_lead_to_its_partition),
+        cmocka_unit_test(what_the_core_refuses_is_refused_before_redis),
+        cmocka_unit_test(a_push_carries_its_head_and_its_checksum),
+        cmocka_unit_test(a_request_sent_again_differs_in_one_byte),
+        cmocka_unit_test(a_number_with_a_line_end_in_it_does_not_mislead_the_mark),
+        cmocka_unit_test(a_reserves_jobs_are_read_and_checked),
+        cmocka_unit_test(a_due_job_is_shown_as_ready),
+        cmocka_unit_test(an_answer_that_is_cut_anywhere_is_corrupt),
+        cmocka_unit_test(a_page_holds_the_soonest_of_all_partitions),
+        cmocka_unit_test(a_partition_goes_on_while_jobs_of_one_instant_may_be_missing),
+        cmocka_unit_test(counts_are_added_up),
+        cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
+        cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
+        cmocka_unit_test(the_first_error_ends_a_gathering),
+        cmocka_unit_test(notices_are_read_or_refused),
+        cmocka_unit_test(an_unfit_server_is_refused_with_a_reason),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
