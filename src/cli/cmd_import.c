@@ -1,5 +1,6 @@
 /*
- * later import: the jobs of a stopped beanstalkd, from its binlog directory, pushed over /v1.
+ * later import: the command line of both importers, and the one for a stopped beanstalkd, from its
+ * binlog directory; import_redis.h is the other.
  *
  * A job's new id is made of the log's fingerprint and the old number and is pushed with
  * if_exists keep, so an import that was interrupted can be run again. Jobs go in windows by old
@@ -10,187 +11,59 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "cli/import_log.h"
-#include "cli/show.h"
+#include "cli/import_push.h"
+#include "cli/import_redis.h"
 #include "cli/text.h"
-#include "proto/base64.h"
-#include "proto/json.h"
-#include "proto/moment.h"
 
-enum {
-    BATCH_JOBS = 500,         /* below the server's usual limits.batch_jobs of 1,000 */
-    BATCH_BYTES = 512 * 1024, /* a batch is sent before it grows larger */
-    WINDOW_JOBS = 16384,      /* taken by tube instead of by number */
-    TTR_LEAST_US = 1000000,   /* as beanstalkd itself has it */
-};
+enum { WINDOW_JOBS = 16384 /* taken by tube instead of by number */ };
 
 struct import {
     struct cli *cli;
+    struct import_push push;
     struct import_log log;
     const char *prefix; /* NULL: of the fingerprint */
     char room[32];      /* for that one */
-    const char *map_path;
-    FILE *map;
     bool dry_run;
-    bool progress;
     struct buf body;
-    struct buf batch;                          /* NDJSON */
-    const struct import_job *sent[BATCH_JOBS]; /* the jobs in it, all of one tube */
-    uint32_t count;
-    uint64_t created, kept, refused, torn;
+    struct buf id; /* the new one */
 };
-
-static void end_progress(const struct import *import)
-{
-    if (import->progress)
-        (void)fputs("\r\x1b[K", stderr);
-}
-
-static void show_progress(const struct import *import)
-{
-    char done[TEXT_ROOM], all[TEXT_ROOM];
-    if (import->progress)
-        (void)fprintf(
-            stderr, "\r%s of %s jobs ",
-            count_text(import->created + import->kept + import->refused + import->torn, done),
-            count_text(import->log.job_count, all));
-}
 
 static void say_line(void *ctx, const char *line)
 {
     cli_say(ctx, "%s", line);
 }
 
-/* ---- a batch ---- */
-
-static void add_job(struct import *import, const struct import_job *job)
-{
-    struct buf *out = &import->batch;
-    struct bytes body = buf_bytes(&import->body);
-    int64_t ttr_us = job->ttr_us < TTR_LEAST_US ? TTR_LEAST_US : job->ttr_us;
-    buf_add_str(out, "{\"id\":\"");
-    buf_add_str(out, import->prefix);
-    buf_add_u64(out, job->id);
-    buf_addf(out, "\",\"if_exists\":\"keep\",\"priority\":%u,\"ttr\":%lld", job->priority,
-             (long long)(ttr_us / 1000 + (ttr_us % 1000 != 0)));
-    if (job->state == BINLOG_BURIED) {
-        buf_add_str(out, ",\"state\":\"buried\"");
-    } else {
-        buf_add_str(out, ",\"due\":\"");
-        moment_add(out, job->due_us);
-        buf_add_char(out, '"');
-    }
-    if (bytes_is_utf8(body)) {
-        buf_add_str(out, ",\"body\":");
-        json_add_text(out, body, JSON_STYLE_PLAIN);
-    } else {
-        buf_add_str(out, ",\"body_base64\":\"");
-        base64_write(out, body);
-        buf_add_char(out, '"');
-    }
-    buf_add_str(out, "}\n");
-    import->sent[import->count++] = job;
-}
-
-static void say_job(const struct import *import, const struct import_job *job, struct bytes why)
-{
-    end_progress(import);
-    cli_say(import->cli, "job %llu of tube %s: %.*s", (unsigned long long)job->id,
-            import_log_tube(&import->log, job->tube)->name, (int)why.len, why.len ? why.at : "");
-}
-
-/* A job that the server has: the old number and the new id, for programs and for the map. */
-static void tell(const struct import *import, const struct import_job *job, const json_t *answer)
-{
-    const char *id = show_string(answer, "id");
-    if (import->map)
-        (void)fprintf(import->map, "%llu\t%s\n", (unsigned long long)job->id, id);
-    if (!import->cli->json)
-        return;
-    json_t *line = json_pack("{sI ss ss ss ss}", "old", (json_int_t)job->id, "id", id, "topic",
-                             import_log_tube(&import->log, job->tube)->name, "state",
-                             show_string(answer, "state"), "result", show_string(answer, "result"));
-    cli_print_json(line);
-    json_decref(line);
-}
-
-/* False: the server takes no job at all now, so that there is no sense in going on. */
-static bool take_result(struct import *import, const struct import_job *job, const json_t *result)
-{
-    const json_t *problem = json_object_get(result, "problem"),
-                 *answer = json_object_get(result, "job");
-    if (!problem) {
-        bool kept = strcmp(show_string(answer, "result"), "kept") == 0;
-        import->kept += kept;
-        import->created += !kept;
-        tell(import, job, answer);
-        return true;
-    }
-    struct buf why = {0};
-    import->refused++;
-    show_line_problem(problem, &why);
-    say_job(import, job, buf_bytes(&why));
-    buf_fini(&why);
-    return show_count(result, "status") < 429; /* 429, 503, 507: a limit of the whole server */
-}
-
-static int send_batch(struct import *import)
-{
-    json_t *answer = NULL;
-    if (import->count == 0)
-        return EXIT_DONE;
-    const struct import_tube *tube = import_log_tube(&import->log, import->sent[0]->tube);
-    char *target = cli_target("/v1/topics/", tube->name, "/jobs");
-    struct client_request request = {
-        .method = "POST",
-        .target = bytes_str(target),
-        .content_type = "application/x-ndjson",
-        .body = buf_bytes(&import->batch),
-        .timeout_us = import->cli->timeout_us,
-    };
-    int code = cli_call_bytes(import->cli, &request, &answer);
-    const json_t *results = json_object_get(answer, "results"), *result;
-    bool goes_on = true;
-    size_t i;
-    json_array_foreach(results, i, result)
-    {
-        if (i < import->count)
-            goes_on = take_result(import, import->sent[i], result) && goes_on;
-    }
-    if (code == EXIT_DONE && json_array_size(results) != import->count) {
-        cli_say(import->cli, "the server answered for %zu jobs of %u", json_array_size(results),
-                import->count);
-        code = EXIT_REFUSED;
-    }
-    json_decref(answer);
-    mem_free(target);
-    import->batch.len = 0;
-    import->count = 0;
-    show_progress(import);
-    return code == EXIT_DONE && !goes_on ? EXIT_REFUSED : code;
-}
-
 static int push_job(struct import *import, const struct import_job *job)
 {
-    int code = EXIT_DONE;
+    const struct import_tube *tube = import_log_tube(&import->log, job->tube);
     enum err err = import_log_body(&import->log, job, &import->body);
     if (err == ERR_IO) {
         cli_say(import->cli, "cannot read %s: %s", import->log.directory, strerror(errno));
         return EXIT_REFUSED;
     }
+    import->id.len = 0;
+    buf_add_str(&import->id, import->prefix);
+    buf_add_u64(&import->id, job->id);
+    struct bytes id = buf_bytes(&import->id);
+    size_t prefix_len = strlen(import->prefix);
+    struct import_item item = {
+        .topic = bytes_str(tube->name),
+        .old_id = bytes_of(id.at + prefix_len, id.len - prefix_len),
+        .id = id,
+        .body = buf_bytes(&import->body),
+        .due_us = job->due_us,
+        .ttr_us = job->ttr_us,
+        .priority = job->priority,
+        .buried = job->state == BINLOG_BURIED,
+    };
     if (err) {
-        say_job(import, job, BYTES("its body is torn; it is left out"));
-        import->torn++;
+        import_push_say(&import->push, item.old_id, item.topic,
+                        BYTES("its body is torn; it is left out"));
+        import->push.left_out++;
         return EXIT_DONE;
     }
-    if (import->count > 0 &&
-        (import->count == BATCH_JOBS || import->batch.len + import->body.len > BATCH_BYTES ||
-         import->sent[0]->tube != job->tube))
-        code = send_batch(import);
-    if (code == EXIT_DONE)
-        add_job(import, job);
-    return code;
+    return import_push_add(&import->push, &item);
 }
 
 /* ---- all of it ---- */
@@ -215,8 +88,8 @@ static int push_all(struct import *import)
             code = push_job(import, &log->jobs[start + i]);
     }
     if (code == EXIT_DONE)
-        code = send_batch(import);
-    end_progress(import);
+        code = import_push_send(&import->push);
+    import_push_end_progress(&import->push);
     if (code != EXIT_DONE)
         cli_say(import->cli, "stopped before the end: run it again, what is there is kept");
     return code;
@@ -237,12 +110,12 @@ static json_t *tubes_json(const struct import_log *log)
 
 static void report_json(const struct import *import)
 {
-    json_t *line = json_pack("{sb ss sI sI sI sI sI sI so}", "dry_run", import->dry_run, "prefix",
-                             import->prefix, "jobs", (json_int_t)import->log.job_count, "created",
-                             (json_int_t)import->created, "kept", (json_int_t)import->kept,
-                             "refused", (json_int_t)import->refused, "damaged",
-                             (json_int_t)(import->log.bad + import->torn), "skipped_bytes",
-                             (json_int_t)import->log.bad_bytes, "tubes", tubes_json(&import->log));
+    json_t *line = json_pack(
+        "{sb ss sI sI sI sI sI sI so}", "dry_run", import->dry_run, "prefix", import->prefix,
+        "jobs", (json_int_t)import->log.job_count, "created", (json_int_t)import->push.created,
+        "kept", (json_int_t)import->push.kept, "refused", (json_int_t)import->push.refused,
+        "damaged", (json_int_t)(import->log.bad + import->push.left_out), "skipped_bytes",
+        (json_int_t)import->log.bad_bytes, "tubes", tubes_json(&import->log));
     cli_print_json(line);
     json_decref(line);
 }
@@ -288,8 +161,9 @@ static void report(const struct import *import)
                      plural(import->log.job_count), import->prefix);
     else
         (void)printf("%llu imported, %llu there already, %llu refused; ids begin with %s\n",
-                     (unsigned long long)import->created, (unsigned long long)import->kept,
-                     (unsigned long long)import->refused, import->prefix);
+                     (unsigned long long)import->push.created,
+                     (unsigned long long)import->push.kept,
+                     (unsigned long long)import->push.refused, import->prefix);
 }
 
 /* Opens and reads the directory; what is wrong with it has been said. */
@@ -319,23 +193,15 @@ static int read_log(struct import *import, const char *directory)
 
 static int push_log(struct import *import)
 {
-    if (import->map_path) {
-        import->map = fopen(import->map_path, "we");
-        if (!import->map) {
-            cli_say(import->cli, "cannot write %s: %s", import->map_path, strerror(errno));
-            return EXIT_REFUSED;
-        }
-    }
-    int code = push_all(import);
-    if (import->map && (ferror(import->map) | fclose(import->map)) != 0) {
-        cli_say(import->cli, "cannot write all of %s", import->map_path);
-        code = code == EXIT_DONE ? EXIT_REFUSED : code;
-    }
-    return code;
+    import->push.total = import->log.job_count;
+    int code = import_push_open(&import->push);
+    return code == EXIT_DONE ? import_push_close(&import->push, push_all(import)) : code;
 }
 
 static int import_beanstalkd(struct import *import, const char *directory)
 {
+    import->push.place = "tube";
+    import->push.old_numbers = true;
     import->log.say = say_line;
     import->log.ctx = import->cli;
     int code = read_log(import, directory);
@@ -343,14 +209,14 @@ static int import_beanstalkd(struct import *import, const char *directory)
         if (!import->dry_run)
             code = push_log(import);
         report(import);
-        if (code == EXIT_DONE && import->refused > 0)
+        if (code == EXIT_DONE && import->push.refused > 0)
             code = EXIT_REFUSED;
-        if (code == EXIT_DONE && import->log.bad + import->torn > 0)
+        if (code == EXIT_DONE && import->log.bad + import->push.left_out > 0)
             code = EXIT_WRONG;
     }
     import_log_close(&import->log);
     buf_fini(&import->body);
-    buf_fini(&import->batch);
+    buf_fini(&import->id);
     return code;
 }
 
@@ -366,49 +232,106 @@ static void check_prefix(const struct cli *cli, const char *prefix)
         cli_usage(cli, "--prefix is 1 to 200 bytes long");
 }
 
+/* The words that only one kind of source knows must not be given to the other. */
+static int run_redis(struct import *import, struct import_redis_options *options, const char *url)
+{
+    static const struct redis_names usual = {
+        .bucket = "dq_bucket_%d", .queue = "dq_queue_%s", .prefix = "io.sdmq"};
+    struct redis_names *names = &options->names;
+    names->bucket = names->bucket ? names->bucket : usual.bucket;
+    names->queue = names->queue ? names->queue : usual.queue;
+    names->prefix = names->prefix ? names->prefix : usual.prefix;
+    if (!redis_names_good(names))
+        cli_usage(import->cli, "--bucket-name must have one %%d, --queue-name one %%s, and "
+                               "--key-prefix some letters");
+    options->url = url;
+    options->prefix = import->prefix;
+    options->dry_run = import->dry_run;
+    return import_redis(&import->push, options);
+}
+
+static int run_source(struct import *import, struct import_redis_options *redis, const char *layout,
+                      char **words)
+{
+    struct cli *cli = import->cli;
+    bool names = redis->names.bucket || redis->names.queue || redis->names.prefix;
+    import->push.cli = cli;
+    import->push.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
+    if (strcmp(words[0], "beanstalkd") == 0) {
+        if (layout || names)
+            cli_usage(cli, "a beanstalkd has no layout and no names of keys");
+        return import_beanstalkd(import, words[1]);
+    }
+    if (strcmp(words[0], "redis") != 0)
+        cli_usage(cli, "'%s' cannot be imported: only beanstalkd and redis", words[0]);
+    if (!layout || redis_layout_read(layout, &redis->names.layout))
+        cli_usage(cli, "--layout must be delay-queue, sdmq or delayqueue-java");
+    return run_redis(import, redis, words[1]);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
+    enum { BUCKET_NAME = 256, QUEUE_NAME, KEY_PREFIX };
     static const struct option options[] = {{"dry-run", no_argument, NULL, 'n'},
                                             {"map", required_argument, NULL, 'm'},
                                             {"prefix", required_argument, NULL, 'p'},
+                                            {"layout", required_argument, NULL, 'l'},
+                                            {"bucket-name", required_argument, NULL, BUCKET_NAME},
+                                            {"queue-name", required_argument, NULL, QUEUE_NAME},
+                                            {"key-prefix", required_argument, NULL, KEY_PREFIX},
                                             CLI_OPTIONS};
     struct import import = {.cli = cli};
+    struct import_redis_options redis = {.url = NULL};
+    const char *layout = NULL;
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'n': import.dry_run = true; break;
-        case 'm': import.map_path = optarg; break;
+        case 'm': import.push.map_path = optarg; break;
         case 'p':
             check_prefix(cli, optarg);
             import.prefix = optarg;
             break;
+        case 'l': layout = optarg; break;
+        case BUCKET_NAME: redis.names.bucket = optarg; break;
+        case QUEUE_NAME: redis.names.queue = optarg; break;
+        case KEY_PREFIX: redis.names.prefix = optarg; break;
         default: break;
         }
     }
     cli_words(cli, argc, argv, 2, 2);
-    if (strcmp(argv[optind], "beanstalkd") != 0)
-        cli_usage(cli, "'%s' cannot be imported: only beanstalkd", argv[optind]);
-    import.progress = isatty(STDERR_FILENO) != 0 && !cli->json;
-    return import_beanstalkd(&import, argv[optind + 1]);
+    return run_source(&import, &redis, layout, argv + optind);
 }
 
 const struct command command_import = {
     .name = "import",
-    .synopsis = "[options] beanstalkd DIR",
-    .summary = "Bring the jobs of a stopped beanstalkd into the server",
+    .synopsis = "[options] beanstalkd DIR | redis --layout LAYOUT URL",
+    .summary = "Bring the jobs of an older server into this one",
     .help =
-        "DIR is what beanstalkd had as -b. It is only read, and locked meanwhile.\n\n"
+        "beanstalkd DIR: the binlog of a stopped beanstalkd, what it had as -b.\n"
+        "redis URL: what an older delay queue server keeps in Redis; stop it first.\n"
+        "Both are only read; DIR is locked meanwhile.\n\n"
         "  -n, --dry-run       count what is there, send nothing\n"
-        "  -m, --map FILE      write each job's old number and new id, a tab between\n"
-        "  -p, --prefix TEXT   new ids are TEXT and the old number (of the log's first bytes)\n"
-        "\nJobs keep tube, priority, due time, ttr, body, order, and whether they are buried.\n"
-        "What was reserved is ready. Counts of reserves, releases and so on are not kept.\n"
+        "  -m, --map FILE      write each job's old and new id, a tab between\n"
+        "  -p, --prefix TEXT   new ids are TEXT and the old one (beanstalkd: TEXT is of the log's\n"
+        "                      first bytes; redis: there is none, ids stay what they are)\n"
+        "  -l, --layout L      redis: delay-queue, sdmq or delayqueue-java\n"
+        "      --bucket-name P, --queue-name P\n"
+        "                      delay-queue: as its configuration says (dq_bucket_%d, dq_queue_%s)\n"
+        "      --key-prefix T  sdmq: as its configuration says (io.sdmq)\n"
+        "\nURL: redis://[user:password@]host[:port]/DB or unix:///path; delay-queue's usual\n"
+        "database is 1. Jobs keep topic or tube, priority, due time, ttr, body, and whether they "
+        "are\n"
+        "buried; ready ones their order. What beanstalkd had reserved is ready; of redis, it "
+        "comes\n"
+        "when its ttr ends. Counts of reserves, releases and so on are not kept.\n"
         "An import that stopped can be run again: what is there is kept, not doubled. Let\n"
         "consumers begin when it is done, else a finished job would come again.\n"
-        "\nExit 0: all is there. 1: no binlog in DIR. 3: a beanstalkd has it open. 4: the server\n"
-        "refused jobs, or DIR cannot be read. 5: no connection: run it again. 6: parts of the log\n"
-        "are damaged; all else is there.\n"
+        "\nExit 0: all is there. 1: no binlog in DIR, nothing of this layout in Redis. 3: a\n"
+        "beanstalkd has it open. 4: the server refused jobs, or DIR cannot be read. 5: no\n"
+        "connection: run it again. 6: parts are damaged or foreign; all else is there.\n"
         "\nExamples:\n"
         "  later import beanstalkd /var/lib/beanstalkd --dry-run\n"
-        "  later import beanstalkd /var/lib/beanstalkd --map ids.tsv\n",
+        "  later import beanstalkd /var/lib/beanstalkd --map ids.tsv\n"
+        "  later import redis --layout delay-queue redis://127.0.0.1:6379/1 --dry-run\n",
     .run = run,
 };

@@ -1,0 +1,6 @@
+# `later` alone reads an older server's Redis, over hiredis, whether laterd has its Redis engine or not.
+
+$(BUILD)/later: $(BUILD)/src/redis/url.o
+$(BUILD)/later: LIBS += -lhiredis
+
+$(BUILD)/test/cli_import_redis_test: $(BUILD)/src/cli/import_redis_layout.o

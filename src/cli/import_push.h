@@ -1,0 +1,54 @@
+/*
+ * The sending half of `later import`: jobs from wherever, pushed over /v1 in batches, each batch to
+ * one topic. Every push says if_exists keep, so an import that stopped can be run again. Owns the
+ * open batch, the map file and the counts.
+ */
+#ifndef LATERD_CLI_IMPORT_PUSH_H
+#define LATERD_CLI_IMPORT_PUSH_H
+
+#include "cli/cli.h"
+
+enum { IMPORT_BATCH_JOBS = 500 /* below the server's usual limits.batch_jobs of 1,000 */ };
+
+/* All bytes are borrowed for the call, but the topic until the batch is sent. */
+struct import_item {
+    struct bytes topic;
+    struct bytes old_id; /* what the old server called it, for messages and the map */
+    struct bytes id;
+    struct bytes body;
+    int64_t due_us;
+    int64_t ttr_us;
+    uint32_t priority;
+    bool buried; /* then it has no due time */
+    bool no_ttr; /* the server's default is meant */
+};
+
+struct import_push {
+    struct cli *cli;
+    const char *place; /* "tube" or "topic", for messages */
+    bool old_numbers;  /* old ids are numbers, in JSON too */
+    bool progress;     /* on standard error */
+    uint64_t total;    /* for the progress; 0: nobody knows */
+    uint64_t left_out; /* counted by the caller */
+    uint64_t created, kept, refused;
+    const char *map_path; /* NULL: no map is wanted */
+    FILE *map;
+    struct buf batch; /* NDJSON */
+    struct buf old;   /* the old ids of its jobs, one after another */
+    size_t old_ends[IMPORT_BATCH_JOBS];
+    uint32_t count;
+    struct bytes topic;
+};
+
+/* Exit codes all; what went wrong has been said. */
+int import_push_open(struct import_push *push); /* the map */
+int import_push_add(struct import_push *push, const struct import_item *item);
+int import_push_send(struct import_push *push);
+int import_push_close(struct import_push *push, int code); /* `code`, if all went well here */
+
+/* "job 7 of tube mail: WHY" on standard error. */
+void import_push_say(const struct import_push *push, struct bytes old_id, struct bytes topic,
+                     struct bytes why);
+void import_push_end_progress(const struct import_push *push);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * MessagePack without a tree: a reader that is asked for one value after another. Nothing is
+ * allocated, so a few bytes that claim to be an array of four thousand million elements cost
+ * nothing (msgpack-c makes room for them first, which is why we have our own).
+ */
+#ifndef LATERD_PROTO_MSGPACK_READ_H
+#define LATERD_PROTO_MSGPACK_READ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+enum msgpack_kind {
+    MSGPACK_NIL,
+    MSGPACK_BOOL,
+    MSGPACK_UNSIGNED, /* an integer from 0 up, however it was written */
+    MSGPACK_NEGATIVE,
+    MSGPACK_FLOAT,
+    MSGPACK_TEXT, /* str and bin: older encoders know but one of them */
+    MSGPACK_ARRAY,
+    MSGPACK_MAP,
+    MSGPACK_EXTENSION
+};
+
+struct msgpack_value {
+    enum msgpack_kind kind;
+    uint64_t number;   /* UNSIGNED; of an ARRAY its elements, of a MAP its pairs */
+    struct bytes text; /* TEXT; borrowed from the input */
+};
+
+struct msgpack {
+    const char *at;
+    const char *end;
+};
+
+/* A reader of `text`, which is borrowed for as long as the reader and its values are used. */
+void msgpack_init(struct msgpack *msgpack, struct bytes text);
+
+/* The next value; of an array or a map only its head. False: at the end, cut, or no MessagePack. */
+bool msgpack_next(struct msgpack *msgpack, struct msgpack_value *out_value);
+
+/* Goes past what is in an array or a map, however deep. False as above. */
+bool msgpack_skip(struct msgpack *msgpack, const struct msgpack_value *value);
+
+/* Has all been read? */
+bool msgpack_end(const struct msgpack *msgpack);
+
+#endif
