@@ -2,6 +2,7 @@
 replica under three sentinels, a cluster of six. Stopped by their own pids."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -17,22 +18,29 @@ class RedisError(Exception):
     """An error reply."""
 
 
-def free_port(below=65536):
-    """A port that nobody has now; `below` for those whose cluster bus is 10,000 above."""
-    while True:
+def free(port):
+    try:
         with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
-        if port < below:
-            return port
-        for port in range(20000 + os.getpid() % 5000, below):
-            try:
-                for one in (port, port + 10000):
-                    with socket.socket() as listener:
-                        listener.bind(("127.0.0.1", one))
-                return port
-            except OSError:
-                continue
+            listener.bind(("127.0.0.1", port))
+        return True
+    except OSError:
+        return False
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def cluster_ports(count):
+    """Ports below those that the system gives away, whose cluster bus, 10,000 above, is free too."""
+    found = []
+    while len(found) < count:
+        port = random.randrange(15000, 22000)
+        if port not in found and free(port) and free(port + 10000):
+            found.append(port)
+    return found
 
 
 class Connection:
@@ -167,8 +175,8 @@ class Sentinels:
     def __init__(self, down_ms=800, **settings):
         self.folder = tempfile.mkdtemp(prefix="laterd-sentinels-")
         self.down_ms = down_ms
-        self.servers = [Redis(os.path.join(self.folder, f"server{i}"), **settings)
-                        for i in range(2)]
+        self.servers = [Redis(os.path.join(self.folder, f"server{i}"),
+                              repl_diskless_sync_delay=0, **settings) for i in range(2)]
         self.sentinels = []
 
     def start(self):
@@ -176,6 +184,7 @@ class Sentinels:
         master.start()
         replica.extra = [f"replicaof 127.0.0.1 {master.port}"]
         replica.start()
+        wait_until(lambda: replica.info("replication").get("master_link_status") == "up", 20)
         for i in range(3):
             sentinel = Redis(os.path.join(self.folder, f"sentinel{i}"), sentinel=True)
             sentinel.extra = [f"sentinel monitor {self.name} 127.0.0.1 {master.port} 2",
@@ -223,13 +232,11 @@ class Cluster:
         self.folder = tempfile.mkdtemp(prefix="laterd-cluster-")
         self.masters = masters
         self.servers = []
-        for i in range(masters * (1 + replicas)):
-            port = free_port(below=50000)
-            while port in [server.port for server in self.servers]:
-                port += 1
+        for i, port in enumerate(cluster_ports(masters * (1 + replicas))):
             self.servers.append(Redis(os.path.join(self.folder, f"node{i}"), port=port,
                                       cluster_enabled="yes", cluster_node_timeout=1500,
-                                      cluster_config_file=f"nodes-{i}.conf", **settings))
+                                      cluster_config_file=f"nodes-{i}.conf",
+                                      repl_diskless_sync_delay=0, **settings))
 
     def start(self):
         for server in self.servers:

@@ -1,0 +1,454 @@
+"""The Redis engine when Redis, or a daemon, is not well: killed, hung, full, failed over, resharded;
+several daemons on one queue. Redis is the test's own."""
+
+import os
+import re
+import signal
+import threading
+import time
+
+import pytest
+from process import DidNotStart, Laterd
+from redis import Cluster, Connection, Redis, RedisError, Sentinels, wait_until
+from wire import Client, Closed, eventually
+
+COMMANDS = re.compile(r"calls=(\d+)")
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sentinels():
+    with Sentinels() as trio:
+        yield trio
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster() as six:
+        yield six
+
+
+def config(url, **keys):
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
+
+
+@pytest.fixture
+def daemons(laterd):
+    """Makes daemons: daemons(url, prefix=…); those with one prefix share a queue."""
+    def make(url, start=True, **keys):
+        return laterd(config(url, **keys), start=start)
+    return make
+
+
+def push_all(client, topic, count, **fields):
+    return [client.push_id(topic, body=f"{topic}-{i}", **fields) for i in range(count)]
+
+
+def drain(client, topic, wait=None):
+    """All ready jobs of the topic, finished; their bodies in the order they came."""
+    bodies = []
+    while True:
+        jobs = client.reserve(topic, most=100, **({"wait": wait} if wait else {}))
+        if not jobs:
+            return bodies
+        for job in jobs:
+            bodies.append(job["body"])
+            assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+
+
+# Starting
+
+
+def test_it_says_why_it_cannot_start_without_redis(daemons):
+    server = daemons("redis://127.0.0.1:1", start=False)
+    with pytest.raises(DidNotStart) as why:
+        server.start()
+    assert "cannot use Redis" in str(why.value) and "refused" in str(why.value)
+
+
+@pytest.mark.parametrize("url, says", [
+    ("http://127.0.0.1", "must begin with redis://"), ("rediss://127.0.0.1", "TLS"),
+    ("redis://", "no host"), ("redis+sentinel://127.0.0.1", "master's name"),
+    ("redis://u:se%zzcret@127.0.0.1", "percent"), ("redis+cluster://127.0.0.1/3", "only 0"),
+])
+def test_a_url_that_is_none_is_refused_with_the_reason(daemons, url, says):
+    server = daemons(url, start=False)
+    with pytest.raises(DidNotStart) as why:
+        server.start()
+    assert says in str(why.value)
+    assert "cret" not in str(why.value)
+
+
+def test_a_redis_that_may_drop_keys_is_refused(daemons, redis):
+    redis.call("CONFIG", "SET", "maxmemory", "100mb")
+    redis.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    with pytest.raises(DidNotStart) as why:
+        daemons(redis.url)
+    assert "noeviction" in str(why.value) or "evict" in str(why.value)
+
+
+def test_another_number_of_partitions_is_refused(daemons, redis):
+    daemons(redis.url).stop()
+    with pytest.raises(DidNotStart) as why:
+        daemons(redis.url, partitions=4)
+    assert "partitions" in str(why.value)
+
+
+def test_a_replica_is_refused(daemons, redis):
+    with Redis() as replica:
+        replica.call("REPLICAOF", "127.0.0.1", redis.port)
+        with pytest.raises(DidNotStart) as why:
+            daemons(replica.url)
+    assert "replica" in str(why.value)
+
+
+def test_a_user_with_a_password_and_a_socket(daemons, tmp_path):
+    with Redis(unixsocket=tmp_path / "redis.sock") as redis:
+        redis.call("ACL", "SETUSER", "alice", "on", ">p@ss:w/rd", "~*", "&*", "+@all")
+        redis.call("ACL", "SETUSER", "default", "off")
+        for url in (f"redis://alice:p%40ss%3Aw%2Frd@127.0.0.1:{redis.port}/0",):
+            server = daemons(url)
+            with Client(server.port) as client:
+                client.push_id("a", body="x")
+                assert drain(client, "a") == ["x"]
+            assert not any("p@ss" in line or "p%40" in line for line in server.lines)
+        with pytest.raises(DidNotStart) as why:
+            daemons(f"redis://alice:wrong@127.0.0.1:{redis.port}")
+        assert "WRONGPASS" in str(why.value)
+    with Redis(unixsocket=tmp_path / "other.sock") as redis:
+        server = daemons(f"unix://{tmp_path}/other.sock")
+        with Client(server.port) as client:
+            client.push_id("a", body="x")
+            assert drain(client, "a") == ["x"]
+
+
+# One Redis that is not well
+
+
+def test_a_killed_redis_is_told_at_once_and_found_again(daemons):
+    with Redis(appendonly="yes", appendfsync="always") as redis:
+        server = daemons(redis.url)
+        with Client(server.port) as client, Client(server.port) as other:
+            push_all(client, "a", 50)
+            redis.kill()
+            begin = time.monotonic()
+            assert client.push("a", body="no").status == 503
+            assert client.get("/readyz").status == 503
+            assert time.monotonic() - begin < 2.5
+            answers = []
+            waiter = threading.Thread(
+                target=lambda: answers.append(other.reserve("parked", wait="20s")))
+            waiter.start()
+            redis.start()
+            eventually(lambda: client.get("/readyz").status == 200, 10)
+            client.push_id("parked", body="woken")
+            waiter.join(10)
+            assert [job["body"] for job in answers[0]] == ["woken"]
+            assert sorted(drain(client, "a"), key=lambda b: int(b[2:]))[:50] == \
+                [f"a-{i}" for i in range(50)]
+        assert len(server.events("redis_away")) == 1
+        assert len(server.events("redis_back")) == 1
+
+
+def test_a_hung_redis_is_answered_for_in_time_and_does_nothing_twice(daemons, redis):
+    server = daemons(redis.url)
+    with Client(server.port) as client:
+        push_all(client, "a", 3)
+        redis.freeze()
+        begin = time.monotonic()
+        answer = client.push("a", body="maybe", id="maybe")
+        assert answer.status == 503 and time.monotonic() - begin < 2.5
+        redis.thaw()
+        eventually(lambda: client.get("/readyz").status == 200, 10)
+        bodies = drain(client, "a")
+        assert sorted(b for b in bodies if b != "maybe") == ["a-0", "a-1", "a-2"]
+        assert bodies.count("maybe") <= 1
+
+
+def test_a_short_hang_is_waited_out(daemons, redis):
+    server = daemons(redis.url, timeout="3s")
+    with Client(server.port) as client:
+        client.push_id("a", body="0")
+        redis.freeze()
+        threading.Timer(0.5, redis.thaw).start()
+        assert client.push("a", body="1").status in (200, 201)
+        assert sorted(drain(client, "a")) == ["0", "1"]
+
+
+def test_forgotten_scripts_are_loaded_again(daemons, redis):
+    server = daemons(redis.url)
+    with Client(server.port) as client:
+        for i in range(3):
+            redis.call("SCRIPT", "FLUSH")
+            client.push_id("a", body=str(i))
+        redis.call("SCRIPT", "FLUSH")
+        assert sorted(drain(client, "a")) == ["0", "1", "2"]
+
+
+def test_a_full_redis_refuses_pushes_and_lets_work_be_done(daemons, redis):
+    server = daemons(redis.url)
+    with Client(server.port) as client:
+        ids = push_all(client, "a", 20)
+        used = int(redis.info("memory")["used_memory"])
+        redis.call("CONFIG", "SET", "maxmemory", used // 2)
+        assert client.push("a", body="x" * 1000).status in (503, 507)
+        redis.call("CONFIG", "SET", "maxmemory", 0)
+        assert len(drain(client, "a")) == len(ids)
+
+
+def test_a_redis_that_lost_everything_is_made_anew(daemons, redis):
+    server = daemons(redis.url)
+    with Client(server.port) as client:
+        push_all(client, "a", 5)
+        redis.call("FLUSHALL")
+        assert drain(client, "a") == []
+        push_all(client, "a", 5)
+        assert len(drain(client, "a")) == 5
+
+
+def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
+    server = daemons(redis.url)
+    stop = threading.Event()
+
+    def cut():
+        with redis.connect() as connection:
+            while not stop.is_set():
+                connection.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                time.sleep(0.03)
+
+    with Client(server.port) as client:
+        cutter = threading.Thread(target=cut)
+        cutter.start()
+        pushed, answers = [], []
+        try:
+            for i in range(300):
+                answers.append(client.push("a", body=str(i), id=f"job-{i}").status)
+                if answers[-1] in (200, 201):
+                    pushed.append(str(i))
+        finally:
+            stop.set()
+            cutter.join()
+        assert len(pushed) > 250, answers
+        bodies = drain(client, "a")
+        assert len(set(bodies)) == len(bodies)
+        assert set(pushed) <= set(bodies)
+
+
+# Waiting and timing
+
+
+def test_an_idle_daemon_asks_once_a_second(daemons, redis):
+    server = daemons(redis.url)
+    with Client(server.port) as client, Client(server.port) as other:
+        client.push_id("far", body="x", delay="1h")
+        waiter = threading.Thread(target=lambda: other.reserve("nothing", wait="6s"))
+        waiter.start()
+        time.sleep(1)
+
+        def packets():
+            with open(f"/proc/{server.pid}/io", encoding="ascii") as file:
+                return int(re.search(r"syscw: (\d+)", file.read()).group(1))
+
+        def calls():
+            stats = redis.info("commandstats")
+            return sum(int(COMMANDS.search(line).group(1)) for name, line in stats.items()
+                       if name == "cmdstat_evalsha")
+
+        before = calls()
+        time.sleep(4)
+        rounds = (calls() - before) / 16 / 4
+        assert rounds < 1.5, f"{rounds} rounds a second"
+        waiter.join()
+
+
+def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
+    server = daemons(redis.url)
+    late = []
+    with Client(server.port) as client:
+        for _ in range(10):
+            due = time.time() + 0.15
+            client.push_id("soon", body="x", due=int(due * 1000))
+            job, = client.reserve("soon", wait="5s")
+            late.append(time.time() - due)
+            client.job(job["id"], "finish", lease=job["lease"])
+    assert min(late) >= -0.002 and sorted(late)[5] < 0.02, late
+
+
+# Several daemons
+
+
+def test_two_daemons_serve_one_queue_and_wake_each_other(daemons, redis):
+    one, two = daemons(redis.url), daemons(redis.url)
+    with Client(one.port) as first, Client(two.port) as second:
+        answers = []
+        waiter = threading.Thread(
+            target=lambda: answers.extend(second.reserve("a", wait="10s")))
+        waiter.start()
+        time.sleep(0.3)
+        begin = time.monotonic()
+        first.push_id("a", body="across")
+        waiter.join(10)
+        assert [job["body"] for job in answers] == ["across"]
+        assert time.monotonic() - begin < 1
+        assert first.job(answers[0]["id"], "finish", lease=answers[0]["lease"]).status in (200, 204)
+
+
+def test_another_daemon_takes_over_within_two_seconds(daemons, redis):
+    one = daemons(redis.url)
+    two = daemons(redis.url)
+    with Client(two.port) as client:
+        push_all(client, "a", 40, delay="1500ms")
+        one.kill()
+        begin = time.monotonic()
+        got = []
+        while len(got) < 40 and time.monotonic() - begin < 10:
+            got += [job["body"] for job in client.reserve("a", most=40, wait="5s")]
+        assert len(got) == 40
+        assert time.monotonic() - begin < 1.5 + 2.2
+
+
+def test_a_killed_daemon_loses_nothing(daemons, redis):
+    daemon = daemons(redis.url)
+    pushed = []
+    for round_number in range(3):
+        stop = threading.Event()
+
+        def push_on():
+            try:
+                with Client(daemon.port) as client:
+                    while not stop.is_set():
+                        body = f"{round_number}-{len(pushed)}"
+                        if client.push("a", body=body).status in (200, 201):
+                            pushed.append(body)
+            except (OSError, Closed):
+                pass  # what was under way is nobody's promise
+
+        pusher = threading.Thread(target=push_on)
+        pusher.start()
+        time.sleep(0.3)
+        daemon.kill()
+        stop.set()
+        pusher.join(10)
+        daemon.start()
+    with Client(daemon.port) as client:
+        bodies = drain(client, "a", wait="200ms")
+    assert len(pushed) > 100
+    assert set(pushed) <= set(bodies) and len(bodies) == len(set(bodies))
+
+
+# Sentinel
+
+
+def test_a_failover_is_followed(daemons, sentinels):
+    server = daemons(sentinels.url, timeout="2s")
+    with Client(server.port) as client:
+        push_all(client, "a", 20)
+        old = sentinels.master()
+        time.sleep(0.3)  # replication is behind the answers
+        old.kill()
+        eventually(lambda: client.push("a", body="after").status in (200, 201), 30)
+        assert sentinels.master() is not old
+        assert {f"a-{i}" for i in range(20)} <= set(drain(client, "a"))
+    old.extra = []
+    old.start()
+
+
+# Cluster
+
+
+def test_a_cluster_spreads_the_queue(daemons, cluster):
+    server = daemons(cluster.url)
+    with Client(server.port) as client:
+        for i in range(60):
+            client.push_id("a", body=str(i), id=f"id-{i}")
+        with_keys = sum(1 for node in cluster.servers[:3] if node.call("DBSIZE") > 0)
+        assert with_keys == 3
+        assert sorted(map(int, drain(client, "a"))) == list(range(60))
+
+
+def test_resharding_while_serving_loses_nothing(daemons, cluster):
+    server = daemons(cluster.url, prefix="reshard")
+    masters = cluster.servers[:3]
+    slots = [masters[0].call("CLUSTER", "KEYSLOT", f"{{reshard:{partition}}}:h")
+             for partition in range(16)]
+    pushed = []
+    stop = threading.Event()
+
+    def push_on():
+        with Client(server.port) as own:
+            while not stop.is_set():
+                body = f"b-{len(pushed)}"
+                if own.push("a", body=body, id=f"id-{len(pushed)}").status in (200, 201):
+                    pushed.append(body)
+
+    pusher = threading.Thread(target=push_on)
+    pusher.start()
+    time.sleep(0.2)
+    moved = sum(move_slot(cluster, slot, masters[0]) for slot in slots)
+    time.sleep(0.3)
+    stop.set()
+    pusher.join()
+    assert moved > 3 and len(pushed) > 50
+    with Client(server.port) as client:
+        assert sorted(drain(client, "a")) == sorted(pushed)
+
+
+def move_slot(cluster, slot, target):
+    """As redis-cli does it: to one target only, for servers that take slots from each other within
+    milliseconds may both believe that they have them, and delete each other's keys."""
+    masters = cluster.servers[:3]
+    rows = target.call("CLUSTER", "SLOTS")
+    owner = next(row[2][1] for row in rows if row[0] <= slot <= row[1])
+    source = next(node for node in masters if node.port == owner)
+    if source is target:
+        return False
+    source_id, target_id = source.call("CLUSTER", "MYID"), target.call("CLUSTER", "MYID")
+    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+    time.sleep(0.01)
+    while True:
+        keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 1)  # a while with some here, some there
+        if not keys:
+            break
+        source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+    for node in (target, source, *masters):
+        node.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+    return True
+
+
+def test_a_master_of_the_cluster_is_replaced(daemons, cluster):
+    server = daemons(cluster.url, prefix="replaced")
+    with Client(server.port) as client:
+        for i in range(40):
+            client.push_id("a", body=str(i), id=f"id-{i}")
+        victim = cluster.servers[0]
+        time.sleep(0.3)
+        victim.kill()
+        eventually(lambda: client.get("/readyz").status == 200 and
+                   client.push("b", body="x", id=f"b{time.monotonic()}").status in (200, 201), 30)
+        assert sorted(map(int, drain(client, "a"))) == list(range(40))
+    victim.start()
+
+
+# Replicas
+
+
+def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
+    with Redis() as replica:
+        replica.call("REPLICAOF", "127.0.0.1", redis.port)
+        wait_until(lambda: redis.info("replication").get("connected_slaves") == "1" and
+                   "state=online" in redis.info("replication")["slave0"])
+        server = daemons(redis.url, wait_replicas=1)
+        with Client(server.port) as client:
+            push_all(client, "a", 10)
+            replica.freeze()
+            assert client.push("a", body="alone").status == 503
+            replica.thaw()
+            eventually(lambda: client.push("a", body="together").status in (200, 201), 10)
+            bodies = drain(client, "a")
+            assert {f"a-{i}" for i in range(10)} | {"together"} <= set(bodies)
