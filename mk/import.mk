@@ -4,3 +4,4 @@ $(BUILD)/later: $(BUILD)/src/redis/url.o
 $(BUILD)/later: LIBS += -lhiredis
 
 $(BUILD)/test/cli_import_redis_test: $(BUILD)/src/cli/import_redis_layout.o
+$(FUZZ_BUILD)/fuzz_import_redis: $(FUZZ_BUILD)/src/cli/import_redis_layout.o
