@@ -180,11 +180,11 @@ static void report_topics(const struct import *import)
     buf_fini(&out);
 }
 
-static void report_if(uint64_t count, const char *what)
+static void report_if(const char *what, uint64_t count)
 {
     char room[TEXT_ROOM];
     if (count > 0)
-        (void)printf("%s %s\n", count_text(count, room), what);
+        (void)printf("%s: %s\n", what, count_text(count, room));
 }
 
 static void report(const struct import *import)
@@ -197,13 +197,14 @@ static void report(const struct import *import)
     }
     if (import->jobs > 0)
         report_topics(import);
-    report_if(import->strays, "in no bucket and no list (STRAY): due at their own time");
-    report_if(source->finished, "finished or deleted, and left out");
-    report_if(source->gone, "entries of buckets and lists whose job is gone, as after a finish");
-    report_if(source->foreign, "foreign keys, left out");
-    report_if(source->broken, "broken, left out");
+    report_if("in no bucket and no list (STRAY), due at their own time", import->strays);
+    report_if("finished or deleted, left out", source->finished);
+    report_if("entries whose job is gone, as after a finish", source->gone);
+    report_if("foreign keys, left out", source->foreign);
+    report_if("broken jobs and entries, left out", source->broken);
     if (import->options->dry_run)
-        (void)printf("%llu jobs; nothing was sent\n", (unsigned long long)import->jobs);
+        (void)printf("%llu job%s; nothing was sent\n", (unsigned long long)import->jobs,
+                     plural(import->jobs));
     else
         (void)printf("%llu imported, %llu there already, %llu refused\n",
                      (unsigned long long)push->created, (unsigned long long)push->kept,

@@ -190,8 +190,8 @@ def test_a_dry_run_sends_nothing_and_says_what_is_there(importer, redis):
     answer = importer("delay-queue", source.url(), "--dry-run")
     assert answer.returncode == DONE
     assert "7 jobs; nothing was sent" in answer.stdout
-    assert "1 in no bucket and no list (STRAY): due at their own time" in answer.stdout
-    assert "2 entries of buckets and lists whose job is gone" in answer.stdout
+    assert "in no bucket and no list (STRAY), due at their own time: 1\n" in answer.stdout
+    assert "entries whose job is gone, as after a finish: 2\n" in answer.stdout
     with Client(importer.server.port) as client:
         assert client.get("/v1/topics").json()["topics"] == []
 
