@@ -11,6 +11,8 @@
 
 enum {
     RESERVE_BYTES = 16 * 1024 * 1024, /* bodies handed out at once, as the core has it */
+    TOPICS_MAX = 2000,                /* of a reserve: Lua cannot pass on many more */
+    PLACES_MAX = 4000,                /* looked at by a reserve in all its topics */
     REQUEST_BYTES = 20,               /* of ARGV[1]: see add_request() */
 };
 
@@ -155,6 +157,10 @@ enum script_route script_route(const struct script_space *space, const struct cm
     switch (cmd->kind) {
     case CMD_PUSH: return route_push(space, &cmd->push, out_partition, out_err);
     case CMD_RESERVE:
+        if (cmd->reserve.topic_count > TOPICS_MAX) {
+            *out_err = ERR_UNSUPPORTED;
+            return SCRIPT_REFUSED;
+        }
         for (uint32_t i = 0; i < cmd->reserve.topic_count; i++) {
             if (!is_topic(cmd->reserve.topics[i]))
                 return refuse(out_err);
@@ -458,9 +464,12 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
         options[count++] = 'b';
     if (wait)
         options[count++] = 'w';
+    uint32_t at_once = 1 + PLACES_MAX / reserve->topic_count;
+    if (at_once > SCRIPT_HEADS_MAX)
+        at_once = SCRIPT_HEADS_MAX;
     script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
     script_add(out, bytes_of(options, count));
-    script_add_i64(out, max < SCRIPT_HEADS_MAX ? max : SCRIPT_HEADS_MAX);
+    script_add_i64(out, max < at_once ? max : at_once);
     script_add_i64(out, RESERVE_BYTES);
     for (uint32_t i = 0; i < reserve->topic_count; i++)
         script_add(out, reserve->topics[i]);

@@ -168,7 +168,7 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
         name = from->len ? buf_bytes(from) : cmd->topic;
         if (cmd->all && !from->len)
             name = (struct bytes){0};
-        number = cmd->all ? SCRIPT_TOPICS_PAGE : gather->page_max;
+        number = cmd->all ? SCRIPT_TOPICS_PAGE : least(gather->page_max, SCRIPT_TOPICS_PAGE);
     } else if (gather->cmd.kind == CMD_PAUSE) {
         what = BYTES("p");
         number = script_time_in(gather->space, cmd->pause_until_us);

@@ -1,7 +1,7 @@
 /*
  * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but the plain
- * push), walk.lua if it goes through a topic, and its own file.
+ * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve and
+ * the plain push), walk.lua if it goes through a topic, and its own file.
  */
 #include "redis/script_parts.h"
 
@@ -39,7 +39,7 @@ void script_write(struct buf *out, enum script_kind kind)
     ADD(out, common);
     if (kind == SCRIPT_END)
         ADD(out, end); /* the common case needs no more: to make functions takes time, too */
-    if (kind != SCRIPT_PUSH)
+    if (kind != SCRIPT_PUSH && kind != SCRIPT_RESERVE)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);

@@ -21,7 +21,7 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
           "jobs_limit", "topics_limit"]
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 HOUR = 3600 * 1000000
-PARTS = {"push": ["common", "push"], "put": ["common", "job", "push"],
+PARTS = {"push": ["common", "push"], "reserve": ["common", "reserve"], "put": ["common", "job", "push"],
          "end": ["common", "end", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
@@ -622,6 +622,28 @@ def test_numbers_grow_even_if_redis_forgot_them(queue):
     queue.redis.call("FLUSHALL")
     queue.hello()
     assert queue.push().seq > before
+
+
+def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
+    seqs = [queue.push(waits=(0, 0)).seq for _ in range(9)]
+    queue.redis.call("CONFIG", "SET", "maxmemory", "1mb")
+    try:
+        with pytest.raises(RedisError, match="OOM"):
+            queue.push("new topic")
+        assert len(valid(queue)) == 9 and queue.topic("new topic") is None
+        queue.promote()
+        queue.hello(own_us=1000)
+        taken = queue.reserve("t", most=3, options="b").jobs + queue.reserve("t", most=2).jobs
+        assert [job.seq for job in taken] == seqs[:5]
+        assert queue.change("t", seqs[0]).err == "ok"
+        assert queue.change("l", seqs[0]).err == "ok"
+        assert queue.change("b", seqs[1]).err == "ok"
+        assert queue.change("k", seqs[1]).err == "ok"
+        assert queue.finish(seqs[3]).err == "ok"
+        assert queue.delete(seqs[5]).err == "ok"
+        assert queue.sweep("c", "t", READY, 2)[0].count == 2
+    finally:
+        queue.redis.call("CONFIG", "SET", "maxmemory", "0")
 
 
 def test_large_batches_pass(queue):

@@ -27,6 +27,8 @@ elseif (what == 'v' and state == RESERVED) or (what == 'k' and state ~= 1 and st
 end
 if err ~= OK then return { say(err, state, 0, 0, now, 0, job.seq) } end
 
+if what ~= 's' then even_if_full() end
+
 local function count(letter)
     call('HINCRBY', hash, letter .. job.topic, 1)
 end

@@ -34,6 +34,12 @@ local function answered()
     return kept and sub(kept, 1, 8) == request and sub(kept, 9) or nil
 end
 
+-- A full Redis refuses a script's first write if that could take memory, and none after it. What
+-- gives memory back, or is owed to somebody, begins with this: a write that takes none.
+local function even_if_full()
+    call('HDEL', hash, '')
+end
+
 -- The number after `last`: about now, and of the same partition.
 local function number_after(last, partitions, now)
     local number = now - now % partitions + last % partitions

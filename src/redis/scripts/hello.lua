@@ -19,6 +19,7 @@ if stored ~= partitions or found[2] ~= ARGV[7] then
     return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
 end
 
+even_if_full()
 if alive_us > 0 then
     call('ZADD', reserved, now + alive_us, '\0' .. daemon)
     tell_due(now + alive_us)

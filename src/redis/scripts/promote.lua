@@ -3,6 +3,7 @@
 local most, now = tonumber(ARGV[2]), clock()
 if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 
+even_if_full()
 local ripe = call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, most)
 local topics, marks = {}, {}
 for from = 1, #ripe, 500 do

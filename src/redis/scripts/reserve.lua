@@ -2,6 +2,7 @@
 -- many at most, 4 bytes of bodies after which to stop, 5 … topics. Answer: {it, head, content, …};
 -- its next_us: when the first pause among the topics ends.
 local AT_ONCE = 32 -- jobs read together, so that large bodies do not pile up
+local PAST = string.rep('\255', 21) -- behind every place in a topic
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local wait = string.find(ARGV[2], 'w', 1, true)
@@ -53,7 +54,7 @@ for i = 1, #topics do
         next_us = pause < next_us and pause or next_us
     elseif not listed or #spots < most then
         local key = 'r' .. char(#topics[i]) .. topics[i]
-        local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. string.rep('\255', 21),
+        local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
             'LIMIT', 0, listed and most - #spots or most)
         for at = 1, #ready do spots[#spots + 1] = ready[at] end
     end
@@ -71,6 +72,7 @@ if not listed and #topics > 1 then
     for i = 1, #spots do spots[i] = keys[i][1] end
 end
 
+even_if_full()
 local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 while at <= #spots and count < most and bytes < most_bytes do
