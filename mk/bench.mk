@@ -2,7 +2,7 @@
 
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
-.PHONY: bench bench-full bench-beanstalkd bench-beanstalkd-exact
+.PHONY: bench bench-full bench-beanstalkd bench-beanstalkd-exact bench-redis
 bench: $(BENCH_PROGRAMS) ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
 bench-full: $(BENCH_PROGRAMS) ## the same with four times the jobs
@@ -11,3 +11,8 @@ bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with t
 	$(PYTHON) bench/beanstalk.py --build $(BUILD)
 bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions per put of both
 	$(PYTHON) bench/beanstalk.py --build $(BUILD) --only exact
+
+# The bare queue in Redis is driven by the load engine of `later bench`.
+$(BUILD)/bench/redis_floor: $(patsubst %,$(BUILD)/src/cli/%.o,client histogram load usage)
+bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor ## laterd on Redis beside a bare Lua queue, with the bars, under 5 minutes
+	$(PYTHON) bench/redis.py --build $(BUILD)
