@@ -1,7 +1,7 @@
 /*
  * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve and
- * the plain push), walk.lua if it goes through a topic, and its own file.
+ * the plain push), walk.lua if it goes through a topic, room.lua if it makes them, its own file.
  */
 #include "redis/script_parts.h"
 
@@ -18,6 +18,7 @@
 TEXT(common);
 TEXT(job);
 TEXT(walk);
+TEXT(room);
 TEXT(hello);
 TEXT(promote);
 TEXT(push);
@@ -43,6 +44,8 @@ void script_write(struct buf *out, enum script_kind kind)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);
+    if (kind == SCRIPT_PUSH || kind == SCRIPT_PUT || kind == SCRIPT_TOPIC)
+        ADD(out, room);
     switch (kind) {
     case SCRIPT_HELLO: ADD(out, hello); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;

@@ -21,7 +21,8 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
           "jobs_limit", "topics_limit"]
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 HOUR = 3600 * 1000000
-PARTS = {"push": ["common", "push"], "reserve": ["common", "reserve"], "put": ["common", "job", "push"],
+PARTS = {"push": ["common", "room", "push"], "put": ["common", "job", "room", "push"],
+         "reserve": ["common", "reserve"], "topic": ["common", "job", "room", "topic"],
          "end": ["common", "end", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
@@ -513,6 +514,18 @@ def test_limits_are_told(queue):
     assert queue.push("b", limits=(2, 1)).err == "topics_limit"
     assert queue.push("a", limits=(2, 1)).err == "ok"
     assert queue.push("a", limits=(2, 1)).err == "jobs_limit"
+
+
+def test_an_idle_topic_makes_room_for_another(queue):
+    names = ["topic-%03d" % number for number in range(150)]
+    seqs = [queue.push(name).seq for name in names]
+    queue.run("topic", "p", names[140], FOREVER, 0, "")
+    queue.delete(seqs[140]), queue.delete(seqs[145])
+    tries = 0
+    while queue.push("new", limits=(0, 150)).err != "ok":
+        tries += 1
+        assert tries < 5
+    assert queue.topic(names[145]) is None and queue.topic(names[140])["pauses"] == 1
 
 
 def test_a_request_sent_again_gets_the_first_answer_and_does_nothing(queue):

@@ -1,6 +1,7 @@
--- Finish (ARGV[2] f) and delete (d). ARGV: 3 id or '', 4 number (8 bytes), 5 lease, 6 options: d its
--- work is done, f only if nobody has it reserved. Answer: {it, the head as it last was}. Here is the
--- common case, a reserved job that is finished; the others are in end_other.lua, behind job.lua.
+-- Finish (ARGV[2] f) and delete (d). ARGV: 3 id or '', 4 number (8 bytes), 5 lease, 6 options: d
+-- its work is done, f only if nobody has it reserved. Answer: {it, the head as it last was}. Here
+-- is the common case, a reserved job that is finished; the others are in end_other.lua, behind
+-- job.lua.
 local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
 local name = ARGV[4]

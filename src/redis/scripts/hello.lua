@@ -1,6 +1,6 @@
 -- Makes the partition, if need be; takes, keeps or gives up its timer; says that the daemon lives.
--- ARGV: 2 its number, 3 how many there are, 4 channel, 5 own_us, 6 alive_us, 7 version of the layout.
--- Answer: {it}: owner; next_us: when the ownership ends.
+-- ARGV: 2 its number, 3 how many there are, 4 channel, 5 own_us, 6 alive_us, 7 version of the
+-- layout. Answer: {it}: owner; next_us: when the ownership ends.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 local own_us, alive_us, now = tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
 local found = call('HMGET', hash, 's', 'v', 'o')

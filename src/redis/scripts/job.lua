@@ -57,7 +57,8 @@ end
 local function tell_ready(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then
         local last, _, partitions = state_of_all()
-        call('PUBLISH', call('HGET', hash, 'c'), string.format('r%.0f ', last % partitions) .. topic)
+        local notice = string.format('r%.0f ', last % partitions) .. topic
+        call('PUBLISH', call('HGET', hash, 'c'), notice)
     end
 end
 

@@ -1,6 +1,6 @@
--- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this due time
--- 7 and number, 8 how many. Answer: {it, where to go on, head, …, content (p)}; `more`: there may be.
--- Jobs come in the order of the set; those in the way of a cursor are left out.
+-- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this due
+-- time 7 and number, 8 how many. Answer: {it, where to go on, head, …, content (p)}; `more`: there
+-- may be. Jobs come in the order of the set; those in the way of a cursor are left out.
 local after_due, after_seq, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local parts, now = { '', '' }, clock()
 local more, from = walk(function(name)

@@ -1,5 +1,5 @@
--- What is due becomes ready; leases whose ttr ran out end, and those of daemons that are dead. ARGV:
--- 2 steps at most. Answer: {it}: count, more, next_us.
+-- What is due becomes ready; leases whose ttr ran out end, and those of daemons that are dead.
+-- ARGV: 2 steps at most. Answer: {it}: count, more, next_us.
 local most, now = tonumber(ARGV[2]), clock()
 if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 

@@ -1,8 +1,8 @@
 -- Push. ARGV: 2 head (its number, created and delay are ours to fill in), 3 content type and body,
--- 4 topic, 5 priority (4 bytes, big-endian), 6 due, 7 id or '', 8 if it exists (j reject, p replace,
--- k keep) and order (d due, a arrival, b buried), 9 and 10 most jobs and topics (0: any; may be
--- missing). Answer: {it, head}. The answer kept has no head: a request sent again brings it along.
--- job.lua is there only if p or b is asked for.
+-- 4 topic, 5 priority (4 bytes, big-endian), 6 due, 7 id or '', 8 if it exists (j reject, p
+-- replace, k keep) and order (d due, a arrival, b buried), 9 and 10 most jobs and topics (0: any;
+-- may be missing). Answer: {it, head}. The answer kept has no head: a request sent again brings it
+-- along. job.lua is there only if p or b is asked for.
 local raw, topic, due, id = ARGV[2], ARGV[4], tonumber(ARGV[6]), ARGV[7]
 local exists, ranks = sub(ARGV[8], 1, 1), sub(ARGV[8], 2)
 
@@ -27,8 +27,8 @@ if ARGV[9] and ARGV[9] ~= '0' and not old and
     return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) }
 end
 if not found[2] then -- the first job of its topic
-    if ARGV[10] and ARGV[10] ~= '0' and not call('ZSCORE', order, 't' .. topic) and
-        call('ZLEXCOUNT', order, '[t', '(u') >= tonumber(ARGV[10]) then
+    local most = tonumber(ARGV[10] or 0)
+    if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(most, now) then
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)

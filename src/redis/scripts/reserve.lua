@@ -135,7 +135,8 @@ if count > 0 then
     sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I8', last, pushed, partitions, wake)
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
     if sooner then
-        call('PUBLISH', call('HGET', hash, 'c'), string.format('w%.0f %.0f', last % partitions, wake))
+        local notice = string.format('w%.0f %.0f', last % partitions, wake)
+        call('PUBLISH', call('HGET', hash, 'c'), notice)
     end
 end
 in_pieces('HSET', hash, sets)

@@ -1,6 +1,6 @@
 -- A topic, or a page of them. ARGV: 2 p pause, u resume, t show one, l list; 3 topic (l: after this
--- name), 4 pause until, or how many; 5 most topics (0: any); 6 b without the search for the next due.
--- Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
+-- name), 4 pause until, or how many; 5 most topics (0: any); 6 b without the search for the next
+-- due. Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local LOOK = 1000 -- delayed jobs among which the topic's first is looked for
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
@@ -33,7 +33,8 @@ end
 
 if what == 'l' then
     local parts, most = { '' }, tonumber(ARGV[4])
-    local names = call('ZRANGEBYLEX', order, topic == '' and '[t' or '(t' .. topic, '(u', 'LIMIT', 0, most + 1)
+    local from = topic == '' and '[t' or '(t' .. topic
+    local names = call('ZRANGEBYLEX', order, from, '(u', 'LIMIT', 0, most + 1)
     for i = 1, math.min(#names, most) do
         local name = sub(names[i], 2)
         parts[2 * i], parts[2 * i + 1] = name, show(name, true)
@@ -53,7 +54,7 @@ end
 
 if not there then
     if what == 'u' then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
-    if ARGV[5] ~= '0' and call('ZLEXCOUNT', order, '[t', '(u') >= tonumber(ARGV[5]) then
+    if not room_for_topic(tonumber(ARGV[5]), now) then
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)

@@ -1,0 +1,32 @@
+-- Room for one more topic. Put before the scripts that make topics.
+local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes on behind them
+
+-- Is there room, after one that holds nothing and is not paused has gone, if need be?
+local function room_for_topic(most, now)
+    if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
+    local from = call('HGET', hash, 'e') or ''
+    local names = call('ZRANGEBYLEX', order, from == '' and '[t' or '(t' .. from, '(u',
+        'LIMIT', 0, LOOK_AT)
+    for i = 1, #names do
+        local topic = sub(names[i], 2)
+        local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic,
+            '#x' .. topic, '#u' .. topic, '#w' .. topic, 's', 'c')
+        local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
+        if (count[1] or 0) - gone == 0 and tonumber(count[5] or 0) <= now then
+            if count[6] then -- whoever left the mark asks again, and leaves another
+                local last, _, partitions = unpack_bytes('<I8I8I8', count[7])
+                call('PUBLISH', count[8], string.format('r%.0f ', last % partitions) .. topic)
+            end
+            local fields = {}
+            for letter in string.gmatch('prfdxtlbkzhusw', '.') do
+                fields[#fields + 1] = '#' .. letter .. topic
+            end
+            call('HDEL', hash, unpack(fields))
+            call('ZREM', order, names[i])
+            call('HSET', hash, 'e', topic)
+            return true
+        end
+    end
+    call('HSET', hash, 'e', #names == LOOK_AT and sub(names[#names], 2) or '')
+    return false
+end
