@@ -1,0 +1,409 @@
+#!/usr/bin/python3
+"""laterd on Redis beside a bare Lua queue in Redis: `make bench-redis`.
+
+How to run it:
+
+    make bench-redis                  all of it, under 5 minutes, on an otherwise idle machine
+    bench/redis.py --only put,cycle --repeats 5
+    bench/redis.py --only due,idle,pair,takeover
+    bench/redis.py --only put --fsync always
+
+What it does: `later bench` gives laterd the same load over HTTP and over beanstalkd's protocol,
+and `redis_floor` gives it, with the same load engine, to three small scripts in Redis itself: the
+floor. They take turns within one run, three times over, each with a Redis and a laterd of its own,
+started anew; the figures are medians. Redis appends to its file, synced every second (--fsync), and
+does not rewrite it meanwhile, which would be somebody else's work within the measured time.
+
+CPU per operation is that of laterd and Redis together, all threads, user and system, with servers
+and generator pinned to one core; of it, what Redis took. Operations a second are unpinned. "64x1" is
+64 connections with one command under way, "16x16" is 16 connections with 16. A cycle is push,
+reserve and finish. Bodies have 256 bytes.
+
+- due: jobs fall due at a steady rate, consumers wait in laterd. Lateness is when a consumer has the job
+  minus its due time, both on the generator's clock.
+- idle: 100 polls are parked and nothing is due. Counted are the commands that reach Redis (MONITOR,
+  without those that scripts call), and the packets they come in, as gaps of more than 50 ms.
+- pair: the same two generators of 32 connections cycle jobs of one topic, first both through one
+  daemon, then each through one of two. What one pushes, the other may take. Doubled is a finish that
+  was refused because another holder had the job; lost is what was pushed, is not there, and was not
+  finished.
+- takeover: two daemons; the one that has all timers is killed while 1,000 jobs a second fall due and
+  consumers wait at the other. The largest lateness is how long nobody watched the time.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+from servers import Server, free_port
+
+RUN_TIMEOUT_S = 110
+LUA, HTTP, BEANSTALK = "Lua queue", "laterd, HTTP", "laterd, beanstalkd's protocol"
+SERVERS = [LUA, HTTP, BEANSTALK]
+
+LONE = ["--connections", 64, "--depth", 1]
+DEEP = ["--connections", 16, "--depth", 16]
+
+# Name, group, words, jobs. The puts come last, because they leave their jobs behind.
+SCENARIOS = [
+    ("cycle 64x1", "cycle", ["cycle", *LONE], 12000),
+    ("cycle 16x16", "cycle", ["cycle", *DEEP], 15000),
+    ("put 64x1", "put", ["put", *LONE], 40000),
+    ("put 16x16", "put", ["put", *DEEP], 40000),
+]
+
+PUSH_CPU_MAX_US = 25
+PUSHES_MIN = 40000
+LATENESS_MAX_US = 5000
+DUE_RATE = 5000
+IDLE_COMMANDS_MAX = 1
+PAIR_RATIO_MIN = 1.0
+TAKEOVER_MAX_US = 2000000
+
+
+def shown(value):
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
+
+
+def cpu_us(pid):
+    """What all threads of the process have used, ended ones too."""
+    return time.clock_gettime((~pid << 3) | 2) * 1e6  # as clock_getcpuclockid() makes it
+
+
+class Place:
+    """A Redis, empty, and the daemons that serve its queue."""
+
+    def __init__(self, bench, pinned, daemons=1):
+        self.bench, self.daemons = bench, []
+        folder = bench.directory()
+        port = free_port()
+        settings = {"port": port, "bind": "127.0.0.1", "dir": folder, "save": "",
+                    "appendonly": "yes", "appendfsync": bench.fsync,
+                    "auto-aof-rewrite-percentage": 0}
+        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
+        self.redis = Server("redis-server", ["redis-server", *words], pinned,
+                            address=f"127.0.0.1:{port}")
+        try:
+            for _ in range(daemons):
+                self.daemons.append(self._daemon(folder, pinned))
+        except RuntimeError:
+            self.stop()
+            raise
+
+    def _daemon(self, folder, pinned):
+        number, port = len(self.daemons), free_port()
+        config = folder / f"laterd{number}.conf"
+        config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = 127.0.0.1:{port}\n"
+                          "[engine]\nengine = redis\n"
+                          f"[redis]\nurl = redis://{self.redis.address}\n")
+        daemon = Server("laterd", [self.bench.build / "laterd", "-c", config, "--data-dir",
+                                   folder / f"data{number}"], pinned)
+        daemon.beanstalk = f"127.0.0.1:{port}"
+        return daemon
+
+    def stop(self):
+        for server in [*self.daemons, self.redis]:
+            server.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Bench:
+    def __init__(self, arguments):
+        self.build = pathlib.Path(arguments.build)
+        self.repeats = arguments.repeats
+        self.fsync = arguments.fsync
+        self.only = set(filter(None, arguments.only.split(",")))
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
+        self.fresh = 0
+        self.results = {}  # (scenario, pinned, server): what each repeat said
+        self.figures = []  # (title, {server: value})
+        self.bars = []  # (title, wanted, measured, held, remark)
+        self.notes = []
+        self.problems = []  # make the run fail
+
+    def directory(self):
+        self.fresh += 1
+        path = self.place / f"data{self.fresh}"
+        path.mkdir()
+        return path
+
+    def wanted(self, word):
+        return not self.only or word in self.only
+
+    def bar(self, title, wanted, measured, held, remark=""):
+        self.bars.append((title, wanted, measured, held, remark))
+
+    # -- load ----------------------------------------------------------------------------
+
+    def generate(self, command, pinned=False):
+        command = [str(word) for word in command]
+        if pinned:
+            command = ["taskset", "-c", "0"] + command
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S,
+                              check=False)
+        if done.returncode != 0:
+            self.problems.append(f"{' '.join(command[-8:])}: exit {done.returncode} "
+                                 f"{done.stderr.strip()[-200:]}")
+        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+    def floor(self, place, words):
+        return [self.build / "bench/redis_floor", *words, "--server", place.redis.address,
+                "--pid", place.redis.pid]
+
+    def later(self, place, words, daemon=0, beanstalk=False):
+        daemons = [server.pid for server in place.daemons]
+        pids = [word for pid in [*daemons, place.redis.pid] for word in ("--server-pid", pid)]
+        server = place.daemons[daemon]
+        where = (["--beanstalk", server.beanstalk] if beanstalk
+                 else ["--server", f"http://{server.address}"])
+        return [self.build / "later", "bench", *words, "--json", "--keep", *where, *pids]
+
+    def measure(self, name, pinned, steps):
+        """Runs (scenario, words) one after the other on one fresh Redis."""
+        with Place(self, pinned, daemons=0 if name == LUA else 1) as place:
+            for scenario, words in steps:
+                before = cpu_us(place.redis.pid)
+                command = (self.floor(place, words) if name == LUA
+                           else self.later(place, words, beanstalk=name == BEANSTALK))
+                result = self.generate(command, pinned)
+                if result:
+                    used = cpu_us(place.redis.pid) - before
+                    result["redis_us"] = used / result["operations"]
+                    self.results.setdefault((scenario, pinned, name), []).append(result)
+
+    def median(self, scenario, pinned, name, show):
+        results = self.results.get((scenario, pinned, name))
+        return statistics.median(map(show, results)) if results else None
+
+    def figure(self, title, scenario, pinned, show):
+        values = {name: self.median(scenario, pinned, name, show) for name in SERVERS}
+        self.figures.append((title, values))
+        return values
+
+    # -- operations ----------------------------------------------------------------------
+
+    def operations(self):
+        chosen = [row for row in SCENARIOS if self.wanted(row[1])]
+        if not chosen:
+            return
+        for repeat in range(self.repeats):
+            for pinned in (True, False):
+                for name in SERVERS:
+                    self.measure(name, pinned, [(scenario, [*words, "--jobs", jobs])
+                                                for scenario, _, words, jobs in chosen])
+            print(f"  round {repeat + 1} of {self.repeats}", file=sys.stderr, flush=True)
+        for scenario, group, *_ in chosen:
+            cpu = self.figure(f"{scenario}, pinned, µs of CPU", scenario, True,
+                              lambda r: r["server_us_per_operation"])
+            redis = self.figure(f"{scenario}, pinned, µs of it Redis'", scenario, True,
+                                lambda r: r["redis_us"])
+            rate = self.figure(f"{scenario}, unpinned, a second", scenario, False,
+                               lambda r: r["per_second"])
+            if group == "put":
+                self.push_bars(scenario, cpu, redis, rate)
+
+    def push_bars(self, scenario, cpu, redis, rate):
+        for name in (HTTP, BEANSTALK):
+            if cpu[name] is None or cpu[LUA] is None:
+                continue
+            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {PUSH_CPU_MAX_US}", shown(cpu[name]),
+                     cpu[name] <= PUSH_CPU_MAX_US,
+                     f"laterd {shown(cpu[name] - redis[name])}, Redis {shown(redis[name])}; "
+                     f"the floor {shown(cpu[LUA])}, so {cpu[name] / cpu[LUA]:.1f} times")
+            self.bar(f"{scenario}, {name}, a second", f"≥ {PUSHES_MIN:,}", shown(rate[name]),
+                     rate[name] >= PUSHES_MIN, f"the floor {shown(rate[LUA])}")
+
+    # -- due times -----------------------------------------------------------------------
+
+    def due(self):
+        for _ in range(self.repeats):
+            for name in (HTTP, BEANSTALK):
+                self.measure(name, False, [("due", ["due", "--rate", DUE_RATE, "--jobs",
+                                                    2 * DUE_RATE])])
+        print("  due jobs", file=sys.stderr, flush=True)
+        title = f"{DUE_RATE:,} due/s"
+        self.figure(f"{title}, CPU per job, µs", "due", False,
+                    lambda r: r["server_us_per_operation"])
+        for quantile in ("p50", "p99", "max"):
+            values = self.figure(f"{title}, lateness {quantile}, ms", "due", False,
+                                 lambda r, q=quantile: r["lateness_us"][q] / 1000)
+            for name in (HTTP, BEANSTALK) if quantile == "p99" else ():
+                if values[name] is not None:
+                    self.bar(f"{title}, {name}, lateness p99, ms", f"≤ {LATENESS_MAX_US / 1000:g}",
+                             shown(values[name]), values[name] * 1000 <= LATENESS_MAX_US)
+        for name in (HTTP, BEANSTALK):
+            self.promises(title, name, self.results.get(("due", False, name), []))
+
+    def promises(self, title, name, results):
+        counts = [sum(r[key] for r in results) for key in ("early", "lost", "twice")]
+        self.bar(f"{title}, {name}: early, lost, twice", "0, 0, 0", ", ".join(map(str, counts)),
+                 not any(counts))
+
+    # -- idle ----------------------------------------------------------------------------
+
+    def idle(self):
+        seconds = 10
+        with Place(self, False) as place:
+            command = self.later(place, ["idle", "--connections", 100, "--seconds", seconds + 3])
+            load = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE)
+            time.sleep(2)
+            before = cpu_us(place.daemons[0].pid), cpu_us(place.redis.pid)
+            commands, bursts = self.listen(place.redis.address, seconds)
+            after = cpu_us(place.daemons[0].pid), cpu_us(place.redis.pid)
+            load.communicate(timeout=60)
+        daemon, redis = ((b - a) / (seconds * 1e4) for a, b in zip(before, after))
+        self.figures.append(("idle, 100 polls: commands a second", {HTTP: commands / seconds}))
+        self.figures.append(("idle, 100 polls: packets a second", {HTTP: bursts / seconds}))
+        self.figures.append(("idle, 100 polls: CPU of laterd, %", {HTTP: daemon}))
+        self.figures.append(("idle, 100 polls: CPU of Redis, %", {HTTP: redis}))
+        self.bar("idle: commands a second", f"≤ {IDLE_COMMANDS_MAX}", shown(commands / seconds),
+                 commands / seconds <= IDLE_COMMANDS_MAX, f"{shown(bursts / seconds)} packets")
+
+    @staticmethod
+    def listen(address, seconds):
+        """(commands, bursts of them) that a Redis was sent, by its own account."""
+        times = []
+        port = address.split(":")[1]
+        with subprocess.Popen(["redis-cli", "-p", port, "MONITOR"], stdout=subprocess.PIPE,
+                              text=True) as monitor:
+            timer = threading.Timer(seconds, monitor.terminate)
+            timer.start()
+            for line in monitor.stdout:
+                words = line.split(" ", 3)
+                if line[:1].isdigit() and words[2] != "lua]":
+                    times.append(float(words[0]))
+            timer.cancel()
+        bursts = sum(b - a > 0.05 for a, b in zip([0.0, *times], times))
+        return len(times), bursts
+
+    # -- two daemons ---------------------------------------------------------------------
+
+    def pair(self):
+        rates, doubled, lost = {1: [], 2: []}, 0, 0
+        for _ in range(self.repeats):
+            for count in (1, 2):
+                with Place(self, False, daemons=count) as place:
+                    rate, twice, gone = self.cycle_through(place)
+                rates[count].append(rate)
+                doubled, lost = doubled + twice, lost + gone
+        print("  two daemons", file=sys.stderr, flush=True)
+        one, two = (statistics.median(rates[count]) for count in (1, 2))
+        self.figures.append(("cycles a second through one daemon", {HTTP: one}))
+        self.figures.append(("cycles a second through two daemons", {HTTP: two}))
+        self.bar("two daemons / one, cycles a second", f"≥ {PAIR_RATIO_MIN}", shown(two / one),
+                 two / one >= PAIR_RATIO_MIN)
+        self.bar("one topic through one and two daemons: doubled, lost", "0, 0",
+                 f"{doubled}, {lost}", doubled == 0 and lost == 0)
+
+    def cycle_through(self, place):
+        """(cycles a second, doubled, lost) of two generators at once."""
+        count, results = len(place.daemons), []
+
+        def generate(number):
+            words = ["cycle", "--connections", 32, "--jobs", 10**7, "--seconds", 3, "--topic", "t"]
+            results.append(self.generate(self.later(place, words, daemon=number % count)))
+
+        threads = [threading.Thread(target=generate, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with urllib.request.urlopen(f"http://{place.daemons[0].address}/v1/topics/t") as answer:
+            topic = json.load(answer)
+        live = sum(topic[state] for state in ("delayed", "ready", "reserved", "buried"))
+        lost = topic["totals"]["pushed"] - topic["totals"]["finished"] - live
+        results = [result for result in results if result]
+        return (sum(r["per_second"] for r in results), sum(r["refused"] for r in results), lost)
+
+    def takeover(self):
+        largest, results = [], []
+        for _ in range(self.repeats):
+            with Place(self, False, daemons=2) as place:
+                words = ["due", "--rate", 1000, "--jobs", 5000, "--lead", "3s"]
+                load = subprocess.Popen([str(w) for w in self.later(place, words, daemon=1)[:-4]],
+                                        stdout=subprocess.PIPE, text=True)
+                time.sleep(4.0)
+                place.daemons[0].process.kill()
+                text, _ = load.communicate(timeout=60)
+            results.append(json.loads(text))
+            largest.append(results[-1]["lateness_us"]["max"])
+        print("  takeover", file=sys.stderr, flush=True)
+        self.bar("the timers' owner killed: largest lateness, s", f"≤ {TAKEOVER_MAX_US / 1e6:g}",
+                 ", ".join(f"{us / 1e6:.2f}" for us in largest), max(largest) <= TAKEOVER_MAX_US)
+        self.promises("the timers' owner killed", HTTP, results)
+
+    # -- the whole -----------------------------------------------------------------------
+
+    def run(self):
+        self.operations()
+        for word in ("due", "idle", "pair", "takeover"):
+            if self.wanted(word):
+                getattr(self, word)()
+
+    def table(self):
+        def said(*command):
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                                  check=False)
+            return (done.stdout or done.stderr).strip()
+
+        redis = said("redis-server", "--version").split(" sha")[0]
+        print(f"{said(self.build / 'laterd', '--version') or 'laterd'} on {redis}, appendonly, "
+              f"appendfsync {self.fsync}, 256-byte bodies, medians of {self.repeats}; "
+              f"{os.cpu_count()} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}\n")
+        print("| figure | " + " | ".join(SERVERS) + " |")
+        print("|---" * (len(SERVERS) + 1) + "|")
+        for title, values in self.figures:
+            cells = [shown(values.get(name)) for name in SERVERS]
+            print(f"| {title} | " + " | ".join(cells) + " |")
+        print("\n| bar | wanted | measured | | |\n|---|---|---|---|---|")
+        for title, wanted, measured, held, remark in self.bars:
+            print(f"| {title} | {wanted} | {measured} | {'✓' if held else '✗'} | {remark} |")
+        for note in self.notes:
+            print(f"\nNote: {note}")
+        for problem in self.problems:
+            print(f"\nFailed: {problem}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build", help="where laterd, later and the floor are")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="of put,cycle,due,idle,pair,takeover")
+    parser.add_argument("--fsync", default="everysec", choices=("everysec", "always", "no"))
+    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
+    arguments = parser.parse_args()
+    if not shutil.which("redis-server"):
+        print("redis-server is not installed: nothing to run on", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is stopped
+    bench = Bench(arguments)
+    try:
+        bench.run()
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
+        bench.problems.append(str(failure))
+    finally:
+        shutil.rmtree(bench.place, ignore_errors=True)
+    bench.table()
+    return 1 if bench.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
