@@ -213,7 +213,10 @@ static void refused(struct call *call, struct node *node, struct bytes text)
         say(calls, text.at);
         finish(call, ERR_MEMORY_LIMIT);
         break;
-    case FAILURE_DENIED:
+    case FAILURE_DENIED: /* until somebody gives the right back */
+        say(calls, text.at);
+        finish(call, ERR_AGAIN);
+        break;
     case FAILURE_OTHER:
         say(calls, text.at);
         finish(call, ERR_IO);
@@ -457,7 +460,9 @@ int64_t calls_next_us(const struct calls *calls)
     int64_t next_us = INT64_MAX;
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         const struct partition *partition = &calls->partitions[i];
-        if (!list_empty(&partition->unsent)) {
+        /* What waits for its node goes when that says that it is there. */
+        if (!list_empty(&partition->unsent) && partition->open &&
+            topology_node(calls->options.topology, partition->slot)) {
             int64_t soon_us = calls->now_us + RETRY_US / 2;
             next_us = soon_us < next_us ? soon_us : next_us;
         }
