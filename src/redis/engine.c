@@ -230,12 +230,26 @@ static void sum_up(struct redis_engine *redis, const struct reply *reply)
     }
 }
 
+/* A topic that only we know of: somebody waits, or has waited, for its first job. */
+static void view_waiters(const struct gathering *gathering, struct topic_view *view,
+                         struct reply *reply)
+{
+    const struct waits *waits = &gathering->errand.redis->waits;
+    const struct topic *topic = waits_topic(waits, buf_bytes(&gathering->topic));
+    if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic)
+        return;
+    *view = (struct topic_view){.name = buf_bytes(&gathering->topic)};
+    *reply = (struct reply){.kind = CMD_TOPIC, .count = 1, .topics = view};
+}
+
 static void gathering_reply(struct gathering *gathering)
 {
+    struct topic_view view;
     struct redis_engine *redis = gathering->errand.redis;
     struct reply reply = {.err = gathering->err, .kind = gathering->errand.kind};
     if (!reply.err)
         script_gather_reply(gathering->gather, &reply);
+    view_waiters(gathering, &view, &reply);
     for (uint32_t i = 0; i < reply.count && reply.topics; i++)
         add_view(redis, &reply.topics[i]);
     if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all)
@@ -464,6 +478,7 @@ static void node_ready(struct topology_ear *ear, struct node *node)
     resp_add_str(link_out(&node->link), "INFO");
     link_expect(&node->link, &check->info);
     calls_node_ready(&redis->calls, node);
+    waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
 }
 
 static void node_lost(struct topology_ear *ear, struct node *node)
@@ -489,6 +504,11 @@ static void partition_refused(void *owner, uint32_t stored)
                    "version of laterd; this one has %u. It cannot be changed while there are jobs",
                    redis->space.prefix, stored, redis->space.partitions);
     log_event(LOG_ERROR, "redis_refused", "reason=\"%.300s\"", redis->trouble.text);
+}
+
+static void partition_forgot_us(void *owner)
+{
+    waits_forget(&((struct redis_engine *)owner)->waits);
 }
 
 /* ---- the engine port ---- */
@@ -645,6 +665,7 @@ static void make_parts(struct redis_engine *redis)
     timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
                                                          .calls = &redis->calls,
                                                          .refused = partition_refused,
+                                                         .forgotten = partition_forgot_us,
                                                          .owner = redis});
     waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
                                                       .calls = &redis->calls,

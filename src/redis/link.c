@@ -23,7 +23,6 @@
 enum {
     EVENTS = 64,
     READ_BYTES = 64 * 1024,
-    READS = 64, /* at most so many at once: others are served, too */
     SPARE_OUT_BYTES = 256 * 1024,
     IDLE_READER_BYTES = 1024 * 1024,
     BACK_OFF_US = 50 * 1000,
@@ -350,23 +349,22 @@ static void dispatch(struct link *link)
     }
 }
 
+/* All that is there: our epoll instance is watched for news only, and rest is no news. */
 static void readable(struct link *link)
 {
     static char room[READ_BYTES];
+    ssize_t got = sizeof(room);
     link->dispatching = true;
-    for (int i = 0; i < READS && !link->doomed; i++) {
-        ssize_t got = recv(link->fd, room, sizeof(room), 0);
+    while (got == sizeof(room) && !link->doomed) {
+        got = recv(link->fd, room, sizeof(room), 0);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             break;
-        if (got <= 0) {
+        if (got <= 0)
             link_fail(link, got ? strerror(errno) : "it closed the connection");
-            break;
-        }
-        if (redisReaderFeed(link->reader, room, (size_t)got) != REDIS_OK) {
+        else if (redisReaderFeed(link->reader, room, (size_t)got) != REDIS_OK)
             link_fail(link, link->reader->errstr);
-            break;
-        }
-        dispatch(link);
+        else
+            dispatch(link);
     }
     link->dispatching = false;
     if (link->doomed)
