@@ -569,6 +569,18 @@ def test_a_mark_brings_one_notice(queue, port):
     ear.close()
 
 
+def test_the_end_of_a_pause_is_told(queue, port):
+    ear = Connection(port)
+    ear.call("SUBSCRIBE", "laterd:notice")
+    queue.push("t")
+    queue.run("topic", "p", "t", FOREVER, 0, "")
+    queue.reserve("t", options="w")
+    queue.run("topic", "u", "t", 0, 0, "")
+    ear.socket.settimeout(1)
+    assert ear.read()[2] == b"r3 t"
+    ear.close()
+
+
 def test_the_owner_is_told_of_what_is_due_sooner(queue, port):
     ear = Connection(port)
     ear.call("SUBSCRIBE", "laterd:notice")
@@ -657,6 +669,44 @@ def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
         assert queue.sweep("c", "t", READY, 2)[0].count == 2
     finally:
         queue.redis.call("CONFIG", "SET", "maxmemory", "0")
+
+
+def test_numbers_grow_even_if_the_clock_goes_back(queue):
+    last = (queue.now() + HOUR) // 16 * 16 + 3
+    state = queue.redis.call("HGET", queue.keys[0], "s")
+    queue.redis.call("HSET", queue.keys[0], "s", struct.pack("<Q", last) + state[8:])
+    assert [queue.push().seq for _ in range(3)] == [last + 16, last + 32, last + 48]
+    assert queue.reserve("t").jobs[0].lease == last + 64
+
+
+def test_an_older_answer_in_the_same_place_is_not_taken_for_this_one(queue):
+    first = queue.push()
+    script, args, number = queue.last
+    answer, _ = queue.run(script, *args, number=number + 4096, again=True)
+    assert answer.seq > first.seq and len(valid(queue)) == 2
+
+
+def test_a_daemon_that_never_said_hello_is_missed_all_the_same(queue, port):
+    other = Queue(port, daemon=b"daemon-3")
+    queue.push()
+    taken = other.reserve("t", options="b")
+    score = int(queue.redis.call("ZSCORE", queue.keys[2], b"\0daemon-3"))
+    assert score == taken.now + 5000000
+    other.close()
+
+
+def test_each_end_is_counted_as_what_it_is(queue):
+    seqs = [queue.push(id="id-%d" % number).seq for number in range(5)]
+    queue.reserve("t", most=3)
+    queue.finish("id-0"), queue.delete("id-1"), queue.delete("id-2", options="d")
+    assert queue.delete(seqs[3], options="f").err == "ok"
+    assert queue.delete(seqs[4], options="d").err == "ok"
+    figures = queue.topic("t")
+    assert (figures["finished"], figures["deleted"], figures["reserved"]) == (3, 2, 3)
+    queue.push(id="held")
+    lease = queue.reserve("t").jobs[0].lease
+    assert queue.delete("held", lease, options="f").err == "wrong_state"
+    assert queue.delete("held", lease).err == "ok"
 
 
 def test_large_batches_pass(queue):
