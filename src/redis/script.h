@@ -146,7 +146,8 @@ struct script_hello {
  * then about once a second while the daemon owns it, wants to own it, or has bound leases in it
  * (alive_us 5 s), else once a minute (alive_us 3 min). The answer: err (ERR_INVALID: made with
  * another number of partitions, in .count, or another layout, in .seq); now_us; owner (it is us);
- * next_us (when the ownership ends, whoever's it is: a time to ask again).
+ * next_us (when the ownership ends, whoever's it is: a time to ask again); count (1: the partition
+ * did not know this daemon, so marks that it left there are gone).
  * The owner's lease of 2 s is renewed each second; whoever gets it calls promote at once.
  */
 void script_ask_hello(struct buf *out, const struct script_space *space,

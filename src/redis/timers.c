@@ -82,6 +82,8 @@ static void greeted(void *owner, struct call *call, enum err err, const struct b
     }
     compare_clocks(timer, answer.now_us);
     calls_open(timers->options.calls, timer->partition);
+    if (answer.count)
+        timers->options.forgotten(timers->options.owner);
     if (answer.owner && !timer->owner)
         timer->promote_at_us = timers->now_us; /* nobody knows yet what is due */
     timer->owner = answer.owner;

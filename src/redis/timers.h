@@ -28,6 +28,8 @@ struct timers_options {
     struct calls *calls;
     /* Hello was answered with ERR_INVALID: the partition is not as ours are. */
     void (*refused)(void *owner, uint32_t stored_partitions);
+    /* A partition does not know us (any more): Redis may have lost what we left there. */
+    void (*forgotten)(void *owner);
     void *owner;
 };
 

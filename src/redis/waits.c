@@ -663,10 +663,15 @@ static void each_topic(struct waits *waits, void (*see)(struct waits *, struct t
         see(waits, LIST_ENTRY(at, struct topic, idle));
 }
 
+void waits_forget(struct waits *waits)
+{
+    each_topic(waits, forget);
+}
+
 void waits_subscribed(struct waits *waits, bool subscribed)
 {
     waits->subscribed = subscribed;
-    each_topic(waits, forget);
+    waits_forget(waits);
 }
 
 static void forget_if_time(struct waits *waits, struct topic *topic)

@@ -93,7 +93,9 @@ void waits_drain(struct waits *waits, enum err err);
 
 /* There may be ready jobs of the topic in the partition. */
 void waits_ready(struct waits *waits, struct bytes topic, uint32_t partition);
-/* Notices are heard from now on, or not any more: what we know is worth nothing. */
+/* What we know is worth nothing: our marks may be gone. */
+void waits_forget(struct waits *waits);
+/* Notices are heard from now on, or not any more. Forgets, too. */
 void waits_subscribed(struct waits *waits, bool subscribed);
 
 /* Ends waits whose time is up. */

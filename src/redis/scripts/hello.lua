@@ -1,6 +1,6 @@
 -- Makes the partition, if need be; takes, keeps or gives up its timer; says that the daemon lives.
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 own_us, 6 alive_us, 7 version of the
--- layout. Answer: {it}: owner; next_us: when the ownership ends.
+-- layout. Answer: {it}: owner; next_us: when the ownership ends; count: 1 if we were unknown here.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 local own_us, alive_us, now = tonumber(ARGV[5]), tonumber(ARGV[6]), clock()
 local found = call('HMGET', hash, 's', 'v', 'o')
@@ -19,9 +19,10 @@ if stored ~= partitions or found[2] ~= ARGV[7] then
     return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
 end
 
+local unknown = 0
 even_if_full()
 if alive_us > 0 then
-    call('ZADD', reserved, now + alive_us, '\0' .. daemon)
+    unknown = call('ZADD', reserved, now + alive_us, '\0' .. daemon)
     tell_due(now + alive_us)
 elseif call('ZSCORE', reserved, '\0' .. daemon) then
     call('ZADD', reserved, now, '\0' .. daemon) -- the next promote forgets it
@@ -39,4 +40,4 @@ elseif own_us == 0 and owner == daemon then
     owner, ends = nil, now
     call('HDEL', hash, 'o')
 end
-return { say(OK, 0, owner == daemon and OWNER or 0, 0, now, ends, 0) }
+return { say(OK, 0, owner == daemon and OWNER or 0, unknown, now, ends, 0) }
