@@ -80,24 +80,39 @@ def script_text(name):
     return text
 
 
+class Server:
+    """A Redis of our own on a free loopback port."""
+
+    def __init__(self, where, *options):
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(where),
+             "--save", "", "--appendonly", "no", *options], stdout=subprocess.DEVNULL)
+        for _ in range(100):
+            try:
+                Connection(self.port).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def free_port():
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            if probe.getsockname()[1] < 55536:  # a cluster's bus is 10,000 above
+                return probe.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def port(tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number = probe.getsockname()[1]
-    where = tmp_path_factory.mktemp("redis")
-    server = subprocess.Popen(
-        ["redis-server", "--port", str(number), "--bind", "127.0.0.1", "--dir", str(where),
-         "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL)
-    for _ in range(100):
-        try:
-            Connection(number).close()
-            break
-        except OSError:
-            time.sleep(0.05)
-    yield number
-    server.terminate()
-    server.wait()
+    server = Server(tmp_path_factory.mktemp("redis"))
+    yield server.port
+    server.stop()
 
 
 class Answer:
@@ -177,8 +192,9 @@ class Queue:
 
     def push(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
              waits=(), limits=()):
-        head = HEAD.pack(1, 2 if ranks == "a" else 0, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id),
-                         priority, 0, due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
+        flags = 2 if ranks == "a" else 0
+        head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, 0,
+                         due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
         return self.ask("put" if exists == "p" or ranks == "b" else "push", head, body, topic, struct.pack(">I", priority), due, id, exists + ranks,
                         *limits)
@@ -224,8 +240,8 @@ class Queue:
         answer, parts = self.run("topic", "t", name, 0, 0, "")
         if answer.err != "ok":
             return None
-        names = ("ready urgent buried oldest next_due held pushed reserved finished deleted replaced timeouts "
-                 "released buried_ever kicked pauses pause_until pause_us").split()
+        names = ("ready urgent buried oldest next_due held pushed reserved finished deleted "
+                 "replaced timeouts released buried_ever kicked pauses pause_until pause_us").split()
         figures = dict(zip(names, struct.unpack("<18Q", parts[1])))
         figures["delayed"] = (figures["pushed"] - figures["finished"] - figures["deleted"] -
                               figures["replaced"] - figures["ready"] - figures["buried"] - figures["held"])
@@ -707,6 +723,52 @@ def test_each_end_is_counted_as_what_it_is(queue):
     lease = queue.reserve("t").jobs[0].lease
     assert queue.delete("held", lease, options="f").err == "wrong_state"
     assert queue.delete("held", lease).err == "ok"
+
+
+def wait_until(claim):
+    for _ in range(200):
+        if claim():
+            return
+        time.sleep(0.05)
+    assert claim()
+
+
+def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path):
+    servers = [Server(tmp_path, "--cluster-enabled", "yes", "--cluster-config-file", "nodes-%d" % number)
+               for number in range(2)]
+    one, two = [Connection(server.port) for server in servers]
+    try:
+        one.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        one.call("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+        wait_until(lambda: all(b"cluster_state:ok" in node.call("CLUSTER", "INFO") for node in (one, two)))
+        here, there = Queue(servers[0].port), Queue(servers[1].port)
+        here.hello()
+        here.push(), here.push(due=here.now() + HOUR)
+        there.digests["push"] = two.call("SCRIPT", "LOAD", script_text("push"))
+        slot = one.call("CLUSTER", "KEYSLOT", here.keys[0])
+        two.call("CLUSTER", "SETSLOT", slot, "IMPORTING", one.call("CLUSTER", "MYID"))
+        one.call("CLUSTER", "SETSLOT", slot, "MIGRATING", two.call("CLUSTER", "MYID"))
+
+        def push(queue):
+            try:
+                if queue is there:
+                    queue.redis.call("ASKING")
+                return queue.push().err
+            except RedisError as error:
+                return str(error).split()[0]
+
+        said = [(push(here), push(there))]
+        for key in here.keys:
+            one.call("MIGRATE", "127.0.0.1", servers[1].port, key, 0, 5000)
+            said.append((push(here), push(there)))
+        assert said[0] == ("ok", "TRYAGAIN") and said[4] == ("ASK", "ok")
+        assert all(source in ("ASK", "TRYAGAIN") and target == "TRYAGAIN" for source, target in said[1:4])
+        for node in (two, one):
+            node.call("CLUSTER", "SETSLOT", slot, "NODE", two.call("CLUSTER", "MYID"))
+        assert push(here) == "MOVED" and len(valid(there)) == 4
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def test_large_batches_pass(queue):
