@@ -20,14 +20,15 @@ FOREVER = 2**53 - 1
 ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "invalid",
           "jobs_limit", "topics_limit"]
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
+STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
 PARTS = {"push": ["common", "room", "push"], "put": ["common", "job", "room", "push"],
          "reserve": ["common", "reserve"], "topic": ["common", "job", "room", "topic"],
          "end": ["common", "end", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
-FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks retries id_len "
-          "priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
+FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
+          "retries id_len priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
 
 pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="no redis-server")
 
@@ -196,8 +197,9 @@ class Queue:
         head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, 0,
                          due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
-        return self.ask("put" if exists == "p" or ranks == "b" else "push", head, body, topic, struct.pack(">I", priority), due, id, exists + ranks,
-                        *limits)
+        script = "put" if exists == "p" or ranks == "b" else "push"
+        return self.ask(script, head, body, topic, struct.pack(">I", priority), due, id,
+                        exists + ranks, *limits)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
         return self.ask("reserve", options, most, most_bytes, *topics)
@@ -243,8 +245,8 @@ class Queue:
         names = ("ready urgent buried oldest next_due held pushed reserved finished deleted "
                  "replaced timeouts released buried_ever kicked pauses pause_until pause_us").split()
         figures = dict(zip(names, struct.unpack("<18Q", parts[1])))
-        figures["delayed"] = (figures["pushed"] - figures["finished"] - figures["deleted"] -
-                              figures["replaced"] - figures["ready"] - figures["buried"] - figures["held"])
+        elsewhere = "finished deleted replaced ready buried held".split()
+        figures["delayed"] = figures["pushed"] - sum(figures[name] for name in elsewhere)
         return figures
 
     def close(self):
@@ -305,8 +307,8 @@ def valid(queue):
             job.place = state
             if state == BURIED:
                 assert job.state == BURIED
-                assert member == bytes([job.topic_len]) + job.topic.encode() + struct.pack(">QQ", job.until,
-                                                                                          job.seq)
+                since = struct.pack(">QQ", job.until, job.seq)
+                assert member == bytes([job.topic_len]) + job.topic.encode() + since
             else:
                 assert member == place(job)
             if state == DELAYED:
@@ -326,7 +328,7 @@ def valid(queue):
     assert pushed - int(fields.get(b"g", 0)) == len(jobs)
     for topic in topics:
         figures = queue.topic(topic)
-        for state, name in ((DELAYED, "delayed"), (READY, "ready"), (RESERVED, "held"), (BURIED, "buried")):
+        for state, name in STATES.items():
             of = [job for job in jobs.values() if job.topic == topic and job.place == state]
             assert figures[name] == len(of), (topic, name)
     return jobs
@@ -363,7 +365,8 @@ def test_ready_jobs_go_by_priority_then_rank_then_number(queue):
     random.seed(4)
     pushed = []
     for _ in range(200):
-        priority, due, ranks = random.choice([0, 7, 1 << 31]), random.randrange(1, 5), random.choice("da")
+        priority, due = random.choice([0, 7, 1 << 31]), random.randrange(1, 5)
+        ranks = random.choice("da")
         job = queue.push(due=due, priority=priority, ranks=ranks).jobs[0]
         pushed.append((priority, due if ranks == "d" else job.created, job.seq))
     taken = []
@@ -378,7 +381,8 @@ def test_ready_jobs_go_by_priority_then_rank_then_number(queue):
 def test_reserve_takes_the_best_of_topics_or_the_first_listed(queue):
     one = queue.push("one", priority=9).seq
     two = queue.push("two", priority=1).seq
-    assert [job.seq for job in queue.reserve("one", "two", "one", most=5, options="l").jobs] == [one, two]
+    taken = queue.reserve("one", "two", "one", most=5, options="l").jobs
+    assert [job.seq for job in taken] == [one, two]
     queue.change("l", one, due=0)
     queue.change("l", two, due=0)
     assert [job.seq for job in queue.reserve("one", "two", "one", most=5).jobs] == [two, one]
@@ -740,7 +744,8 @@ def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path)
     try:
         one.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         one.call("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
-        wait_until(lambda: all(b"cluster_state:ok" in node.call("CLUSTER", "INFO") for node in (one, two)))
+        wait_until(lambda: all(b"cluster_state:ok" in node.call("CLUSTER", "INFO")
+                               for node in (one, two)))
         here, there = Queue(servers[0].port), Queue(servers[1].port)
         here.hello()
         here.push(), here.push(due=here.now() + HOUR)
@@ -762,7 +767,8 @@ def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path)
             one.call("MIGRATE", "127.0.0.1", servers[1].port, key, 0, 5000)
             said.append((push(here), push(there)))
         assert said[0] == ("ok", "TRYAGAIN") and said[4] == ("ASK", "ok")
-        assert all(source in ("ASK", "TRYAGAIN") and target == "TRYAGAIN" for source, target in said[1:4])
+        for source, target in said[1:4]:
+            assert source in ("ASK", "TRYAGAIN") and target == "TRYAGAIN"
         for node in (two, one):
             node.call("CLUSTER", "SETSLOT", slot, "NODE", two.call("CLUSTER", "MYID"))
         assert push(here) == "MOVED" and len(valid(there)) == 4
@@ -851,7 +857,7 @@ def fail(job):
 def step_job(queue, model, chance):
     seq = model.pick(chance)
     job = model.jobs.get(seq)
-    what = chance.choice(["finish", "delete", "l", "lu", "lx", "ld", "t", "b", "k", "r", "s", "v", "get"])
+    what = chance.choice("finish delete l lu lx ld t b k r s v get".split())
     lease = chance.choice([0, job["lease"] if job else 0, 12345])
     if what in ("k", "r", "s", "v", "get"):
         lease = 0
