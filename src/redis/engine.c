@@ -139,23 +139,22 @@ static void op_answered(struct op *op, struct call *call, const struct bytes *pa
 {
     struct redis_engine *redis = op->errand.redis;
     struct script_answer answer = {.err = OK};
-    struct reply reply = {.kind = op->errand.kind};
     enum err err =
-        script_read(&redis->space, op->errand.kind, parts, count, &redis->scratch, &answer, &reply);
+        script_read(&redis->space, op->errand.kind, parts, count, &redis->scratch, &answer);
     if (err) {
         errand_fail(&op->errand, err);
         return;
     }
-    if (!reply.err)
-        see_job(redis, &reply, call->id.partition);
-    if (op->errand.kind == CMD_RESERVE_JOB && reply.err == ERR_DAMAGED) {
+    if (!answer.reply.err)
+        see_job(redis, &answer.reply, call->id.partition);
+    if (op->errand.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
         struct job_view job;
         if (script_damaged(&redis->space, parts, count, &job, 1))
             bury_damaged(redis, &job);
     }
-    if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !reply.err)
-        give_back(redis, reply.jobs);
-    errand_answer(&op->errand, &reply);
+    if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !answer.reply.err)
+        give_back(redis, answer.reply.jobs);
+    errand_answer(&op->errand, &answer.reply);
 }
 
 static void op_done(void *owner, struct call *call, enum err err, const struct bytes *parts,

@@ -175,18 +175,18 @@ struct script_answer {
     int64_t now_us;  /* our clock; 0 = the script did not look */
     int64_t next_us; /* our clock; INT64_MAX = never */
     uint64_t seq;
+    struct reply reply; /* of script_read(): as the core would answer, its err included */
 };
 
 /*
  * Reads an answer to script_ask…. ERR_CORRUPT: it is not what a script of ours says. Jobs (an array
- * from `arena`; their bytes borrow from the parts) go to *out_reply as the core would answer, its
- * err included. Their bodies are checked: one whose checksum does not match is left out, and
- * out_reply->err is ERR_DAMAGED if none is left; the engine should then bury it: see
- * script_damaged().
+ * from `arena`; their bytes borrow from the parts) go to out_answer->reply. Their bodies are
+ * checked: one whose checksum does not match is left out, and reply.err is ERR_DAMAGED if none is
+ * left; the engine should then bury it: see script_damaged().
  */
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct bytes *parts, uint32_t count, struct arena *arena,
-                     struct script_answer *out_answer, struct reply *out_reply) MUST_USE;
+                     struct script_answer *out_answer) MUST_USE;
 
 /* Reads the answer to hello or promote. */
 enum err script_read_answer(const struct script_space *space, const struct bytes *parts,

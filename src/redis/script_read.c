@@ -117,11 +117,12 @@ static bool shows_bodies(enum cmd_kind kind)
     return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET;
 }
 
-/* All parts are OK, or the first error that is not damage; damaged jobs are left out. */
+/* Damaged jobs are left out; any other error is that of the whole answer. */
 static enum err read_jobs(const struct script_space *space, const struct bytes *parts,
-                          uint32_t count, const struct script_answer *answer, bool bodies,
-                          struct arena *arena, struct reply *reply)
+                          uint32_t count, struct arena *arena, struct script_answer *answer)
 {
+    struct reply *reply = &answer->reply;
+    bool bodies = shows_bodies(reply->kind);
     uint32_t step = bodies ? 2 : 1, good = 0;
     if (count < 1 + step || (count - 1) % step != 0)
         return ERR_CORRUPT;
@@ -131,14 +132,11 @@ static enum err read_jobs(const struct script_space *space, const struct bytes *
         enum err err = script_read_head(space, parts[i], answer->now_us, arena, &head);
         if (err)
             return err;
-        if (bodies && script_read_content(parts[i + 1], &head)) {
-            reply->err = ERR_DAMAGED;
+        if (bodies && script_read_content(parts[i + 1], &head))
             continue;
-        }
         jobs[good++] = head.view;
     }
-    if (good)
-        reply->err = OK;
+    reply->err = good ? OK : ERR_DAMAGED;
     reply->jobs = jobs;
     reply->count = good;
     return OK;
@@ -146,13 +144,13 @@ static enum err read_jobs(const struct script_space *space, const struct bytes *
 
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct bytes *parts, uint32_t count, struct arena *arena,
-                     struct script_answer *out_answer, struct reply *out_reply)
+                     struct script_answer *out_answer)
 {
     struct script_answer answer;
     enum err err = script_read_answer(space, parts, count, &answer);
     if (err)
         return err;
-    struct reply reply = {
+    answer.reply = (struct reply){
         .err = answer.err,
         .kind = kind,
         .state = answer.err == ERR_WRONG_STATE ? answer.state : JOB_GONE,
@@ -160,11 +158,10 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
         .replaced = answer.replaced,
     };
     if (!answer.err)
-        err = read_jobs(space, parts, count, &answer, shows_bodies(kind), arena, &reply);
+        err = read_jobs(space, parts, count, arena, &answer);
     if (err)
         return err;
     *out_answer = answer;
-    *out_reply = reply;
     return OK;
 }
 

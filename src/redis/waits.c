@@ -485,27 +485,26 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
     struct waits *waits = line->waits;
     uint32_t partition = call->id.partition;
     struct script_answer answer = {.err = OK};
-    struct reply reply = {.err = OK};
     line->calls--;
     line->asked -= ask->max;
     line->asking[partition] = false;
     if (!err)
-        err = script_read(waits->options.space, CMD_RESERVE, parts, count, &waits->scratch, &answer,
-                          &reply);
+        err =
+            script_read(waits->options.space, CMD_RESERVE, parts, count, &waits->scratch, &answer);
     if (err) {
         ask_learns(ask, partition, EMPTY); /* until again_us */
         ask_failed(ask, err);
     } else {
         bool news = line_notices(line, ask->topics) != ask->notices;
-        bool marked = waits->subscribed && reply.count < ask->max && !answer.more;
+        bool marked = waits->subscribed && answer.reply.count < ask->max && !answer.more;
         ask_learns(ask, partition, marked && !news ? EMPTY : LIKELY);
         if (answer.next_us != INT64_MAX)
             again_at(ask, answer.next_us);
-        if (reply.err == ERR_DAMAGED || reply.count < answer.count)
+        if (answer.reply.err == ERR_DAMAGED || answer.reply.count < answer.count)
             bury_damaged(waits, parts, count);
-        if (!reply.err)
-            hand_out(line, reply.jobs, reply.count);
-        if (!waits->subscribed && reply.count < ask->max)
+        if (!answer.reply.err)
+            hand_out(line, answer.reply.jobs, answer.reply.count);
+        if (!waits->subscribed && answer.reply.count < ask->max)
             ask_learns(ask, partition, EMPTY); /* UNKNOWN again when notices are heard */
     }
     arena_reset(&waits->scratch);

@@ -304,7 +304,6 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
     char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
     struct arena arena = {0};
     struct script_answer answer;
-    struct reply reply;
     struct job_view damaged[2];
     (void)state;
     struct bytes parts[] = {
@@ -314,23 +313,23 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
         head_part(two, (struct head){JOB_RESERVED, 12, 60, BYTES("world")}),
         BYTES("wprld"),
     };
-    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 5, &arena, &answer, &reply), OK);
+    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 5, &arena, &answer), OK);
     assert_true(answer.more);
-    assert_int_equal(reply.err, OK);
-    assert_int_equal(reply.count, 1);
-    assert_bytes(reply.jobs[0].body, BYTES("hello"));
-    assert_bytes(reply.jobs[0].ref.id, BYTES("id"));
-    assert_int_equal(reply.jobs[0].lease, 99);
-    assert_int_equal(reply.jobs[0].until_us, 77);
-    assert_int_equal(reply.jobs[0].retry_us[0], 1234);
+    assert_int_equal(answer.reply.err, OK);
+    assert_int_equal(answer.reply.count, 1);
+    assert_bytes(answer.reply.jobs[0].body, BYTES("hello"));
+    assert_bytes(answer.reply.jobs[0].ref.id, BYTES("id"));
+    assert_int_equal(answer.reply.jobs[0].lease, 99);
+    assert_int_equal(answer.reply.jobs[0].until_us, 77);
+    assert_int_equal(answer.reply.jobs[0].retry_us[0], 1234);
     assert_int_equal(script_damaged(&space, parts, 5, damaged, 2), 1);
     assert_int_equal(damaged[0].ref.seq, 12);
     assert_int_equal(damaged[0].lease, 99);
     parts[1] = parts[3];
     parts[2] = parts[4];
-    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 3, &arena, &answer, &reply), OK);
-    assert_int_equal(reply.err, ERR_DAMAGED);
-    assert_int_equal(reply.count, 0);
+    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 3, &arena, &answer), OK);
+    assert_int_equal(answer.reply.err, ERR_DAMAGED);
+    assert_int_equal(answer.reply.count, 0);
     arena_fini(&arena);
 }
 
@@ -339,18 +338,17 @@ static void a_due_job_is_shown_as_ready(void **state)
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     struct arena arena = {0};
     struct script_answer answer;
-    struct reply reply;
     (void)state;
     struct bytes parts[] = {
         first_part(first, 0, 0, 1),
         head_part(head, (struct head){JOB_DELAYED, 8, NOW_US, BYTES("x")}),
         BYTES("x"),
     };
-    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer, &reply), OK);
-    assert_int_equal(reply.jobs[0].state, JOB_READY);
+    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer), OK);
+    assert_int_equal(answer.reply.jobs[0].state, JOB_READY);
     put_u64(head + 48, NOW_US + 1);
-    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer, &reply), OK);
-    assert_int_equal(reply.jobs[0].state, JOB_DELAYED);
+    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer), OK);
+    assert_int_equal(answer.reply.jobs[0].state, JOB_DELAYED);
     arena_fini(&arena);
 }
 
@@ -359,18 +357,16 @@ static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     struct arena arena = {0};
     struct script_answer answer;
-    struct reply reply;
     (void)state;
     struct bytes whole = head_part(head, (struct head){JOB_BURIED, 8, 50, BYTES("x")});
     struct bytes parts[2] = {first_part(first, 0, 0, 1), whole};
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer, &reply), OK);
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), OK);
     for (size_t len = 0; len < whole.len; len++) {
         parts[1] = bytes_of(head, len);
-        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer, &reply),
-                         ERR_CORRUPT);
+        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), ERR_CORRUPT);
     }
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 1, &arena, &answer, &reply), ERR_CORRUPT);
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 0, &arena, &answer, &reply), ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 1, &arena, &answer), ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, parts, 0, &arena, &answer), ERR_CORRUPT);
     for (size_t len = 0; len < SCRIPT_ANSWER_BYTES; len++) {
         parts[0] = bytes_of(first, len);
         assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
