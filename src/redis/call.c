@@ -57,7 +57,7 @@ static void call_free(struct call *call)
         mem_free(call);
         return;
     }
-    call->place.next = calls->spare ? &calls->spare->place : NULL;
+    call->next_spare = calls->spare;
     calls->spare = call;
     calls->spare_count++;
 }
@@ -67,7 +67,7 @@ static struct call *call_take(struct calls *calls)
     struct call *call = calls->spare;
     if (!call)
         return mem_zalloc(sizeof(*call));
-    calls->spare = call->place.next ? LIST_ENTRY(call->place.next, struct call, place) : NULL;
+    calls->spare = call->next_spare;
     calls->spare_count--;
     struct buf room = call->request;
     *call = (struct call){.request = room};

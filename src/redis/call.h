@@ -21,6 +21,7 @@ struct call {
     struct list place;  // partition::calls, by number
     struct list unsent; // partition::unsent, or nowhere
     struct list held;   // replicas::waiting or ::gathered: its reply waits for replicas
+    struct call *next_spare;
     struct calls *calls;
     struct script_call id;
     struct buf request;
@@ -71,7 +72,7 @@ struct calls {
     struct calls_options options;
     struct partition *partitions;
     struct replicas *replicas; /* one for each node, if wait_replicas */
-    struct call *spare;        /* by on_link.place.next */
+    struct call *spare;        /* by next_spare: their memory is used again */
     unsigned spare_count;
     int64_t now_us;
     uint64_t retried, failed; /* counts, for the log */

@@ -213,7 +213,7 @@ static void sum_up(struct redis_engine *redis, const struct reply *reply)
 {
     struct figures *figures = &redis->figures;
     *figures = (struct figures){.topics = reply->count};
-    for (uint32_t i = 0; i < reply->count; i++) {
+    for (uint32_t i = 0; i < reply->count && reply->topics; i++) {
         const struct topic_view *topic = &reply->topics[i];
         for (int state = JOB_DELAYED; state < JOB_STATES; state++)
             figures->jobs[state] += topic->jobs[state];

@@ -92,7 +92,7 @@ void waits_cancel(struct waits *waits, struct waiter *waiter);
 void waits_drain(struct waits *waits, enum err err);
 
 /* There may be ready jobs of the topic in the partition. */
-void waits_ready(struct waits *waits, struct bytes topic, uint32_t partition);
+void waits_ready(struct waits *waits, struct bytes name, uint32_t partition);
 /* What we know is worth nothing: our marks may be gone. */
 void waits_forget(struct waits *waits);
 /* Notices are heard from now on, or not any more. Forgets, too. */
