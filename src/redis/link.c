@@ -222,7 +222,9 @@ static void connect_to(struct link *link, const struct sockaddr *address, sockle
         link_fail(link, strerror(errno));
         return;
     }
-    watch(link, failed ? EPOLLOUT : EPOLLIN);
+    /* Input, too: what comes while only output is watched for would wake nobody, for the socket is
+       in epoll's ready list still when the interest changes, and no news there. */
+    watch(link, failed ? EPOLLIN | EPOLLOUT : EPOLLIN);
     if (!failed && link->state == LINK_CONNECTING)
         greet(link);
 }
