@@ -27,7 +27,7 @@ struct figures {
     uint64_t jobs[JOB_STATES]; /* live ones now, by state */
     uint64_t urgent;           /* of the ready ones, those with a priority below PRIORITY_URGENT */
     uint64_t topics, waiters;
-    /* What this process has done since its start: */
+    /* What this process has done since its start; of a shared engine, all that serve it: */
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     struct lateness lateness;
 };

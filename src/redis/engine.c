@@ -369,12 +369,23 @@ static void notified(struct link_ear *ear, struct link *link, const redisReply *
     }
 }
 
+static bool is_served(const struct redis_engine *redis, const struct redis_address *address)
+{
+    for (unsigned i = 0; i < redis->topology.node_count; i++) {
+        const struct node *node = &redis->topology.nodes[i];
+        if (node->ready && redis_address_eq(&node->link.address, address))
+            return true;
+    }
+    return false;
+}
+
 /* The subscription is at any node that is there; if that one goes, at another. */
 static void keep_subscribed(struct redis_engine *redis)
 {
     struct link *subscriber = &redis->subscriber;
     struct node *any = topology_any(&redis->topology);
-    if (any && subscriber->retry_at_us == INT64_MAX)
+    bool wanted = subscriber->retry_at_us != INT64_MAX;
+    if (any && !(wanted && is_served(redis, &subscriber->address)))
         link_want(subscriber, &any->link.address, redis->now_us);
     link_tick(subscriber, redis->now_us);
 }

@@ -445,3 +445,22 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
             eventually(lambda: client.push("a", body="together").status in (200, 201), 10)
             bodies = drain(client, "a")
             assert {f"a-{i}" for i in range(10)} | {"together"} <= set(bodies)
+
+
+def test_a_parked_poll_is_served_after_a_failover(daemons):
+    """The notices come from the new master, though the old one may live on as a replica."""
+    with Sentinels() as trio:
+        server = daemons(trio.url)
+        answers = []
+        with Client(server.port) as client, Client(server.port, seconds=60) as other:
+            client.push_id("other", body="x", delay="1h")
+            waiter = threading.Thread(target=lambda: answers.extend(other.reserve("a", wait="50s")))
+            waiter.start()
+            time.sleep(0.3)
+            old = trio.master()
+            trio.sentinels[1].call("SENTINEL", "FAILOVER", trio.name)
+            wait_until(lambda: trio.master() is not old, 20)
+            time.sleep(1)
+            eventually(lambda: client.push("a", body="after").status in (200, 201), 20)
+            waiter.join(20)
+        assert [job["body"] for job in answers] == ["after"]
