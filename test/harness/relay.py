@@ -1,0 +1,112 @@
+"""A TCP relay between clients and servers of the loopback: it can spread connections over several
+servers like a balancer, and cut a connection between a request and its reply."""
+
+import contextlib
+import socket
+import threading
+
+CHUNK = 1 << 16
+
+
+class Relay:
+    """Listens on a port of its own; connection n goes to the port targets[n % len(targets)], or to
+    the next one that answers. `targets` may be changed at any time."""
+
+    def __init__(self, *targets):
+        self.targets = list(targets)
+        self.taken = 0
+        self.pairs = set()
+        self.lock = threading.Lock()
+        self.marker, self.cuts = None, 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut_after(self, marker):
+        """Once: the next request that holds these bytes reaches the server and is done there, but
+        its connection ends before the reply has passed. `cuts` counts."""
+        self.marker = marker
+
+    def cut_all(self):
+        """Ends all connections, now."""
+        with self.lock:
+            pairs = list(self.pairs)
+        for pair in pairs:
+            end(*pair)
+
+    def close(self):
+        self.listener.close()
+        self.cut_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _server(self):
+        for _ in range(len(self.targets)):
+            with self.lock:
+                port = self.targets[self.taken % len(self.targets)]
+                self.taken += 1
+            with contextlib.suppress(OSError):
+                return socket.create_connection(("127.0.0.1", port), timeout=10)
+        return None
+
+    def _accept(self):
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                client, _ = self.listener.accept()
+                server = self._server()
+                if not server:
+                    client.close()
+                    continue
+                pair = (client, server)
+                for one in pair:
+                    one.settimeout(None)
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with self.lock:
+                    self.pairs.add(pair)
+                deaf = threading.Event()
+                threading.Thread(target=self._requests, args=(pair, deaf), daemon=True).start()
+                threading.Thread(target=self._replies, args=(pair, deaf), daemon=True).start()
+
+    def _requests(self, pair, deaf):
+        client, server = pair
+        before = b""  # a marker may come in two pieces
+        with contextlib.suppress(OSError):
+            while data := client.recv(CHUNK):
+                marker = self.marker
+                if marker and marker in before + data:
+                    self.marker = None
+                    deaf.set()
+                before = data[-len(marker):] if marker else b""
+                server.sendall(data)
+        self._end(pair)
+
+    def _replies(self, pair, deaf):
+        client, server = pair
+        with contextlib.suppress(OSError):
+            while data := server.recv(CHUNK):
+                if not deaf.is_set():
+                    client.sendall(data)
+                    continue
+                server.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    while server.recv(CHUNK):  # until all is done that was sent
+                        pass
+                self.cuts += 1
+                break
+        self._end(pair)
+
+    def _end(self, pair):
+        with self.lock:
+            self.pairs.discard(pair)
+        end(*pair)
+
+
+def end(*sockets):
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
