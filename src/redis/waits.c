@@ -5,14 +5,17 @@
  */
 #include "redis/waits.h"
 
+#include <stdlib.h>
+
 #include "base/check.h"
 #include "base/mem.h"
 #include "base/sum.h"
 
 enum {
-    TOPICS_KEPT = 65536,   /* idle ones beyond are forgotten: they are UNKNOWN next time */
-    AGAIN_US = 500 * 1000, /* after a call that failed */
-    JOBS_AT_ONCE = 256,    /* of one call: bodies may be large */
+    TOPICS_KEPT = 65536,     /* idle ones beyond are forgotten: they are UNKNOWN next time */
+    AGAIN_US = 500 * 1000,   /* after a call that failed */
+    JOBS_AT_ONCE = 256,      /* of one call: bodies may be large */
+    ANSWER_BYTES = 16 << 20, /* of bodies: an answer that has so many is not added to */
 };
 
 /* A line's place in a topic. */
@@ -30,11 +33,12 @@ struct line {
     struct place *topics;
     uint32_t topic_count;
     bool listed_order, bound;
-    uint32_t calls;  /* under way */
-    uint64_t wanted; /* jobs, by all waiters */
-    uint64_t asked;  /* jobs, by calls under way */
-    bool *asking;    /* for each partition: a call is under way */
-    uint32_t turn;   /* where to ask next: so that no partition is always last */
+    uint64_t settles; /* waiters for whom settle() would do something: see there */
+    uint32_t calls;   /* under way */
+    uint64_t wanted;  /* jobs, by all waiters */
+    uint64_t asked;   /* jobs, by calls under way */
+    bool *asking;     /* for each partition: a call is under way */
+    uint32_t turn;    /* where to ask next: so that no partition is always last */
 };
 
 /* One call for jobs, of the line's first `topics` topics. */
@@ -277,6 +281,7 @@ static void waiter_free(struct waiter *waiter)
     struct line *line = waiter->line;
     count_waiter(waiter, false);
     line->wanted -= waiter->max - waiter->job_count;
+    line->settles -= !waiter->parked || waiter->job_count;
     heap_remove(line->waits, waiter);
     list_remove(&waiter->place);
     arena_fini(&waiter->arena);
@@ -305,33 +310,28 @@ static uint32_t topic_place(const struct line *line, const struct job_view *job)
     return place;
 }
 
-static bool goes_before(const struct line *line, const struct job_view *a, const struct job_view *b)
+static int compare(uint64_t a, uint64_t b)
 {
-    uint32_t a_place = line->listed_order ? topic_place(line, a) : 0;
-    uint32_t b_place = line->listed_order ? topic_place(line, b) : 0;
-    if (a_place != b_place)
-        return a_place < b_place;
-    if (a->priority != b->priority)
-        return a->priority < b->priority;
-    return a->due_us != b->due_us ? a->due_us < b->due_us : a->ref.seq < b->ref.seq;
+    return (a > b) - (a < b);
 }
 
-/* Jobs of several partitions, each in order, become one list in order. */
-static void sort_jobs(struct waiter *waiter)
+static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
 {
-    for (uint32_t i = 1; i < waiter->job_count; i++) {
-        struct job_view job = waiter->jobs[i];
-        uint32_t at = i;
-        for (; at > 0 && goes_before(waiter->line, &job, &waiter->jobs[at - 1]); at--)
-            waiter->jobs[at] = waiter->jobs[at - 1];
-        waiter->jobs[at] = job;
-    }
+    const struct line *line = ctx;
+    const struct job_view *a = a_at, *b = b_at;
+    int order = line->listed_order ? compare(topic_place(line, a), topic_place(line, b)) : 0;
+    if (!order)
+        order = compare(a->priority, b->priority);
+    if (!order)
+        order = (a->due_us > b->due_us) - (a->due_us < b->due_us);
+    return order ? order : compare(a->ref.seq, b->ref.seq);
 }
 
 /* Nothing more comes: what there is, or `err`. */
 static void waiter_end(struct waiter *waiter, enum err err)
 {
-    sort_jobs(waiter);
+    if (waiter->job_count > 1) /* of several partitions, each in order */
+        qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs, waiter->line);
     struct reply reply = {
         .err = waiter->job_count ? OK : err,
         .kind = CMD_RESERVE,
@@ -346,6 +346,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     struct arena *arena = &waiter->arena;
     if (!waiter->jobs)
         waiter->jobs = arena_alloc(arena, waiter->max * sizeof(*job));
+    waiter->line->settles += waiter->parked && waiter->job_count == 0;
     struct job_view *kept = &waiter->jobs[waiter->job_count++];
     size_t retry_bytes = job->retry_count * sizeof(*job->retry_us);
     *kept = *job;
@@ -358,6 +359,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
         memcpy(retry_us, job->retry_us, retry_bytes);
         kept->retry_us = retry_us;
     }
+    waiter->got_bytes += job->body.len;
     waiter->line->wanted--;
 }
 
@@ -382,6 +384,7 @@ void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struc
         waiter->deadline_us = INT64_MAX;
     list_add_tail(&line->waiters, &waiter->place);
     line->wanted += waiter->max;
+    line->settles += !parks;
     heap_add(waits, waiter);
     count_waiter(waiter, true);
     ticket->parked = 1;
@@ -419,6 +422,11 @@ void waits_drain(struct waits *waits, enum err err)
 
 /* ---- asking ---- */
 
+static bool has_enough(const struct waiter *waiter)
+{
+    return waiter->job_count == waiter->max || waiter->got_bytes >= ANSWER_BYTES;
+}
+
 static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
 {
     uint32_t next = 0;
@@ -433,9 +441,9 @@ static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
             waiter_answer(waiter, &reply);
             continue;
         }
-        while (next < count && waiter->job_count < waiter->max)
+        while (next < count && !has_enough(waiter))
             keep_job(waiter, &jobs[next++]);
-        if (waiter->job_count == waiter->max)
+        if (has_enough(waiter))
             waiter_end(waiter, OK);
     }
     for (; next < count; next++)
@@ -574,11 +582,14 @@ static bool ask_those(struct line *line, uint32_t topics, enum knowledge knowled
     return line->asked >= line->wanted;
 }
 
-/* Nothing is under way, and nowhere is known to be anything: who does not wait is answered. */
+/*
+ * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
+ * jobs, is answered. Most lines have none of these, and may be long.
+ */
 static void settle(struct line *line)
 {
     struct list *next;
-    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+    for (struct list *at = line->waiters.next; at != &line->waiters && line->settles; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (waiter->job_count || !waiter->parked)
