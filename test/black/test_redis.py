@@ -435,7 +435,9 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
     with Redis() as replica:
         redis.call("CONFIG", "SET", "repl-diskless-sync-delay", 0)
         replica.call("REPLICAOF", "127.0.0.1", redis.port)
-        wait_until(lambda: replica.info("replication").get("master_link_status") == "up", 20)
+        with redis.connect(20) as connection:
+            connection.call("SET", "probe", 1)
+            assert connection.call("WAIT", 1, 15000) == 1
         server = daemons(redis.url, wait_replicas=1)
         with Client(server.port) as client:
             push_all(client, "a", 10)
