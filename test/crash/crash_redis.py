@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """kill -9 where the queue lives in Redis: of daemons, of Redis, and of a master with a replica.
 
-Two daemons serve one queue; eight connections, every third a client of beanstalkd, work through both
-without a pause and connect again when theirs is gone. Three parts, each with its oracle and a queue
-of its own, drained at the end:
+Two daemons serve one queue; eight connections, every third a client of beanstalkd, work through
+both without a pause and connect again when theirs is gone. Three parts, each with its oracle and a
+queue of its own, drained at the end:
 
     daemons    one of the two (now and then both) is killed and started again; Redis stays. A lease
                outlives the daemon that gave it, so a job that comes twice is a fault here too.
@@ -116,7 +116,7 @@ class HttpWorker(Worker):
 
     def push_old_dialect(self):
         delay = self.random.choice([1, 1, 2, 5000])
-        # Seconds from when the server read it: not before now + delay, by any clock of this machine.
+        # Seconds from when the server read it: by no clock of this machine before now + delay.
         nonce, body = self.oracle.attempt(time.time() + delay, self.random.randrange(500))
         job_id = f"old-{nonce}"
         code, _, _ = self.client.call("/push", topic=self.random.choice(TOPICS), id=job_id,
