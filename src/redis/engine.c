@@ -527,6 +527,8 @@ static void engine_time(struct engine *engine, int64_t now_us)
 {
     struct redis_engine *redis = of_engine(engine);
     redis->now_us = now_us;
+    redis->topology.now_us = now_us; /* answers are read before anything else ticks */
+    redis->timers.now_us = now_us;
     redis->calls.now_us = now_us;
     redis->waits.now_us = now_us;
 }

@@ -445,6 +445,7 @@ def test_an_acknowledgement_waits_for_a_replica(daemons, redis):
             replica.thaw()
             eventually(lambda: client.push("a", body="together").status in (200, 201), 10)
             bodies = drain(client, "a")
+            assert client.counts("a")["delayed"] == 0, "the clocks are one"
             assert {f"a-{i}" for i in range(10)} | {"together"} <= set(bodies)
 
 
