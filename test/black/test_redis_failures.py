@@ -389,6 +389,60 @@ def test_scripts_that_were_flushed_are_loaded_again(server, client, redis):
     assert poll.job()["id"] == job_id
 
 
+# A cluster that is not whole
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0, appendonly="yes", appendfsync="always") as three:
+        yield three
+
+
+def test_a_cluster_that_is_down_costs_503_in_time_and_resumes(laterd, cluster):
+    server = laterd(config(cluster.url, prefix="down"))
+    with Client(server.port) as client:
+        ids = [client.push_id("t", id=f"kept-{n}", body="x") for n in range(30)]
+        poll = Poll(server.port, "parked")
+        cluster.servers[0].kill()
+        wait_until(lambda: Cluster.state(cluster.servers[1]) == "fail")
+        for number in range(4):  # in whatever partition
+            since = time.monotonic()
+            assert_not_now(client.push("t", id=f"no-{number}", body="x"), since)
+        cluster.servers[0].start()
+        wait_until(lambda: Cluster.state(cluster.servers[1]) == "ok")
+        assert eventually(lambda: client.get("/readyz").status == 200, BACK)
+        job_id = client.push_id("parked", body="x")
+        assert poll.job()["id"] == job_id
+        assert {job["id"] for job in client.reserve("t", most=50)} >= set(ids)
+
+
+def test_a_slot_that_is_stuck_half_moved_costs_503_in_time_and_resumes(laterd, cluster):
+    """Some of a partition's keys are here and some there: TRYAGAIN, until somebody moves on."""
+    server = laterd(config(cluster.url, prefix="stuck", partitions=1))
+    with Client(server.port) as client:
+        job_id = client.push_id("t", body="x")
+        slot = cluster.servers[0].call("CLUSTER", "KEYSLOT", "{stuck:0}:h")
+        row = next(row for row in cluster.servers[0].call("CLUSTER", "SLOTS")
+                   if row[0] <= slot <= row[1])
+        source = next(one for one in cluster.servers if one.port == row[2][1])
+        target = next(one for one in cluster.servers if one is not source)
+        names = {one: one.call("CLUSTER", "MYID") for one in (source, target)}
+        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
+        keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 10)
+        assert len(keys) > 2
+        source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[:2])
+        for _ in range(2):
+            since = time.monotonic()
+            assert_not_now(client.push("t", body="no"), since)
+        source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[2:])
+        assert pushes_again(client)  # all keys are there: ASK
+        for one in (target, source):
+            one.call("CLUSTER", "SETSLOT", slot, "NODE", names[target])
+        assert pushes_again(client)  # MOVED
+        assert client.job(job_id, method="DELETE").status in (200, 204)
+
+
 # A reply lost after the script ran
 
 

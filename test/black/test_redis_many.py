@@ -3,7 +3,9 @@ another daemon, and clients never stay on one. What one daemon began another goe
 dies or stops takes nothing with it.
 """
 
+import glob
 import itertools
+import signal
 import threading
 import time
 
@@ -17,6 +19,7 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-serv
 
 TAKEOVER = 2.0  # of a dead daemon's timers, in seconds
 DONE = (200, 204)
+FAKE_TIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 
 
 def config(url, **redis):
@@ -227,6 +230,23 @@ def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
     assert (job["id"], job["attempt"]) == (job_id, 1)
 
 
+@pytest.mark.skipif(not FAKE_TIME, reason="faketime is not installed")
+def test_p3_daemons_whose_clocks_differ_agree_when_a_job_is_due(laterd, redis):
+    """Due times are Redis' clock's; one daemon believes that it is an hour ago."""
+    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}")
+    right = laterd(keys)
+    wrong = laterd(keys, environment={"LD_PRELOAD": FAKE_TIME[0], "FAKETIME": "-3600",
+                                      "FAKETIME_NO_CACHE": "1",
+                                      "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+    for pusher, taker in ((wrong, right), (right, wrong), (wrong, wrong)):
+        with Client(pusher.port) as here, Client(taker.port) as there:
+            pushed = time.monotonic()
+            here.push_id("t", body="x", delay="700ms", ttr="1m")
+            assert len(there.reserve("t", wait="5s")) == 1
+            assert 0.7 <= time.monotonic() - pushed < 1.2
+    assert wrong.wait_log("redis_clock", 3)
+
+
 # A daemon dies, or stops
 
 
@@ -371,6 +391,24 @@ def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, b
     assert len(pushed) > 100 and not lost, f"{len(lost)} of {len(pushed)} are lost"
     assert not revived and not strange, (revived[:3], strange[:3])
     assert all(len(ids) == 1 for ids in delivered.values())
+
+
+def test_p4_a_daemon_that_froze_finds_its_holds_given_to_others(pair):
+    """Its word that it lives is 5 s old, so what its connections held goes to others; when it wakes
+    up, its client cannot end what another one holds now."""
+    frozen, alive = pair
+    with Connection(frozen.beanstalk_port, seconds=15) as holder, \
+            Connection(alive.beanstalk_port) as other:
+        job_id = holder.put(b"x", ttr=600)
+        assert holder.reserve()[0] == job_id
+        frozen.signal(signal.SIGSTOP)
+        try:
+            assert other.reserve(timeout=9) == (job_id, b"x")
+        finally:
+            frozen.signal(signal.SIGCONT)
+        assert holder.ask(f"delete {job_id}") == "NOT_FOUND"
+        assert other.ask(f"delete {job_id}") == "DELETED"
+        assert holder.ask("put 0 0 60 1", b"y").word == "INSERTED", "it serves on"
 
 
 # Redis fails over, and its slots move, under daemons with parked polls
