@@ -8,10 +8,10 @@ queue of its own, drained at the end:
     daemons    one of the two (now and then both) is killed and started again; Redis stays. A lease
                outlives the daemon that gave it, so a job that comes twice is a fault here too.
     redis      Redis, which syncs each write (appendfsync always), is killed and started again.
-    failovers  the master is killed, in half of the rounds while its replica does not listen
-               (SIGSTOP); sentinels make the replica the master. wait_replicas = 1. What is lost is
-               counted, and told as it is: Redis promises nothing here. Three more failovers with
-               wait_replicas = 0 show what that is good for.
+    failovers  the master is killed, in half of the rounds after its replica was cut off for a
+               while; sentinels make the replica the master. wait_replicas = 1. What is lost is
+               counted, and told as it is: Redis promises nothing here. Three failovers with
+               wait_replicas = 0 come before, as the control: they should lose.
 
 "Not now" (503, code 1, OUT_OF_MEMORY) is counted and is no fault: nobody knows what became of the
 request. The negative controls come first: the oracle is shown each fault, and a Redis that keeps
@@ -211,6 +211,7 @@ class Part:
     """Two daemons on one queue, the connections that work through them, and an oracle."""
 
     bears = ()  # faults that do not end the part
+    cut_off = 0.5  # of the failovers, after the replica was cut off
 
     def __init__(self, url, rng, threads, **settings):
         self.rng, self.oracle, self.troubles = rng, Queue(rng.random()), []
@@ -290,8 +291,10 @@ def fail_over(part, sentinels):
     part.load(0.3, 0.8)
     master = sentinels.master()
     replica = next(server for server in sentinels.servers if server is not master)
-    if part.rng.random() < 0.5:
+    if part.rng.random() < part.cut_off:
+        # Halted alone, it would find in its socket what the master had sent meanwhile.
         replica.freeze()
+        master.call("CLIENT", "KILL", "TYPE", "replica")
         part.load(0.1, 0.4)
     master.kill()
     replica.thaw()
@@ -353,7 +356,9 @@ def fail_over_often(rng, threads, rounds, wait_replicas):
     """False: something that no failover explains."""
     with Sentinels(appendonly="yes") as sentinels:
         part = Part(sentinels.url, rng, threads, wait_replicas=wait_replicas)
-        part.bears = ("lost", "resurrected", "doubled")
+        # One that came back after its end may be called early: the oracle has forgotten its id.
+        part.bears = ("lost", "resurrected", "doubled", "early")
+        part.cut_off = 0.5 if wait_replicas else 1
         counts = run_part(f"failovers, wait_replicas {wait_replicas}", rounds, part,
                           lambda: fail_over(part, sentinels))
     return counts is not None and not any(counts[name] for name in FAULTS
