@@ -483,6 +483,15 @@ def test_lists_show_each_state_and_peek_its_first(queue):
     assert queue.list("nothing", READY) == []
 
 
+def test_a_listing_goes_on_however_redis_spells_a_score(queue):
+    due = (queue.now() // 10 ** 8 + 2) * 10 ** 8  # in some versions such a score is 1.8e+15
+    for step in (0, 100, 200):
+        queue.push(due=due + step)
+    start = b"%d.%de+15 1" % divmod(due // 10 ** 8, 10 ** 7)
+    _, parts = queue.run("list", "l", DELAYED, "t", start, -1, 0, 100)
+    assert [Job(head).due - due for head in parts[1:]] == [100, 200]
+
+
 @pytest.mark.parametrize("what", "kc")
 def test_kicking_and_clearing_stop_at_what_was_asked(queue, what):
     due = queue.now() + HOUR
@@ -599,6 +608,32 @@ def test_the_end_of_a_pause_is_told(queue, port):
     ear.socket.settimeout(1)
     assert ear.read()[2] == b"r3 t"
     ear.close()
+
+
+def test_a_pause_that_ends_sooner_than_it_did_is_told(queue, port):
+    ear = Connection(port)
+    ear.call("SUBSCRIBE", "laterd:notice")
+    queue.push("t")
+    queue.run("topic", "p", "t", queue.now() + HOUR, 0, "")
+    queue.reserve("t", options="w")
+    queue.run("topic", "p", "t", queue.now() + HOUR // 60, 0, "")
+    ear.socket.settimeout(1)
+    assert ear.read()[2] == b"r3 t"
+    ear.close()
+
+
+def test_who_may_not_publish_leaves_no_job_half_moved(queue):
+    queue.redis.call("ACL", "SETUSER", "default", "resetchannels")
+    try:
+        queue.reserve("t", options="w")
+        queue.push("t", due=1, ttr=HOUR)
+        job = queue.reserve("t").jobs[0]
+        assert queue.change("l", job.seq, job.lease).err == "ok"
+        queue.push("t", due=queue.now() + HOUR)
+        assert queue.reserve("t").jobs[0].seq == job.seq
+        assert len(valid(queue)) == 2
+    finally:
+        queue.redis.call("ACL", "SETUSER", "default", "allchannels")
 
 
 def test_the_owner_is_told_of_what_is_due_sooner(queue, port):

@@ -40,6 +40,11 @@ local function even_if_full()
     call('HDEL', hash, '')
 end
 
+-- Tells all daemons. It is no error if we may not: that must not leave a transition half done.
+local function publish(notice)
+    redis.pcall('PUBLISH', call('HGET', hash, 'c'), notice)
+end
+
 -- The number after `last`: about now, and of the same partition.
 local function number_after(last, partitions, now)
     local number = now - now % partitions + last % partitions

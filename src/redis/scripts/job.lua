@@ -57,8 +57,7 @@ end
 local function tell_ready(topic)
     if call('HDEL', hash, '#w' .. topic) == 1 then
         local last, _, partitions = state_of_all()
-        local notice = string.format('r%.0f ', last % partitions) .. topic
-        call('PUBLISH', call('HGET', hash, 'c'), notice)
+        publish(string.format('r%.0f ', last % partitions) .. topic)
     end
 end
 
@@ -67,7 +66,7 @@ local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
         call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, at))
-        call('PUBLISH', call('HGET', hash, 'c'), string.format('w%.0f %.0f', last % partitions, at))
+        publish(string.format('w%.0f %.0f', last % partitions, at))
     end
 end
 

@@ -78,5 +78,5 @@ else
     call('HSET', hash, 's', numbers, '#p' .. topic, (found[2] or 0) + 1, 'j' .. name, raw,
         'b' .. name, ARGV[3], slot, request .. answer)
 end
-if notice then call('PUBLISH', call('HGET', hash, 'c'), notice) end
+if notice then publish(notice) end
 return { answer, raw }

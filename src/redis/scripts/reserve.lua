@@ -134,10 +134,7 @@ if count > 0 then
     if sooner then wake = soonest end
     sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I8', last, pushed, partitions, wake)
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
-    if sooner then
-        local notice = string.format('w%.0f %.0f', last % partitions, wake)
-        call('PUBLISH', call('HGET', hash, 'c'), notice)
-    end
+    if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end
 in_pieces('HSET', hash, sets)
 local more = (count >= most or bytes >= most_bytes) and MORE or 0

@@ -10,12 +10,12 @@ local function room_for_topic(most, now)
     for i = 1, #names do
         local topic = sub(names[i], 2)
         local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic,
-            '#x' .. topic, '#u' .. topic, '#w' .. topic, 's', 'c')
+            '#x' .. topic, '#u' .. topic, '#w' .. topic, 's')
         local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
         if (count[1] or 0) - gone == 0 and tonumber(count[5] or 0) <= now then
             if count[6] then -- whoever left the mark asks again, and leaves another
                 local last, _, partitions = unpack_bytes('<I8I8I8', count[7])
-                call('PUBLISH', count[8], string.format('r%.0f ', last % partitions) .. topic)
+                publish(string.format('r%.0f ', last % partitions) .. topic)
             end
             local fields = {}
             for letter in string.gmatch('prfdxtlbkzhusw', '.') do

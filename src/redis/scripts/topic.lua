@@ -63,5 +63,5 @@ local till = tonumber(ARGV[4])
 if till <= now then till = 0 end -- over already
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and till - now or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
-if till == 0 then tell_ready(topic) end
+tell_ready(topic) -- who waits asks again, and learns when the pause ends now
 return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }

@@ -6,9 +6,10 @@ local state, topic = tonumber(ARGV[3]), ARGV[4]
 local key = char(#topic) .. topic
 
 -- The delayed and the reserved are in order of time, other topics' between them. The place to go on
--- at is a time and how many with that very time lie behind.
+-- at is a time, spelled as Redis does (some versions write 1.8e+15), and how many with that very
+-- time lie behind.
 local function by_time(set, from, visit)
-    local at, skip = string.match(from, '^(%d+) (%d+)$')
+    local at, skip = string.match(from, '^(%S+) (%d+)$')
     at, skip = at or '0', tonumber(skip or 0)
     local found = call('ZRANGEBYSCORE', set, at, FOREVER, 'WITHSCORES', 'LIMIT', skip, SLICE)
     for i = 1, #found, 2 do
