@@ -4,10 +4,12 @@
 
 FUZZ_SECONDS ?= 20
 FUZZ_BUILD   := $(BUILD)/fuzz
-FUZZ_NAMES   := $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c)))
+FUZZ_NAMES   := $(filter-out $(if $(REDIS_C),,redis_answer),\
+                $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c))))
 FUZZ_FLAGS   := -std=c17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined \
                 -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) $(SERVER) $(SIM))
+FUZZ_OBJECTS := $(patsubst $(BUILD)/%,$(FUZZ_BUILD)/%,$(BASE) $(CORE) $(PROTO) $(STORE) $(SERVER) \
+                $(REDIS_C) $(SIM))
 
 .PHONY: fuzz fuzz-smoke
 fuzz: $(FUZZ_NAMES:%=fuzz-run-%) ## each fuzzer for FUZZ_SECONDS (20)

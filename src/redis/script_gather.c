@@ -344,6 +344,13 @@ static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
     return a_us < b_us ? a_us : b_us;
 }
 
+/* By our clock; 0 = none. */
+static int64_t time_of(const struct script_gather *gather, uint64_t us)
+{
+    uint64_t most_us = (uint64_t)SCRIPT_FOREVER;
+    return us ? script_time_out(gather->space, (int64_t)(us < most_us ? us : most_us)) : 0;
+}
+
 /* Adds one partition's figures of a topic, in the order of scripts/topic.lua. */
 static void add_figures(const struct script_gather *gather, struct topic_view *topic,
                         struct bytes part, int64_t now_us)
@@ -351,17 +358,14 @@ static void add_figures(const struct script_gather *gather, struct topic_view *t
     uint64_t of[SCRIPT_FIGURES];
     for (size_t i = 0; i < SCRIPT_FIGURES; i++)
         of[i] = get_u64(part.at + 8 * i);
-    const struct script_space *space = gather->space;
     uint64_t gone = of[8] + of[9] + of[10], hang = of[0] + of[2] + of[5];
     topic->jobs[JOB_READY] += of[0];
     topic->jobs[JOB_BURIED] += of[2];
     topic->jobs[JOB_RESERVED] += of[5];
     topic->jobs[JOB_DELAYED] += of[6] > gone + hang ? of[6] - gone - hang : 0;
     topic->urgent += of[1];
-    topic->oldest_ready_us =
-        sooner(topic->oldest_ready_us, of[3] ? script_time_out(space, (int64_t)of[3]) : 0);
-    topic->next_due_us =
-        sooner(topic->next_due_us, of[4] ? script_time_out(space, (int64_t)of[4]) : 0);
+    topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(gather, of[3]));
+    topic->next_due_us = sooner(topic->next_due_us, time_of(gather, of[4]));
     topic->pushed += of[6];
     topic->reserved += of[7];
     topic->finished += of[8];
@@ -372,8 +376,8 @@ static void add_figures(const struct script_gather *gather, struct topic_view *t
     topic->kicked += of[14];
     if (of[15] > topic->pauses) /* each partition is paused each time */
         topic->pauses = of[15];
-    int64_t pause_us = of[16] ? script_time_out(space, (int64_t)of[16]) : 0;
-    if (pause_us > now_us && pause_us > topic->pause_until_us) {
+    int64_t pause_us = time_of(gather, of[16]);
+    if (now_us >= 0 && pause_us > now_us && pause_us > topic->pause_until_us) {
         topic->pause_until_us = pause_us;
         topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[17];
     }

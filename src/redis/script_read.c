@@ -10,6 +10,12 @@
 enum { KEPT = 1, REPLACED = 2, MORE = 4, OWNER = 8 };
 enum { BOUND = 1, ARRIVAL = 2 };
 
+/* Of times and spans: no script of ours gives one beyond. */
+static bool in_range(uint64_t us)
+{
+    return us <= (uint64_t)SCRIPT_FOREVER;
+}
+
 enum err script_read_first(const struct script_space *space, struct bytes part,
                            struct script_answer *out_answer)
 {
@@ -21,7 +27,9 @@ enum err script_read_first(const struct script_space *space, struct bytes part,
     uint8_t err = get_u8(part.at), state = get_u8(part.at + 1), flags = get_u8(part.at + 2);
     if (err >= sizeof(errors) / sizeof(errors[0]) || state >= JOB_STATES)
         return ERR_CORRUPT;
-    int64_t now_us = (int64_t)get_u64(part.at + 8), next_us = (int64_t)get_u64(part.at + 16);
+    uint64_t now_us = get_u64(part.at + 8), next_us = get_u64(part.at + 16);
+    if (!in_range(now_us) || !in_range(next_us))
+        return ERR_CORRUPT;
     *out_answer = (struct script_answer){
         .err = errors[err],
         .state = (enum job_state)state,
@@ -30,11 +38,27 @@ enum err script_read_first(const struct script_space *space, struct bytes part,
         .more = flags & MORE,
         .owner = flags & OWNER,
         .count = get_u32(part.at + 4),
-        .now_us = now_us ? script_time_out(space, now_us) : 0,
-        .next_us = next_us ? script_time_out(space, next_us) : 0,
+        .now_us = now_us ? script_time_out(space, (int64_t)now_us) : 0,
+        .next_us = next_us ? script_time_out(space, (int64_t)next_us) : 0,
         .seq = get_u64(part.at + 24),
     };
     return OK;
+}
+
+static bool retries_in_range(const char *at, uint8_t count)
+{
+    for (uint8_t i = 0; i < count; i++) {
+        if (!in_range(get_u64(at + 8 * (size_t)i)))
+            return false;
+    }
+    return true;
+}
+
+static bool times_in_range(const char *head)
+{
+    enum { UNTIL = 4, DUE = 48, CREATED = 64, TTR = 72 };
+    return in_range(get_u64(head + UNTIL)) && in_range(get_u64(head + DUE)) &&
+           in_range(get_u64(head + CREATED)) && in_range(get_u64(head + TTR));
 }
 
 static const int64_t *read_retries(const char *at, uint8_t count, struct arena *arena)
@@ -58,7 +82,10 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
     if (part.len != (size_t)SCRIPT_HEAD_BYTES + topic_len + id_len + 8u * retry_count ||
         (state != JOB_DELAYED && state != JOB_RESERVED && state != JOB_BURIED))
         return ERR_CORRUPT;
-    const char *topic = at + SCRIPT_HEAD_BYTES;
+    const char *topic = at + SCRIPT_HEAD_BYTES, *retries = topic + topic_len + id_len;
+    if (!times_in_range(at) || !retries_in_range(retries, retry_count) ||
+        get_u8(at + 81) > BODY_JSON)
+        return ERR_CORRUPT;
     int64_t due_us = (int64_t)get_u64(at + 48), until_us = (int64_t)get_u64(at + 4);
     int64_t created_us = (int64_t)get_u64(at + 64), ttr_us = (int64_t)get_u64(at + 72);
     *out_head = (struct script_head){
@@ -84,7 +111,7 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
                            .releases = get_u16(at + 32),
                            .buries = get_u16(at + 34),
                            .kicks = get_u16(at + 36)},
-                .retry_us = read_retries(topic + topic_len + id_len, retry_count, arena),
+                .retry_us = read_retries(retries, retry_count, arena),
                 .retry_count = retry_count,
                 .body_kind = (enum body_kind)get_u8(at + 81),
                 .content_type_len = get_u8(at + 82),

@@ -371,6 +371,19 @@ static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
         parts[0] = bytes_of(first, len);
         assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
     }
+    parts[1] = whole;
+    for (size_t field = 8; field <= 16; field += 8) { /* no script says a time beyond for ever */
+        parts[0] = first_part(first, 0, 0, 1);
+        put_u64(first + field, UINT64_MAX);
+        assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+    }
+    parts[0] = first_part(first, 0, 0, 1);
+    for (size_t field = 48; field <= 72; field += 24) {
+        uint64_t was = get_u64(head + field);
+        put_u64(head + field, (uint64_t)SCRIPT_FOREVER + 1);
+        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), ERR_CORRUPT);
+        put_u64(head + field, was);
+    }
     put_u8(first, 200);
     parts[0] = bytes_of(first, SCRIPT_ANSWER_BYTES);
     assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);

@@ -1,0 +1,127 @@
+/*
+ * What Redis sends against any bytes: a command by the first byte, a number of partitions by the
+ * second, then parts, each with its length in two bytes before it. They are read as the answer to
+ * that command, as the answers of all partitions in turn, as a notice, an error, and INFO. Nothing
+ * is believed: whatever comes is an answer of ours or ERR_CORRUPT, and a gathering ends.
+ */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "redis/failure.h"
+#include "redis/script.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { PARTS = 64, ASKED = 200 };
+
+/* Each in memory of its own, so that one byte too far is seen. */
+static uint32_t cut(const uint8_t *data, size_t size, struct bytes *parts)
+{
+    uint32_t count = 0;
+    while (size >= 2 && count < PARTS) {
+        size_t len = data[0] | (size_t)data[1] << 8;
+        data += 2;
+        size -= 2;
+        if (len > size)
+            len = size;
+        char *room = mem_alloc(len + (len == 0));
+        if (len)
+            memcpy(room, data, len);
+        parts[count++] = bytes_of(room, len);
+        data += len;
+        size -= len;
+    }
+    return count;
+}
+
+static void look(const struct reply *reply)
+{
+    for (uint32_t i = 0; i < reply->count && reply->jobs; i++) {
+        const struct job_view *job = &reply->jobs[i];
+        CHECK(job->state > JOB_GONE && job->state < JOB_STATES);
+        CHECK(job->ref.id.len <= JOB_ID_MAX || job->ref.id.at);
+        for (uint8_t step = 0; step < job->retry_count; step++)
+            CHECK(job->retry_us[step] >= 0);
+    }
+    for (uint32_t i = 0; i < reply->count && reply->topics; i++)
+        CHECK(reply->topics[i].name.len > 0);
+}
+
+static void read_one(const struct script_space *space, enum cmd_kind kind,
+                     const struct bytes *parts, uint32_t count)
+{
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct job_view damaged[4];
+    enum err err = script_read(space, kind, parts, count, &arena, &answer);
+    CHECK(err == OK || err == ERR_CORRUPT);
+    if (!err)
+        look(&answer.reply);
+    CHECK(script_damaged(space, parts, count, damaged, 4) <= 4);
+    arena_fini(&arena);
+}
+
+/* Every call to a partition is answered by the parts as they are. */
+static void gather(const struct script_space *space, enum cmd_kind kind, uint8_t mode,
+                   const struct bytes *parts, uint32_t count)
+{
+    struct cmd cmd = {
+        .kind = kind,
+        .topic = {.topic = BYTES("topic"),
+                  .max = 1 + mode % 7u,
+                  .all = mode & 8,
+                  .state = (enum job_state)(JOB_DELAYED + mode % 4),
+                  .after_due_us = mode & 16 ? 1000 : INT64_MIN},
+    };
+    struct buf request = {0};
+    struct script_gather *gather = script_gather_new(space, &cmd);
+    for (uint32_t asked = 0; asked < ASKED && !script_gather_done(gather); asked++) {
+        uint32_t partition = 0;
+        while (partition < space->partitions && !script_gather_wants(gather, partition))
+            partition++;
+        if (partition == space->partitions)
+            break;
+        request.len = 0;
+        script_gather_ask(gather, &request, &(struct script_call){.partition = partition});
+        enum err err = script_gather_take(gather, partition, parts, count);
+        CHECK(err == OK || err == ERR_CORRUPT);
+    }
+    if (script_gather_done(gather)) {
+        struct reply reply;
+        script_gather_reply(gather, &reply);
+        if (!reply.err)
+            look(&reply);
+    }
+    script_gather_free(gather);
+    buf_fini(&request);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char daemon[8] = "daemon..";
+    static struct script_space space;
+    struct bytes parts[PARTS];
+    if (size < 3)
+        return 0;
+    if (!space.partitions)
+        CHECK(!script_space_init(&space, BYTES("fuzz"), 3, daemon));
+    space.ahead_us = (int64_t)data[1] * 1000000 - 128000000;
+    enum cmd_kind kind = (enum cmd_kind)(data[0] % (CMD_LIST + 1));
+    uint32_t count = cut(data + 3, size - 3, parts);
+    read_one(&space, kind, parts, count);
+    if (kind >= CMD_PEEK)
+        gather(&space, kind, data[2], parts, count);
+    if (count) {
+        struct script_notice notice;
+        const char *reason = NULL;
+        if (!script_notice(&space, parts[0], &notice))
+            CHECK(notice.partition < space.partitions);
+        if (script_judge(parts[0], parts[count - 1], &reason))
+            CHECK(reason);
+        CHECK(failure_read(parts[0]).slot <= 16383);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        mem_free((char *)(uintptr_t)parts[i].at);
+    return 0;
+}
