@@ -127,8 +127,7 @@ static const char *const malformed[] = {"",
                                         "1 // a",
                                         "/* a */ 1",
                                         "[[[[[[[[[1]]]]]]]]]",
-                                        "\xef\xbb\xbf"
-                                        "1",
+                                        "\xef\xbb\xbf\x31",
                                         "{\"\xff\":1}",
                                         "[\"a\":1]"};
 
