@@ -15,10 +15,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sum.h"
+#include "redis/notices.h"
 #include "redis/redis.h"
 #include "redis/resp.h"
-#include "redis/timers.h"
-#include "redis/waits.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
@@ -35,8 +34,7 @@ struct redis_engine {
     struct calls calls;
     struct timers timers;
     struct waits waits;
-    struct link subscriber; /* to any node: notices go to all */
-    struct link_ear subscriber_ear;
+    struct notices notices;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
     struct arena scratch;
     int64_t now_us;
@@ -319,77 +317,6 @@ static void gathering_start(struct redis_engine *redis, const struct cmd *cmd,
     gathering_step(gathering);
 }
 
-/* ---- notices ---- */
-
-static void subscribe(struct link_ear *ear, struct link *link)
-{
-    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
-    char room[SCRIPT_PREFIX_MAX + 16];
-    resp_begin(link_out(link), 2);
-    resp_add_str(link_out(link), "SUBSCRIBE");
-    resp_add(link_out(link), script_channel(&redis->space, room));
-    link_flush(link);
-}
-
-static void subscription_ended(struct link_ear *ear, struct link *link)
-{
-    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
-    (void)link;
-    if (redis->waits.subscribed)
-        waits_subscribed(&redis->waits, false);
-}
-
-static void take_notice(struct redis_engine *redis, struct bytes message)
-{
-    struct script_notice notice;
-    if (script_notice(&redis->space, message, &notice))
-        return; /* somebody else's, on our channel: it is not for us */
-    if (notice.ready)
-        waits_ready(&redis->waits, notice.topic, notice.partition);
-    else
-        timers_due(&redis->timers, notice.partition, notice.due_us);
-}
-
-static void notified(struct link_ear *ear, struct link *link, const redisReply *reply)
-{
-    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, subscriber_ear);
-    if (reply->type == REDIS_REPLY_ERROR) {
-        link_fail(link, reply->str);
-        return;
-    }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_STRING)
-        return;
-    if (strcmp(reply->element[0]->str, "subscribe") == 0) {
-        link_good(link);
-        waits_subscribed(&redis->waits, true);
-    } else if (strcmp(reply->element[0]->str, "message") == 0 &&
-               reply->element[2]->type == REDIS_REPLY_STRING) {
-        take_notice(redis, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
-    }
-}
-
-static bool is_served(const struct redis_engine *redis, const struct redis_address *address)
-{
-    for (unsigned i = 0; i < redis->topology.node_count; i++) {
-        const struct node *node = &redis->topology.nodes[i];
-        if (node->ready && redis_address_eq(&node->link.address, address))
-            return true;
-    }
-    return false;
-}
-
-/* The subscription is at any node that is there; if that one goes, at another. */
-static void keep_subscribed(struct redis_engine *redis)
-{
-    struct link *subscriber = &redis->subscriber;
-    struct node *any = topology_any(&redis->topology);
-    bool wanted = subscriber->retry_at_us != INT64_MAX;
-    if (any && !(wanted && is_served(redis, &subscriber->address)))
-        link_want(subscriber, &any->link.address, redis->now_us);
-    link_tick(subscriber, redis->now_us);
-}
-
 /* ---- servers come and go ---- */
 
 /* Is a server fit to hold a queue? Asked of each that comes. */
@@ -494,8 +421,7 @@ static void node_ready(struct topology_ear *ear, struct node *node)
 static void node_lost(struct topology_ear *ear, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
-    if (redis_address_eq(&redis->subscriber.address, &node->link.address))
-        link_rest(&redis->subscriber);
+    notices_lost(&redis->notices, &node->link.address);
 }
 
 static void partition_closed(void *owner, uint32_t partition)
@@ -538,7 +464,7 @@ static void engine_begin(struct engine *engine)
     struct redis_engine *redis = of_engine(engine);
     link_poll(redis->epoll, redis->now_us);
     topology_tick(&redis->topology, redis->now_us);
-    keep_subscribed(redis);
+    notices_tick(&redis->notices, redis->now_us);
     timers_tick(&redis->timers, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
     waits_tick(&redis->waits, redis->now_us);
@@ -599,9 +525,9 @@ static int64_t engine_end(struct engine *engine)
     struct redis_engine *redis = of_engine(engine);
     calls_flush(&redis->calls);
     topology_flush(&redis->topology);
-    link_flush(&redis->subscriber);
+    link_flush(&redis->notices.link);
     int64_t next_us = topology_next_us(&redis->topology);
-    next_us = sooner(next_us, link_next_us(&redis->subscriber));
+    next_us = sooner(next_us, link_next_us(&redis->notices.link));
     next_us = sooner(next_us, timers_next_us(&redis->timers));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
     return sooner(next_us, waits_next_us(&redis->waits));
@@ -660,8 +586,6 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     redis->topology_ear = (struct topology_ear){.ready = node_ready, .lost = node_lost};
-    redis->subscriber_ear =
-        (struct link_ear){.up = subscribe, .down = subscription_ended, .message = notified};
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
                                              .ear = &redis->topology_ear,
@@ -686,36 +610,51 @@ static void make_parts(struct redis_engine *redis)
                                                       .give_back = give_back,
                                                       .damaged = bury_damaged,
                                                       .owner = redis});
-    link_init(&redis->subscriber, &(struct link_options){.ear = &redis->subscriber_ear,
-                                                         .epoll = redis->epoll,
-                                                         .user = options->url.user,
-                                                         .password = options->url.password,
-                                                         .db = options->url.db,
-                                                         .subscriber = true,
-                                                         .timeout_us = options->timeout_us});
+    notices_init(&redis->notices,
+                 &(struct notices_options){.space = &redis->space,
+                                           .topology = &redis->topology,
+                                           .waits = &redis->waits,
+                                           .timers = &redis->timers,
+                                           .link = {.epoll = redis->epoll,
+                                                    .user = options->url.user,
+                                                    .password = options->url.password,
+                                                    .db = options->url.db,
+                                                    .timeout_us = options->timeout_us}});
 }
 
-/* Turns without clients, until every partition has said hello, or something says no. */
+static bool serves(const struct redis_engine *redis)
+{
+    return !engine_health(&redis->engine) && redis->waits.subscribed;
+}
+
+static const char *why_not(const struct redis_engine *redis)
+{
+    const struct topology *topology = &redis->topology;
+    const char *why = topology->node_count == 0  ? "no sentinel names a master"
+                      : topology->nodes[0].ready ? redis->notices.link.trouble
+                                                 : topology->nodes[0].link.trouble;
+    return why[0] ? why : "it does not answer";
+}
+
+/* Turns without clients, until every partition has said hello and notices are heard, or something
+ * says no. */
 static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
 {
     struct clock *clock = redis->options.clock;
     int64_t give_up_us = redis->now_us + OPEN_US;
-    while (redis->now_us < give_up_us && !redis->unfit && engine_health(&redis->engine)) {
+    while (redis->now_us < give_up_us && !redis->unfit && !serves(redis)) {
         struct epoll_event event;
         engine_time(&redis->engine, clock->now_us(clock));
         engine_begin(&redis->engine);
         (void)engine_end(&redis->engine); /* we do not sleep long */
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
     }
-    if (!redis->unfit && !engine_health(&redis->engine))
+    if (!redis->unfit && serves(redis))
         return OK;
     *out_trouble = redis->trouble;
     if (redis->unfit)
         return redis->unfit;
-    const char *why = redis->topology.node_count ? redis->topology.nodes[0].link.trouble
-                                                 : "no sentinel names a master";
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
-                   why[0] ? why : "it does not answer");
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", why_not(redis));
     return ERR_IO;
 }
 
@@ -779,7 +718,7 @@ void redis_engine_close(struct redis_engine *redis)
         return;
     if (redis->fit && !redis->unfit)
         leave(redis);
-    link_fini(&redis->subscriber);
+    notices_fini(&redis->notices);
     topology_fini(&redis->topology);
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);

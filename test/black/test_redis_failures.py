@@ -600,6 +600,14 @@ def test_a_user_without_rights_is_refused(laterd, redis):
     assert "NOPERM" in said
 
 
+def test_a_user_without_rights_to_channels_is_refused(laterd, redis):
+    """As Redis 7 makes them: scripts could not publish, and long polls would sleep."""
+    redis.call("ACL", "SETUSER", "deaf", "on", ">pass", "~*", "resetchannels", "+@all")
+    assert "channels" in refusal(laterd, f"redis://deaf:pass@127.0.0.1:{redis.port}")
+    redis.call("ACL", "SETUSER", "deaf", "&laterd:*")
+    laterd(config(f"redis://deaf:pass@127.0.0.1:{redis.port}"))
+
+
 def test_rights_that_are_taken_away_cost_503_until_they_are_given_back(laterd, redis):
     redis.call("ACL", "SETUSER", "jobs", "on", ">pass", "~*", "&*", "+@all")
     server = laterd(config(f"redis://jobs:pass@127.0.0.1:{redis.port}"))

@@ -1,0 +1,38 @@
+/*
+ * The subscription to the queue's notices: a connection of its own to any server that takes
+ * commands (a cluster passes messages on to all its servers), and to another when that one is gone.
+ * What is heard is passed on to those who wait for jobs and to the timers.
+ *
+ * While it is not up nobody here is woken, so a start waits for it, and fails with its reason: a
+ * user of Redis 7 has no right to any channel unless somebody gave it.
+ */
+#ifndef LATERD_REDIS_NOTICES_H
+#define LATERD_REDIS_NOTICES_H
+
+#include "redis/timers.h"
+#include "redis/waits.h"
+
+struct notices_options {
+    const struct script_space *space;
+    struct topology *topology;
+    struct waits *waits; /* knows whether we are subscribed */
+    struct timers *timers;
+    struct link_options link; /* `ear` and `subscriber` are made here */
+};
+
+struct notices {
+    struct notices_options options;
+    struct link link; /* flushed and asked for its next time by the owner */
+    struct link_ear ear;
+};
+
+/* Does not move afterwards. */
+void notices_init(struct notices *notices, const struct notices_options *options);
+void notices_fini(struct notices *notices);
+
+/* Connects, and moves to where the queue is served. */
+void notices_tick(struct notices *notices, int64_t now_us);
+/* A server is gone: nothing will be heard from it. */
+void notices_lost(struct notices *notices, const struct redis_address *address);
+
+#endif
