@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from beanstalk import Connection
 from process import DidNotStart
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
 from relay import Relay
@@ -277,6 +278,23 @@ def test_a_hung_redis_does_not_make_jobs_of_one_push_two(server, client, redis):
         taken += [job["body"] for job in jobs]
     assert len(taken) == len(set(taken)), "a push was done twice"
     assert {answer.status for answer in answers} <= {201, 503}
+
+
+def test_clients_of_beanstalkd_are_answered_in_time_and_their_waits_resume(laterd, redis):
+    server = laterd(config(redis.url), beanstalk=["127.0.0.1:0"])
+    with Connection(server.beanstalk_port) as waiting, Connection(server.beanstalk_port) as one:
+        waiting.send("reserve-with-timeout 15\r\n")
+        redis.freeze()
+        try:
+            since = time.monotonic()
+            assert one.ask("put 0 0 60 1", b"x").word in ("OUT_OF_MEMORY", "INTERNAL_ERROR")
+            assert one.ask("stats-job 1").word in ("OUT_OF_MEMORY", "INTERNAL_ERROR")
+            assert time.monotonic() - since < 2 * (TIMEOUT + 1)
+            assert waiting.silent(0.2)
+        finally:
+            redis.thaw()
+        assert eventually(lambda: one.ask("put 0 0 60 1", b"y").word == "INSERTED", BACK)
+        assert waiting.answer().word == "RESERVED"
 
 
 def test_a_slow_redis_is_waited_for(server, client, redis):

@@ -218,6 +218,21 @@ def test_many_polls_at_both_daemons_get_one_job_each(pair):
         assert client.counts("t")["ready"] == 0
 
 
+def test_a_poll_whose_subscription_was_cut_misses_no_job(pair, redis):
+    """Neither one that came while nobody listened, nor one that comes later."""
+    here, there = pair
+    with Client(here.port) as client:
+        for _ in range(5):
+            poll = Poll(there.port, "t")
+            redis.call("CLIENT", "KILL", "TYPE", "pubsub")
+            job_id = client.push_id("t", body="x", ttr="1m")
+            assert poll.jobs(2)[0]["id"] == job_id
+        time.sleep(0.5)
+        poll = Poll(there.port, "t")
+        job_id = client.push_id("t", body="x", ttr="1m")
+        assert poll.jobs(2)[0]["id"] == job_id
+
+
 def test_p6_a_poll_that_left_one_daemon_leaves_the_job_to_the_other(pair):
     here, there = pair
     with Wire(here.port) as wire:
