@@ -43,16 +43,23 @@ static bool read_redirection(struct bytes text, struct failure *failure)
 }
 
 /*
- * A script that meets an error passes it on in a frame of its own, whose first word may be ERR; of
- * these only the ones that say what to do are looked for.
+ * A script that meets an error passes it on; before Redis 7 in a frame of its own, whose first word
+ * is ERR. Of these only the ones that say what to do are looked for.
  */
 static enum failure_kind kind_inside(struct bytes text)
 {
-    static const char *const inside[] = {"OOM command not allowed", "READONLY You can't write"};
-    static const enum failure_kind kinds[] = {FAILURE_FULL, FAILURE_NO_MASTER};
+    static const struct {
+        const char *words;
+        enum failure_kind kind;
+    } inside[] = {
+        {"OOM command not allowed", FAILURE_FULL},
+        {"READONLY You can't write", FAILURE_NO_MASTER},
+        {"NOREPLICAS Not enough", FAILURE_LATER},
+        {"MISCONF ", FAILURE_LATER},
+    };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
-        if (memmem(text.at, text.len, inside[i], strlen(inside[i])))
-            return kinds[i];
+        if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))
+            return inside[i].kind;
     }
     return FAILURE_OTHER;
 }

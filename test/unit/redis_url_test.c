@@ -100,6 +100,11 @@ static void errors_say_what_to_do(void **state)
     assert_int_equal(failure_of("ERR whatever").kind, FAILURE_OTHER);
     assert_int_equal(failure_of("").kind, FAILURE_OTHER);
     /* A script passes on what it met inside. */
+    assert_int_equal(
+        failure_of("ERR Error running script: 3: -NOREPLICAS Not enough good replicas").kind,
+        FAILURE_LATER);
+    assert_int_equal(failure_of("ERR Error running script: 3: -MISCONF Redis is not").kind,
+                     FAILURE_LATER);
     assert_int_equal(failure_of("ERR Error running script: OOM command not allowed when").kind,
                      FAILURE_FULL);
 }
