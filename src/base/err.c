@@ -15,7 +15,7 @@ static const struct {
     [ERR_JOBS_LIMIT] = {"jobs_limit", "limits.jobs is reached"},
     [ERR_TOPICS_LIMIT] = {"topics_limit", "limits.topics is reached and no topic is idle"},
     [ERR_WAITERS_LIMIT] = {"waiters_limit", "limits.waiters is reached"},
-    [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes is reached"},
+    [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes, or maxmemory of Redis, is reached"},
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},
     [ERR_DISK_FULL] = {"disk_full", "the disk has no room for new jobs"},
     [ERR_STORE_FAILED] = {"store_failed", "a disk write failed; restart laterd to recover"},

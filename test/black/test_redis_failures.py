@@ -4,6 +4,7 @@ nothing is done twice.
 """
 
 import contextlib
+import shutil
 import socket
 import threading
 import time
@@ -338,7 +339,7 @@ def test_p8_a_full_redis_refuses_pushes_and_lets_go_what_is_there(server, client
     held = client.push_id("held", body="x", ttr="1h")
     lease = client.reserve("held")[0]["lease"]
     answer = fill(client, redis)
-    assert answer.status == 503 and "memory" in answer.text, answer
+    assert answer.status == 503 and "maxmemory of Redis" in answer.text, answer
     redis.call("CONFIG", "SET", "maxmemory", 1)  # full it stays, whatever is given back
     assert client.push("t", body="x").status == 503
     assert client.job("full-0", method="DELETE").status in (200, 204)
@@ -390,6 +391,27 @@ def test_a_redis_that_became_a_replica_costs_503_until_it_is_a_master_again(serv
     assert client.state(kept) == "delayed"
     job_id = client.push_id("t", body="x")
     assert poll.job()["id"] == job_id
+
+
+def test_a_redis_that_takes_no_writes_for_now_costs_503_until_it_does(laterd):
+    """It has too few replicas, or cannot save to its disk (NOREPLICAS, MISCONF)."""
+    with Redis(save="3600 1") as redis:
+        server = laterd(config(redis.url))
+        with Client(server.port) as client:
+            job_id = client.push_id("t", body="x")
+            redis.call("CONFIG", "SET", "min-replicas-to-write", 1)
+            since = time.monotonic()
+            assert_not_now(client.push("t", body="x"), since)
+            assert client.state(job_id) == "ready", "it can be read all the same"
+            redis.call("CONFIG", "SET", "min-replicas-to-write", 0)
+            assert pushes_again(client)
+            shutil.rmtree(redis.folder)
+            redis.call("BGSAVE")
+            wait_until(lambda: redis.info("persistence")["rdb_last_bgsave_status"] == "err")
+            since = time.monotonic()
+            assert_not_now(client.push("t", body="x"), since)
+            redis.call("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+            assert pushes_again(client)
 
 
 def test_scripts_that_were_flushed_are_loaded_again(server, client, redis):
