@@ -27,17 +27,17 @@ enum {
 /* A job is in `pool`, and its id in one of the others. */
 #define KEYS "4", "floor:pool", "floor:delay", "floor:ready", "floor:held"
 static const char *const scripts[] = {
-    [LOAD_PUSH] = "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
-                  "if ARGV[3] == '0' then return redis.call('RPUSH', KEYS[3], ARGV[1]) end "
-                  "local now = redis.call('TIME') "
-                  "local due = now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[3] "
-                  "return redis.call('ZADD', KEYS[2], due, ARGV[1])",
-    [LOAD_RESERVE] = "local id = redis.call('LPOP', KEYS[3]) "
-                     "if not id then return nil end "
-                     "redis.call('ZADD', KEYS[4], redis.call('TIME')[1] + 60, id) "
-                     "return {id, redis.call('HGET', KEYS[1], id)}",
-    [LOAD_FINISH] = "redis.call('ZREM', KEYS[4], ARGV[1]) "
-                    "return redis.call('HDEL', KEYS[1], ARGV[1])",
+    [LOAD_PUSH] = ("redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
+                   "if ARGV[3] == '0' then return redis.call('RPUSH', KEYS[3], ARGV[1]) end "
+                   "local now = redis.call('TIME') "
+                   "local due = now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[3] "
+                   "return redis.call('ZADD', KEYS[2], due, ARGV[1])"),
+    [LOAD_RESERVE] = ("local id = redis.call('LPOP', KEYS[3]) "
+                      "if not id then return nil end "
+                      "redis.call('ZADD', KEYS[4], redis.call('TIME')[1] + 60, id) "
+                      "return {id, redis.call('HGET', KEYS[1], id)}"),
+    [LOAD_FINISH] = ("redis.call('ZREM', KEYS[4], ARGV[1]) "
+                     "return redis.call('HDEL', KEYS[1], ARGV[1])"),
 };
 
 struct floor {
