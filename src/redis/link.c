@@ -11,8 +11,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -41,8 +41,21 @@ void link_init(struct link *link, const struct link_options *options)
 
 /* ---- the end of a connection ---- */
 
+/*
+ * What is owed is asked anew elsewhere, so what has not reached the server must not reach it later,
+ * behind that: the kernel is to drop it, and to reset the connection.
+ */
+static void drop_unsent(const struct link *link)
+{
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    if (!list_empty(&link->calls))
+        (void)setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
 static void forget_socket(struct link *link)
 {
+    if (link->fd >= 0)
+        drop_unsent(link);
     if (link->fd >= 0)
         (void)close(link->fd); /* leaves epoll, too */
     link->fd = -1;
@@ -75,7 +88,10 @@ static void tell_calls(struct link *link)
 /* So that many daemons do not come back at one moment: up to a quarter more or less. */
 static int64_t with_jitter(int64_t us)
 {
-    return us - us / 4 + random() % (us / 2 + 1);
+    uint32_t dice;
+    if (getrandom(&dice, sizeof(dice), 0) != sizeof(dice))
+        dice = 0;
+    return us - us / 4 + (int64_t)dice % (us / 2 + 1);
 }
 
 static void end(struct link *link)
