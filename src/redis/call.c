@@ -106,16 +106,37 @@ static void wait_to_send(struct call *call, int64_t retry_at_us)
 
 /* ---- sending ---- */
 
+static struct loading *loading_of(struct calls *calls, const struct node *node)
+{
+    return &calls->loading[node - calls->options.topology->nodes];
+}
+
+static void loaded(struct link_call *last, redisReply *reply)
+{
+    struct loading *loading = LIST_ENTRY(last, struct loading, last);
+    loading->under_way = false;
+    loading->refused = reply && reply->type == REDIS_REPLY_ERROR;
+    if (reply)
+        freeReplyObject(reply);
+}
+
+/* What is sent to the node from now on finds them there, unless they are refused. */
 static void load_scripts(struct calls *calls, struct node *node)
 {
+    struct loading *loading = loading_of(calls, node);
     struct buf *out = link_out(&node->link);
+    if (loading->under_way)
+        return;
+    loading->under_way = true;
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
         resp_begin(out, 3);
         resp_add_str(out, "SCRIPT");
         resp_add_str(out, "LOAD");
         resp_add(out, script_text(calls->options.space, kind));
-        expect_nothing(node); /* if it fails, so does the script's first call */
+        if (kind + 1 < SCRIPT_COUNT)
+            expect_nothing(node); /* if it fails, so does the script's first call */
     }
+    link_expect(&node->link, &loading->last);
 }
 
 static struct replicas *replicas_of(struct calls *calls, const struct node *node)
@@ -200,7 +221,10 @@ static void refused(struct call *call, struct node *node, struct bytes text)
     switch (failure.kind) {
     case FAILURE_NO_SCRIPT:
         load_scripts(calls, node);
-        send_to(call, node);
+        if (loading_of(calls, node)->refused)
+            wait_to_send(call, calls->now_us + RETRY_US);
+        else
+            send_to(call, node);
         break;
     case FAILURE_MOVED:
     case FAILURE_NO_MASTER:
@@ -263,12 +287,12 @@ static void replied(struct link_call *on_link, redisReply *reply)
 /* ---- replicas ---- */
 
 /* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
-static void release_waiting(struct replicas *replicas, enum err err)
+static void release(struct list *waiting, enum err err)
 {
     struct list owed;
     list_init(&owed);
-    while (!list_empty(&replicas->waiting)) {
-        struct list *node = replicas->waiting.next;
+    while (!list_empty(waiting)) {
+        struct list *node = waiting->next;
         list_remove(node);
         list_add_tail(&owed, node);
     }
@@ -294,7 +318,7 @@ static void waited(struct link_call *on_link, redisReply *reply)
     bool enough = reply && reply->type == REDIS_REPLY_INTEGER &&
                   reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
-    release_waiting(replicas, enough ? OK : ERR_AGAIN);
+    release(&replicas->waiting, enough ? OK : ERR_AGAIN);
     if (reply)
         freeReplyObject(reply);
 }
@@ -340,9 +364,11 @@ void calls_init(struct calls *calls, const struct calls_options *options)
         list_init(&partition->unsent);
         partition->slot = topology_slot(script_tag(options->space, i, tag));
     }
+    calls->loading = mem_zalloc(REDIS_NODES_MAX * sizeof(struct loading));
     calls->replicas = mem_zalloc(REDIS_NODES_MAX * sizeof(struct replicas));
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
         struct replicas *replicas = &calls->replicas[i];
+        calls->loading[i].last.done = loaded;
         list_init(&replicas->gathered);
         list_init(&replicas->waiting);
         replicas->wait.done = waited;
@@ -365,14 +391,18 @@ void calls_fini(struct calls *calls)
     }
     mem_free(calls->partitions);
     mem_free(calls->replicas);
+    mem_free(calls->loading);
     calls->partitions = NULL;
 }
 
 struct call *calls_new(struct calls *calls, uint32_t partition)
 {
+    return ring_full(&calls->partitions[partition]) ? NULL : calls_new_hello(calls, partition);
+}
+
+struct call *calls_new_hello(struct calls *calls, uint32_t partition)
+{
     struct partition *to = &calls->partitions[partition];
-    if (ring_full(to))
-        return NULL;
     struct call *call = call_take(calls);
     call->calls = calls;
     call->id = (struct script_call){.partition = partition, .number = ++to->number};
@@ -403,6 +433,8 @@ void calls_forget(struct call *call)
 
 void calls_node_ready(struct calls *calls, struct node *node)
 {
+    /* Answers of the connection before: no WAIT on this one speaks for them. */
+    release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
     load_scripts(calls, node);
 }
 
@@ -455,6 +487,17 @@ void calls_tick(struct calls *calls, int64_t now_us)
     }
 }
 
+/* Those whose time is up already only wait for their answers. */
+static int64_t next_deadline_us(const struct calls *calls, const struct partition *partition)
+{
+    for (struct list *at = partition->calls.next; at != &partition->calls; at = at->next) {
+        const struct call *call = LIST_ENTRY(at, struct call, place);
+        if (call->deadline_us > calls->now_us)
+            return call->deadline_us;
+    }
+    return INT64_MAX;
+}
+
 int64_t calls_next_us(const struct calls *calls)
 {
     int64_t next_us = INT64_MAX;
@@ -466,12 +509,8 @@ int64_t calls_next_us(const struct calls *calls)
             int64_t soon_us = calls->now_us + RETRY_US / 2;
             next_us = soon_us < next_us ? soon_us : next_us;
         }
-        if (!list_empty(&partition->calls)) {
-            const struct call *call = LIST_ENTRY(partition->calls.next, struct call, place);
-            bool waits = call->deadline_us > calls->now_us;
-            if (waits && call->deadline_us < next_us)
-                next_us = call->deadline_us;
-        }
+        int64_t deadline_us = next_deadline_us(calls, partition);
+        next_us = deadline_us < next_us ? deadline_us : next_us;
     }
     return next_us;
 }

@@ -58,6 +58,13 @@ struct replicas {
     struct calls *calls;
 };
 
+/* A node's scripts: loaded once for all who meet NOSCRIPT meanwhile. */
+struct loading {
+    struct link_call last; /* of its SCRIPT LOADs */
+    bool under_way;
+    bool refused; /* the last time; trying at once again would only keep both busy */
+};
+
 struct calls_options {
     const struct script_space *space;
     struct topology *topology;
@@ -72,6 +79,7 @@ struct calls {
     struct calls_options options;
     struct partition *partitions;
     struct replicas *replicas; /* one for each node, if wait_replicas */
+    struct loading *loading;   /* one for each node */
     struct call *spare;        /* by next_spare: their memory is used again */
     unsigned spare_count;
     int64_t now_us;
@@ -85,6 +93,9 @@ void calls_fini(struct calls *calls);
 
 /* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
 struct call *calls_new(struct calls *calls, uint32_t partition);
+/* The same for hello, which leaves no answer in the ring: never NULL. Without it a partition that
+   is not there could not be opened for all that waits to be sent to it. */
+struct call *calls_new_hello(struct calls *calls, uint32_t partition);
 void calls_send(struct call *call, void *owner,
                 void (*done)(void *owner, struct call *call, enum err err,
                              const struct bytes *parts, uint32_t count));

@@ -46,6 +46,7 @@ static void notified(struct link_ear *ear, struct link *link, const redisReply *
     if (strcmp(reply->element[0]->str, "subscribe") == 0) {
         link_good(link);
         waits_subscribed(notices->options.waits, true);
+        timers_look(notices->options.timers);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
         take_notice(notices, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));

@@ -92,17 +92,22 @@ static void greeted(void *owner, struct call *call, enum err err, const struct b
         timer->hello_at_us = answer.next_us > timers->now_us ? answer.next_us : timers->now_us;
 }
 
+/* The answers kept for us go with our sign of life; a request may be sent again until it is old. */
+static int64_t alive_us(const struct timers *timers)
+{
+    int64_t least_us = timers->options.calls->options.timeout_us + 2 * RENEW_US;
+    return least_us > ALIVE_US ? least_us : ALIVE_US;
+}
+
 static void say_hello(struct timer *timer)
 {
     struct timers *timers = timer->timers;
     struct script_hello hello = {
         .own_us = timers->leaving ? 0 : LEASE_US,
-        .alive_us = timers->leaving ? 0 : ALIVE_US,
+        .alive_us = timers->leaving ? 0 : alive_us(timers),
     };
-    struct call *call = calls_new(timers->options.calls, timer->partition);
+    struct call *call = calls_new_hello(timers->options.calls, timer->partition);
     timer->hello_at_us = timers->now_us + RENEW_US;
-    if (!call)
-        return; /* too much is unanswered: Redis is away, or far behind */
     script_ask_hello(&call->request, timers->options.space, &call->id, &hello);
     call->urgent = true;
     timer->hello_asked = true;
@@ -170,6 +175,12 @@ void timers_due(struct timers *timers, uint32_t partition, int64_t due_us)
         timer->hurry = true; /* its answer may not know yet */
     if (due_us < timer->promote_at_us)
         timer->promote_at_us = due_us;
+}
+
+void timers_look(struct timers *timers)
+{
+    for (uint32_t i = 0; i < timers->options.space->partitions; i++)
+        timers_due(timers, i, timers->now_us);
 }
 
 void timers_leave(struct timers *timers)

@@ -50,6 +50,8 @@ void timers_start(struct timers *timers);
 void timers_hello(struct timers *timers, uint32_t partition);
 /* A notice: something is due at this time. */
 void timers_due(struct timers *timers, uint32_t partition, int64_t due_us);
+/* Notices may have been missed: looks what is due everywhere. */
+void timers_look(struct timers *timers);
 /* Gives up all leases: others may take over at once. */
 void timers_leave(struct timers *timers);
 

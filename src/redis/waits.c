@@ -35,6 +35,7 @@ struct line {
     bool listed_order, bound;
     uint64_t settles; /* waiters for whom settle() would do something: see there */
     uint32_t calls;   /* under way */
+    uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */
     uint64_t wanted;  /* jobs, by all waiters */
     uint64_t asked;   /* jobs, by calls under way */
     bool *asking;     /* for each partition: a call is under way */
@@ -44,6 +45,7 @@ struct line {
 /* One call for jobs, of the line's first `topics` topics. */
 struct ask {
     struct line *line;
+    bool silent;
     uint32_t topics;
     uint32_t max;
     uint64_t notices; /* line_notices() when it was made */
@@ -494,7 +496,8 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
     uint32_t partition = call->id.partition;
     struct script_answer answer = {.err = OK};
     line->calls--;
-    line->asked -= ask->max;
+    line->silent -= ask->silent;
+    line->asked -= ask->silent ? 0 : ask->max;
     line->asking[partition] = false;
     if (!err)
         err =
@@ -518,6 +521,17 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
     arena_reset(&waits->scratch);
     mem_free(ask);
     look_at(line);
+}
+
+/* Its partition is silent: the others may give what was asked for there, and whoever has got
+ * something already goes with that. */
+static void asked_long_ago(void *owner)
+{
+    struct ask *ask = owner;
+    ask->silent = true;
+    ask->line->silent++;
+    ask->line->asked -= ask->max;
+    look_at(ask->line);
 }
 
 static bool ask_for(struct line *line, uint32_t topic_count, uint32_t partition, uint32_t max)
@@ -546,6 +560,7 @@ static bool ask_for(struct line *line, uint32_t topic_count, uint32_t partition,
     script_ask_reserve(&call->request, waits->options.space, &call->id, &reserve, max,
                        waits->subscribed);
     call->must = true;
+    call->late = asked_long_ago;
     line->calls++;
     line->asked += max;
     line->asking[partition] = true;
@@ -593,7 +608,7 @@ static void settle(struct line *line)
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (waiter->job_count || !waiter->parked)
-            waiter_end(waiter, ERR_EMPTY);
+            waiter_end(waiter, line->silent ? ERR_AGAIN : ERR_EMPTY);
     }
 }
 
@@ -603,7 +618,7 @@ static void ask_in_order(struct line *line)
 {
     for (uint32_t topics = 1; topics <= line->topic_count; topics++) {
         if (line->asked >= line->wanted || ask_those(line, topics, LIKELY) ||
-            ask_those(line, topics, UNKNOWN) || line->calls)
+            ask_those(line, topics, UNKNOWN) || line->calls > line->silent)
             return;
     }
 }
@@ -614,7 +629,7 @@ static void line_step(struct line *line)
         ask_in_order(line);
     else if (line->asked < line->wanted && !ask_those(line, line->topic_count, LIKELY))
         (void)ask_those(line, line->topic_count, UNKNOWN); /* what is asked for is in `asked` */
-    if (line->calls == 0)
+    if (line->calls == line->silent)
         settle(line);
     free_if_over(line);
 }

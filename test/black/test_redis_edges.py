@@ -1,0 +1,123 @@
+"""Where the Redis engine could get stuck: too many requests unanswered, scripts that may not be
+loaded, one node of a cluster that is silent. Who waits must be served all the same."""
+
+import json
+import re
+import threading
+import time
+
+import pytest
+from redis import REDIS_SERVER, Cluster, Redis
+from wire import Client, Wire, eventually, request_bytes
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+
+RING = 4096  # requests to a partition that may be unanswered
+
+
+def config(url, **keys):
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+class Poll(threading.Thread):
+    """A parked reserve of one job."""
+
+    def __init__(self, port, topic):
+        super().__init__(daemon=True)
+        self.port, self.topic, self.answer = port, topic, None
+        self.start()
+        time.sleep(0.2)  # it is parked
+
+    def run(self):
+        with Client(self.port, seconds=40) as client:
+            self.answer = client.post("/v1/reserve", {"topics": [self.topic], "wait": "30s"})
+
+    def job(self, seconds=6):
+        self.join(seconds)
+        assert self.answer is not None, "it is still parked"
+        return self.answer.json()["jobs"][0]
+
+
+def push_from(wires, topic):
+    """One push from each connection at once."""
+    content = json.dumps({"body": "x"}).encode()
+    request = request_bytes("POST", f"/v1/topics/{topic}/jobs", content, {"Content-Type": "application/json"})
+    for wire in wires:
+        wire.send(request)
+    return [wire.response().status for wire in wires]
+
+
+def calls_of(redis, command):
+    text = redis.call("INFO", "commandstats").decode()
+    found = re.search(rf"cmdstat_{re.escape(command)}:calls=(\d+).*rejected_calls=(\d+)", text)
+    return sum(int(number) for number in found.groups()) if found else 0
+
+
+def test_a_queue_is_made_anew_however_many_requests_were_refused_meanwhile(laterd, redis):
+    server = laterd(config(redis.url, partitions=1, timeout="100ms"))
+    poll = Poll(server.port, "t")
+    redis.kill()
+    time.sleep(0.3)  # now what the poll asks for waits for Redis, and is the oldest request
+    wires = [Wire(server.port, 10) for _ in range(300)]
+    for _ in range(RING // len(wires) + 2):
+        assert set(push_from(wires, "u")) == {503}
+    for wire in wires:
+        wire.close()
+    redis.start()  # and has forgotten everything
+    with Client(server.port) as client:
+        assert eventually(lambda: client.push("t", body="x").status == 201, 10)
+        assert poll.job()["body"] == "x"
+
+
+def test_flushed_scripts_are_loaded_once_for_all_who_miss_them(laterd, redis):
+    server = laterd(config(redis.url, partitions=1))
+    wires = [Wire(server.port, 10) for _ in range(60)]
+    assert set(push_from(wires, "t")) == {201}
+    redis.call("SCRIPT", "FLUSH")
+    before = calls_of(redis, "script|load")
+    redis.freeze()
+    threading.Timer(0.3, redis.thaw).start()  # meanwhile they gather
+    assert set(push_from(wires, "t")) == {201}
+    loads = calls_of(redis, "script|load") - before
+    assert 0 < loads <= 40, loads  # eleven scripts, perhaps for more than one batch
+    for wire in wires:
+        wire.close()
+
+
+def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
+    redis.call("ACL", "SETUSER", "jobs", "on", ">pass", "~*", "&*", "+@all")
+    server = laterd(config(f"redis://jobs:pass@127.0.0.1:{redis.port}", partitions=1))
+    with Client(server.port) as client:
+        client.push_id("t", body="x")
+        redis.call("ACL", "SETUSER", "jobs", "-script|load")
+        redis.call("SCRIPT", "FLUSH")
+        before = calls_of(redis, "evalsha")
+        since = time.monotonic()
+        assert client.push("t", body="x").status == 503
+        assert time.monotonic() - since < 1.5
+        assert calls_of(redis, "evalsha") - before < 400
+        redis.call("ACL", "SETUSER", "jobs", "+script|load")
+        assert eventually(lambda: client.push("t", body="x").status == 201, 5)
+
+
+def test_a_silent_node_keeps_no_poll_from_the_others_jobs(laterd):
+    with Cluster(replicas=0) as cluster:
+        for one in cluster.servers:
+            one.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        server = laterd(config(cluster.url, prefix="silent"))
+        with Client(server.port) as client:
+            cluster.servers[2].freeze()
+            polls = [Poll(server.port, f"late-{number}") for number in range(4)]
+            time.sleep(3)  # each has come to a partition that is not there
+            for number, poll in enumerate(polls):
+                jobs = [{"id": f"{number}-{i}", "body": "x"} for i in range(12)]
+                results = client.push_many(f"late-{number}", jobs)
+                assert any("error" not in result for result in results), results
+                assert poll.job()["topic"] == f"late-{number}"
+            cluster.servers[2].thaw()
