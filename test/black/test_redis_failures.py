@@ -449,7 +449,7 @@ def test_a_cluster_that_is_down_costs_503_in_time_and_resumes(laterd, cluster):
             since = time.monotonic()
             assert_not_now(client.push("t", id=f"no-{number}", body="x"), since)
         cluster.servers[0].start()
-        wait_until(lambda: Cluster.state(cluster.servers[1]) == "ok")
+        wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers))
         assert eventually(lambda: client.get("/readyz").status == 200, BACK)
         job_id = client.push_id("parked", body="x")
         assert poll.job()["id"] == job_id
