@@ -6,7 +6,7 @@ from beanstalk import Connection
 from wire import eventually
 
 KEEPALIVE_TIMER = "02"  # in the column `tr` of /proc/net/tcp
-LISTENING = "0A"
+ESTABLISHED = "01"  # in the column `st`; connections of a former user of the port linger there
 
 
 def timers_of(port):
@@ -15,7 +15,7 @@ def timers_of(port):
     with open("/proc/net/tcp", encoding="ascii") as table:
         for row in list(table)[1:]:
             fields = row.split()
-            if int(fields[1].split(":")[1], 16) == port and fields[3] != LISTENING:
+            if int(fields[1].split(":")[1], 16) == port and fields[3] == ESTABLISHED:
                 timer, left = fields[5].split(":")
                 timers.append((timer, int(left, 16) / os.sysconf("SC_CLK_TCK")))
     return timers
