@@ -38,6 +38,7 @@ SIM      := $(call folder,sim)
 ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
 
 UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*_test.c)))
+UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/redis_%),$(UNIT))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all
