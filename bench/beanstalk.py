@@ -36,18 +36,15 @@ says. So it is also held against the measured figure times (theirs / ours) of th
 
 import argparse
 import json
-import os
 import pathlib
-import platform
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
+import report
 from servers import Server, free_port
 
 RUN_TIMEOUT_S = 110
@@ -96,12 +93,6 @@ LATENESS_MAX_US = 1500
 FIRST_MAX_US = 5000
 CALLS_BARS = {"64x1": 2.3, "16x16": 0.3}
 INSTRUCTIONS_BAR = 1800
-
-
-def shown(value):
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}" if value >= 0.2 else f"{value:.3f}"
 
 
 class Bench:
@@ -220,7 +211,7 @@ class Bench:
             if not measured or not ours:
                 continue
             scaled = measured * theirs / ours
-            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {most}", shown(measured),
+            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {most}", report.shown(measured),
                      measured <= most,
                      f"scaled {scaled:.2f} {'✓' if scaled <= most else '✗'} (beanstalkd {theirs} "
                      f"there, {ours:.2f} here)")
@@ -233,10 +224,10 @@ class Bench:
                 continue
             if peer:
                 ratio = measured / values[peer]
-                self.bar(f"{scenario}, {SYNC}, a second / {peer}", f"≥ {least}", shown(ratio),
+                self.bar(f"{scenario}, {SYNC}, a second / {peer}", f"≥ {least}", report.shown(ratio),
                          ratio >= least)
             else:
-                self.bar(f"{scenario}, {SYNC}, a second", f"≥ {least:,}", shown(measured),
+                self.bar(f"{scenario}, {SYNC}, a second", f"≥ {least:,}", report.shown(measured),
                          measured >= least)
 
     # -- due times -----------------------------------------------------------------------
@@ -261,16 +252,16 @@ class Bench:
             self.promises(f"{rate:,} due/s", scenario)
             if rate == 1000 and each[SYNC] and each[MEMORY]:
                 ratio = each[SYNC] / each[MEMORY]
-                self.bar("1,000 due/s, CPU of laterd / beanstalkd", "≤ 0.1", shown(ratio),
+                self.bar("1,000 due/s, CPU of laterd / beanstalkd", "≤ 0.1", report.shown(ratio),
                          ratio <= 0.1)
 
     def lateness_bar(self, rate, values):
         ours, theirs = values[SYNC], values[MEMORY]
         if ours is None or theirs is None:
             return
-        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ beanstalkd's ({shown(theirs)})",
-                 shown(ours), ours <= theirs)
-        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ {LATENESS_MAX_US:,}", shown(ours),
+        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ beanstalkd's ({report.shown(theirs)})",
+                 report.shown(ours), ours <= theirs)
+        self.bar(f"{rate:,} due/s, lateness p99, µs", f"≤ {LATENESS_MAX_US:,}", report.shown(ours),
                  ours <= LATENESS_MAX_US)
 
     def promises(self, title, scenario):
@@ -281,7 +272,7 @@ class Bench:
             slow = [r["due_per_second"] for r in results
                     if r["scenario"] == "due" and r["due_per_second"] < 0.95 * r["rate"]]
             if slow:
-                self.notes.append(f"{title}, {name}: only {shown(min(slow))}/s were put in a run.")
+                self.notes.append(f"{title}, {name}: only {report.shown(min(slow))}/s were put in a run.")
             most = max((r["earliest_us"] for r in results), default=0)
             if any(counts):
                 self.notes.append(f"{title}, {name}: {counts[0]} early (by {most} µs at most), "
@@ -304,11 +295,11 @@ class Bench:
         self.promises("burst", scenario)
         if first[SYNC] and last[SYNC] and last[MEMORY]:
             self.bar("burst of 100,000: first after, ms", f"≤ {FIRST_MAX_US / 1000:g}",
-                     shown(first[SYNC]), first[SYNC] * 1000 <= FIRST_MAX_US,
-                     f"beanstalkd {shown(first[MEMORY])}")
+                     report.shown(first[SYNC]), first[SYNC] * 1000 <= FIRST_MAX_US,
+                     f"beanstalkd {report.shown(first[MEMORY])}")
             ratio = last[MEMORY] / last[SYNC]
             self.bar("burst of 100,000: drained, times as fast as beanstalkd", "≥ 1.5",
-                     shown(ratio), ratio >= 1.5)
+                     report.shown(ratio), ratio >= 1.5)
 
     # -- what has no noise ---------------------------------------------------------------
 
@@ -340,7 +331,7 @@ class Bench:
             self.figures.append((f"system calls per put, {title}", values))
             if values[SYNC] is not None:
                 self.bar(f"system calls per put, {title}", f"≤ {CALLS_BARS[title]}",
-                         shown(values[SYNC]), values[SYNC] <= CALLS_BARS[title])
+                         report.shown(values[SYNC]), values[SYNC] <= CALLS_BARS[title])
 
     def instructions(self):
         report = self.place / "callgrind.out"
@@ -356,7 +347,7 @@ class Bench:
             self.figures.append((f"user instructions per put, {title}", values))
             if title == "16x16" and values[SYNC] is not None:
                 self.bar("user instructions per put, 16x16", f"≤ {INSTRUCTIONS_BAR:,}",
-                         shown(values[SYNC]), values[SYNC] <= INSTRUCTIONS_BAR)
+                         report.shown(values[SYNC]), values[SYNC] <= INSTRUCTIONS_BAR)
 
     def exact(self):
         for tool, step in (("strace", self.system_calls), ("valgrind", self.instructions)):
@@ -376,26 +367,13 @@ class Bench:
         if "exact" in self.only:
             self.exact()
 
-    def version(self, *command):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return (done.stdout or done.stderr).strip()
-
     def table(self):
-        print(f"{self.version(str(self.build / 'laterd'), '--version') or 'laterd'} beside "
-              f"{self.version(self.beanstalkd, '-v')}, 256-byte bodies, medians of {self.repeats}; "
-              f"{os.cpu_count()} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}\n")
-        print("| figure | " + " | ".join(SERVERS) + " |")
-        print("|---" * (len(SERVERS) + 1) + "|")
-        for title, values in self.figures:
-            cells = [shown(values.get(name)) for name in SERVERS]
-            print(f"| {title} | " + " | ".join(cells) + " |")
-        print("\n| bar | wanted | measured | | |\n|---|---|---|---|---|")
-        for title, wanted, measured, held, remark in self.bars:
-            print(f"| {title} | {wanted} | {measured} | {'✓' if held else '✗'} | {remark} |")
-        for note in self.notes:
-            print(f"\nNote: {note}")
-        for problem in self.problems:
-            print(f"\nFailed: {problem}")
+        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'} beside "
+              f"{report.said(self.beanstalkd, '-v')}, 256-byte bodies, medians of {self.repeats}; "
+              f"{report.machine()}\n")
+        report.table(SERVERS, self.figures)
+        report.bars(self.bars)
+        report.remarks(self.notes, self.problems)
 
 
 def main():
@@ -409,16 +387,7 @@ def main():
     if not shutil.which(arguments.beanstalkd):
         print("beanstalkd is not installed: nothing to compare with", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is stopped
-    bench = Bench(arguments)
-    try:
-        bench.run()
-    except (RuntimeError, subprocess.TimeoutExpired) as failure:
-        bench.problems.append(str(failure))
-    finally:
-        shutil.rmtree(bench.place, ignore_errors=True)
-    bench.table()
-    return 1 if bench.problems else 0
+    return report.run(Bench(arguments))
 
 
 if __name__ == "__main__":

@@ -38,11 +38,8 @@ is also held against the measured figure times (the floor there / the floor here
 
 import argparse
 import json
-import os
 import pathlib
-import platform
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -51,6 +48,7 @@ import threading
 import time
 import urllib.request
 
+import report
 from servers import Server, free_port
 
 RUN_TIMEOUT_S = 110
@@ -77,12 +75,6 @@ DUE_RATE = 5000
 IDLE_COMMANDS_MAX = 1
 PAIR_RATIO_MIN = 1.0
 TAKEOVER_MAX_US = 2000000
-
-
-def shown(value):
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"
 
 
 def cpu_us(pid):
@@ -235,13 +227,13 @@ class Bench:
             if cpu[name] is None or cpu[LUA] is None:
                 continue
             scaled = cpu[name] * FLOOR_THERE[scenario] / cpu[LUA]
-            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {PUSH_CPU_MAX_US}", shown(cpu[name]),
+            self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {PUSH_CPU_MAX_US}", report.shown(cpu[name]),
                      cpu[name] <= PUSH_CPU_MAX_US,
-                     f"laterd {shown(cpu[name] - redis[name])}, Redis {shown(redis[name])}; scaled "
+                     f"laterd {report.shown(cpu[name] - redis[name])}, Redis {report.shown(redis[name])}; scaled "
                      f"{scaled:.2f} {'✓' if scaled <= PUSH_CPU_MAX_US else '✗'} (floor "
                      f"{FLOOR_THERE[scenario]} there, {cpu[LUA]:.2f} here)")
-            self.bar(f"{scenario}, {name}, a second", f"≥ {PUSHES_MIN:,}", shown(rate[name]),
-                     rate[name] >= PUSHES_MIN, f"the floor {shown(rate[LUA])}")
+            self.bar(f"{scenario}, {name}, a second", f"≥ {PUSHES_MIN:,}", report.shown(rate[name]),
+                     rate[name] >= PUSHES_MIN, f"the floor {report.shown(rate[LUA])}")
 
     # -- due times -----------------------------------------------------------------------
 
@@ -260,7 +252,7 @@ class Bench:
             for name in (HTTP, BEANSTALK) if quantile == "p99" else ():
                 if values[name] is not None:
                     self.bar(f"{title}, {name}, lateness p99, ms", f"≤ {LATENESS_MAX_US / 1000:g}",
-                             shown(values[name]), values[name] * 1000 <= LATENESS_MAX_US)
+                             report.shown(values[name]), values[name] * 1000 <= LATENESS_MAX_US)
         for name in (HTTP, BEANSTALK):
             self.promises(title, name, self.results.get(("due", False, name), []))
 
@@ -286,8 +278,8 @@ class Bench:
         self.figures.append(("idle, 100 polls: packets a second", {HTTP: bursts / seconds}))
         self.figures.append(("idle, 100 polls: CPU of laterd, %", {HTTP: daemon}))
         self.figures.append(("idle, 100 polls: CPU of Redis, %", {HTTP: redis}))
-        self.bar("idle: commands a second", f"≤ {IDLE_COMMANDS_MAX}", shown(commands / seconds),
-                 commands / seconds <= IDLE_COMMANDS_MAX, f"{shown(bursts / seconds)} packets")
+        self.bar("idle: commands a second", f"≤ {IDLE_COMMANDS_MAX}", report.shown(commands / seconds),
+                 commands / seconds <= IDLE_COMMANDS_MAX, f"{report.shown(bursts / seconds)} packets")
 
     @staticmethod
     def listen(address, seconds):
@@ -320,7 +312,7 @@ class Bench:
         one, two = (statistics.median(rates[count]) for count in (1, 2))
         self.figures.append(("cycles a second through one daemon", {HTTP: one}))
         self.figures.append(("cycles a second through two daemons", {HTTP: two}))
-        self.bar("two daemons / one, cycles a second", f"≥ {PAIR_RATIO_MIN}", shown(two / one),
+        self.bar("two daemons / one, cycles a second", f"≥ {PAIR_RATIO_MIN}", report.shown(two / one),
                  two / one >= PAIR_RATIO_MIN)
         self.bar("one topic through one and two daemons: doubled, lost", "0, 0",
                  f"{doubled}, {lost}", doubled == 0 and lost == 0)
@@ -372,27 +364,13 @@ class Bench:
                 getattr(self, word)()
 
     def table(self):
-        def said(*command):
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
-                                  check=False)
-            return (done.stdout or done.stderr).strip()
-
-        redis = said("redis-server", "--version").split(" sha")[0]
-        print(f"{said(self.build / 'laterd', '--version') or 'laterd'} on {redis}, appendonly, "
+        redis = report.said("redis-server", "--version").split(" sha")[0]
+        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'} on {redis}, appendonly, "
               f"appendfsync {self.fsync}, 256-byte bodies, medians of {self.repeats}; "
-              f"{os.cpu_count()} cores, Linux {platform.release()}, {time.strftime('%Y-%m-%d')}\n")
-        print("| figure | " + " | ".join(SERVERS) + " |")
-        print("|---" * (len(SERVERS) + 1) + "|")
-        for title, values in self.figures:
-            cells = [shown(values.get(name)) for name in SERVERS]
-            print(f"| {title} | " + " | ".join(cells) + " |")
-        print("\n| bar | wanted | measured | | |\n|---|---|---|---|---|")
-        for title, wanted, measured, held, remark in self.bars:
-            print(f"| {title} | {wanted} | {measured} | {'✓' if held else '✗'} | {remark} |")
-        for note in self.notes:
-            print(f"\nNote: {note}")
-        for problem in self.problems:
-            print(f"\nFailed: {problem}")
+              f"{report.machine()}\n")
+        report.table(SERVERS, self.figures)
+        report.bars(self.bars)
+        report.remarks(self.notes, self.problems)
 
 
 def main():
@@ -406,16 +384,7 @@ def main():
     if not shutil.which("redis-server"):
         print("redis-server is not installed: nothing to run on", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is stopped
-    bench = Bench(arguments)
-    try:
-        bench.run()
-    except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
-        bench.problems.append(str(failure))
-    finally:
-        shutil.rmtree(bench.place, ignore_errors=True)
-    bench.table()
-    return 1 if bench.problems else 0
+    return report.run(Bench(arguments))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ usage: bench/run.py [--build DIR] [--repeats N] [--full] [--only WORD,...] [--da
 
 import argparse
 import json
-import os
 import pathlib
-import platform
 import re
 import shutil
 import signal
@@ -22,9 +20,11 @@ import sys
 import tempfile
 import time
 
+import report
 from servers import Server
 
 RUN_TIMEOUT_S = 110
+COLUMNS = ["echo", "syncing echo", "laterd", "laterd / syncing echo"]
 
 
 class Bench:
@@ -101,7 +101,7 @@ class Bench:
             values = {name: f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
                       for name, value in medians.items()}
             if "laterd" in medians and medians.get("syncing echo"):
-                values["ratio"] = f"{medians['laterd'] / medians['syncing echo']:.2f}"
+                values["laterd / syncing echo"] = f"{medians['laterd'] / medians['syncing echo']:.2f}"
             self.row(title, values)
         bound = [name for name in names if any(r["generator_bound"] for r in results[name])]
         if bound and not pinned:
@@ -216,20 +216,10 @@ class Bench:
                 step()
 
     def table(self):
-        version = subprocess.run([str(self.build / "laterd"), "--version"], capture_output=True,
-                                 text=True, check=False).stdout.strip()
-        print(f"{version or 'laterd'}, durability sync, 256-byte bodies, 20-byte ids; medians of "
-              f"{self.repeats}; {os.cpu_count()} cores, Linux {platform.release()}, "
-              f"{time.strftime('%Y-%m-%d')}\n")
-        print("| figure | echo | syncing echo | laterd | laterd / syncing echo |")
-        print("|---|---|---|---|---|")
-        for figure, values in self.rows:
-            cells = [values.get(key, "–") for key in ("echo", "syncing echo", "laterd", "ratio")]
-            print(f"| {figure} | " + " | ".join(cells) + " |")
-        for note in self.notes:
-            print(f"\nNote: {note}")
-        for problem in self.problems:
-            print(f"\nFailed: {problem}")
+        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'}, durability sync, "
+              f"256-byte bodies, 20-byte ids; medians of {self.repeats}; {report.machine()}\n")
+        report.table(COLUMNS, self.rows)
+        report.remarks(self.notes, self.problems)
 
 
 def main():
@@ -239,15 +229,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="four times the jobs")
     parser.add_argument("--only", default="", help="of put,cycle,due,burst,million,calls")
     parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
-    bench = Bench(parser.parse_args())
-    try:
-        bench.run()
-    except (RuntimeError, subprocess.TimeoutExpired) as failure:
-        bench.problems.append(str(failure))
-    finally:
-        shutil.rmtree(bench.place, ignore_errors=True)
-    bench.table()
-    return 1 if bench.problems else 0
+    return report.run(Bench(parser.parse_args()))
 
 
 if __name__ == "__main__":
