@@ -9,109 +9,9 @@
 
 #include <cmocka.h>
 
-#include "proto/beanstalk.h"
+#include "beanstalk_stream.h"
 
 enum { BODY_MAX = 65535 };
-
-static const char *const cmd_names[BEANSTALK_CMDS] = {
-    [BEANSTALK_PUT] = "put",
-    [BEANSTALK_PEEK] = "peek",
-    [BEANSTALK_PEEK_READY] = "peek-ready",
-    [BEANSTALK_PEEK_DELAYED] = "peek-delayed",
-    [BEANSTALK_PEEK_BURIED] = "peek-buried",
-    [BEANSTALK_RESERVE] = "reserve",
-    [BEANSTALK_RESERVE_WITH_TIMEOUT] = "reserve-with-timeout",
-    [BEANSTALK_DELETE] = "delete",
-    [BEANSTALK_RELEASE] = "release",
-    [BEANSTALK_USE] = "use",
-    [BEANSTALK_WATCH] = "watch",
-    [BEANSTALK_IGNORE] = "ignore",
-    [BEANSTALK_BURY] = "bury",
-    [BEANSTALK_KICK] = "kick",
-    [BEANSTALK_TOUCH] = "touch",
-    [BEANSTALK_STATS] = "stats",
-    [BEANSTALK_STATS_JOB] = "stats-job",
-    [BEANSTALK_STATS_TUBE] = "stats-tube",
-    [BEANSTALK_LIST_TUBES] = "list-tubes",
-    [BEANSTALK_LIST_TUBE_USED] = "list-tube-used",
-    [BEANSTALK_LIST_TUBES_WATCHED] = "list-tubes-watched",
-    [BEANSTALK_PAUSE_TUBE] = "pause-tube",
-    [BEANSTALK_RESERVE_JOB] = "reserve-job",
-    [BEANSTALK_KICK_JOB] = "kick-job",
-    [BEANSTALK_QUIT] = "quit",
-};
-
-/* Prints a request as a client would send it. */
-static void print_request(struct buf *out, const struct beanstalk_request *request)
-{
-    const struct beanstalk_request *r = request;
-    buf_add_str(out, cmd_names[r->cmd]);
-    switch (r->cmd) {
-    case BEANSTALK_PUT:
-        buf_addf(out, " %u %u %u %zu\r\n", r->priority, r->delay_s, r->ttr_s, r->body.len);
-        buf_add_bytes(out, r->body);
-        break;
-    case BEANSTALK_RESERVE_WITH_TIMEOUT: buf_addf(out, " %u", r->timeout_s); break;
-    case BEANSTALK_KICK: buf_addf(out, " %u", r->bound); break;
-    case BEANSTALK_PEEK:
-    case BEANSTALK_DELETE:
-    case BEANSTALK_TOUCH:
-    case BEANSTALK_STATS_JOB:
-    case BEANSTALK_RESERVE_JOB:
-    case BEANSTALK_KICK_JOB: buf_addf(out, " %llu", (unsigned long long)r->id); break;
-    case BEANSTALK_RELEASE:
-        buf_addf(out, " %llu %u %u", (unsigned long long)r->id, r->priority, r->delay_s);
-        break;
-    case BEANSTALK_BURY: buf_addf(out, " %llu %u", (unsigned long long)r->id, r->priority); break;
-    case BEANSTALK_USE:
-    case BEANSTALK_WATCH:
-    case BEANSTALK_IGNORE:
-    case BEANSTALK_STATS_TUBE:
-    case BEANSTALK_PAUSE_TUBE:
-        buf_add_char(out, ' ');
-        buf_add_bytes(out, r->tube);
-        if (r->cmd == BEANSTALK_PAUSE_TUBE)
-            buf_addf(out, " %u", r->delay_s);
-        break;
-    case BEANSTALK_PEEK_READY:
-    case BEANSTALK_PEEK_DELAYED:
-    case BEANSTALK_PEEK_BURIED:
-    case BEANSTALK_RESERVE:
-    case BEANSTALK_STATS:
-    case BEANSTALK_LIST_TUBES:
-    case BEANSTALK_LIST_TUBE_USED:
-    case BEANSTALK_LIST_TUBES_WATCHED:
-    case BEANSTALK_QUIT:
-    case BEANSTALK_CMDS: break;
-    }
-    buf_add_str(out, "\r\n");
-}
-
-/* Feeds a piece from memory of its own, so that a sanitizer sees a step past its end. */
-static void feed(struct beanstalk *beanstalk, struct bytes piece, struct buf *log)
-{
-    char *copy = malloc(piece.len);
-    size_t at = 0;
-    assert_true(copy || piece.len == 0);
-    if (piece.len)
-        memcpy(copy, piece.at, piece.len);
-    while (at < piece.len) {
-        size_t used;
-        enum beanstalk_progress progress =
-            beanstalk_feed(beanstalk, bytes_of(copy + at, piece.len - at), &used);
-        assert_true(used > 0 && used <= piece.len - at);
-        at += used;
-        if (progress == BEANSTALK_READY)
-            print_request(log, &beanstalk->request);
-        else if (progress == BEANSTALK_BAD)
-            beanstalk_say(log, beanstalk->refusal);
-        else
-            assert_int_equal(at, piece.len);
-        if (progress != BEANSTALK_MORE)
-            beanstalk_next(beanstalk);
-    }
-    free(copy);
-}
 
 static void assert_bytes(struct bytes got, struct bytes want)
 {
@@ -364,7 +264,7 @@ static void lines_mean_what_beanstalkd_takes_them_for(void **state)
         struct beanstalk beanstalk;
         struct buf log = {0};
         beanstalk_init(&beanstalk, BODY_MAX);
-        feed(&beanstalk, cases[i].in, &log);
+        stream_feed(&beanstalk, cases[i].in, &log);
         assert_bytes(buf_bytes(&log), wanted(i));
         assert_false(beanstalk_midway(&beanstalk));
         beanstalk_fini(&beanstalk);
@@ -398,10 +298,10 @@ static void check_cuts(struct bytes in, const size_t *cuts, unsigned count, stru
     size_t at = 0;
     beanstalk_init(&beanstalk, SMALL);
     for (unsigned i = 0; i < count; i++) {
-        feed(&beanstalk, bytes_of(in.at + at, cuts[i] - at), &log);
+        stream_feed(&beanstalk, bytes_of(in.at + at, cuts[i] - at), &log);
         at = cuts[i];
     }
-    feed(&beanstalk, bytes_of(in.at + at, in.len - at), &log);
+    stream_feed(&beanstalk, bytes_of(in.at + at, in.len - at), &log);
     assert_bytes(buf_bytes(&log), want);
     assert_true(beanstalk_midway(&beanstalk));
     beanstalk_fini(&beanstalk);
@@ -528,8 +428,8 @@ static void assert_same_request(const struct beanstalk_request *got,
 {
     struct buf a = {0}, b = {0};
     assert_int_equal(got->cmd, want->cmd);
-    print_request(&a, got);
-    print_request(&b, want);
+    stream_print(&a, got);
+    stream_print(&b, want);
     assert_bytes(buf_bytes(&a), buf_bytes(&b));
     buf_fini(&a);
     buf_fini(&b);
@@ -559,7 +459,7 @@ static void a_request_printed_is_read_back_as_it_was(void **state)
         for (size_t i = 0; i < want.body.len; i++)
             body[i] = (char)random_u64(&seed);
         text.len = 0;
-        print_request(&text, &want);
+        stream_print(&text, &want);
         assert_int_equal(beanstalk_feed(&beanstalk, buf_bytes(&text), &used), BEANSTALK_READY);
         assert_int_equal(used, text.len);
         assert_same_request(&beanstalk.request, &want);
