@@ -63,8 +63,10 @@ class BeanstalkWorker(threading.Thread):
         job_id, body = found
         stats = self.connection.stats_job(job_id)  # None: somebody has deleted it meanwhile
         nonce = self.oracle.delivered(body.decode(), asked_at, int(stats["ttr"]) if stats else 0)
-        if nonce is None:
-            return
+        if nonce is not None:
+            self.deal_with(nonce, job_id)
+
+    def deal_with(self, nonce, job_id):
         if self.random.random() < 0.6:
             self.oracle.trying_to_end(nonce)
             if self.ask(f"delete {job_id}", "DELETED"):

@@ -186,18 +186,6 @@ class TubeWorker(BeanstalkWorker):
         if nonce is not None:
             self.deal_with(nonce, answer.number)
 
-    def deal_with(self, nonce, job_id):
-        if self.random.random() < 0.6:
-            self.oracle.trying_to_end(nonce)
-            if self.ask(f"delete {job_id}", "DELETED"):
-                self.oracle.ended(nonce)
-        else:
-            self.oracle.let_go(nonce)
-            if self.random.random() < 0.5:
-                self.ask(f"bury {job_id} 1", "BURIED")
-            else:  # BURIED: it was pushed over HTTP with a retry schedule, which is used up
-                self.ask(f"release {job_id} 1 0", "RELEASED", "BURIED")
-
     def ask(self, line, *words):
         answer = self.connection.ask(line)
         if answer.text == "OUT_OF_MEMORY":

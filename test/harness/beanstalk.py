@@ -6,6 +6,8 @@ import socket
 import subprocess
 import time
 
+from wire import Stream
+
 BEANSTALKD = os.environ.get("BEANSTALKD") or shutil.which("beanstalkd") or "/usr/bin/beanstalkd"
 
 # The answers that are followed by a body, and where its length stands.
@@ -57,26 +59,11 @@ class Answer:
         return self.text if self.data is None else f"{self.text} {self.data[:200]!r}"
 
 
-class Connection:
+class Connection(Stream):
     """One connection that speaks the protocol; also byte by byte."""
 
-    def __init__(self, port, seconds=10, host="127.0.0.1"):
-        self.socket = socket.create_connection((host, port), timeout=seconds)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.kept = b""
-
-    def send(self, data):
-        self.socket.sendall(data if isinstance(data, bytes) else data.encode("latin-1"))
-        return self
-
-    def _more(self):
-        try:
-            data = self.socket.recv(1 << 16)
-        except ConnectionResetError:
-            data = b""
-        if not data:
-            raise Gone(self.kept)
-        self.kept += data
+    over = Gone
+    encoding = "latin-1"
 
     def _take(self, length):
         while len(self.kept) < length:
@@ -153,21 +140,6 @@ class Connection:
         except socket.timeout:
             pass
         return False
-
-    def end_sending(self):
-        self.socket.shutdown(socket.SHUT_WR)
-        return self
-
-    def close(self, reset=False):
-        if reset:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        self.socket.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def command(line, body=None):

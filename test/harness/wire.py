@@ -27,8 +27,11 @@ class Closed(Exception):
     """The server closed the connection before a response was whole."""
 
 
-class Wire:
-    """A connection, byte by byte."""
+class Stream:
+    """A connection, byte by byte. `over` is what it raises when the server has closed it."""
+
+    over = Closed
+    encoding = "utf-8"
 
     def __init__(self, port, seconds=10, host="127.0.0.1"):
         self.socket = socket.create_connection((host, port), timeout=seconds)
@@ -36,7 +39,7 @@ class Wire:
         self.kept = b""
 
     def send(self, data):
-        self.socket.sendall(data if isinstance(data, bytes) else data.encode())
+        self.socket.sendall(data if isinstance(data, bytes) else data.encode(self.encoding))
         return self
 
     def end_sending(self):
@@ -60,8 +63,12 @@ class Wire:
         except ConnectionResetError:
             data = b""
         if not data:
-            raise Closed(self.kept)
+            raise self.over(self.kept)
         self.kept += data
+
+
+class Wire(Stream):
+    """HTTP on it."""
 
     def response(self, head=False):
         """The next response; `head`: it answers HEAD, so no body follows."""
