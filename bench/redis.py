@@ -229,8 +229,8 @@ class Bench:
             scaled = cpu[name] * FLOOR_THERE[scenario] / cpu[LUA]
             self.bar(f"{scenario}, {name}, µs of CPU", f"≤ {PUSH_CPU_MAX_US}", report.shown(cpu[name]),
                      cpu[name] <= PUSH_CPU_MAX_US,
-                     f"laterd {report.shown(cpu[name] - redis[name])}, Redis {report.shown(redis[name])}; scaled "
-                     f"{scaled:.2f} {'✓' if scaled <= PUSH_CPU_MAX_US else '✗'} (floor "
+                     f"laterd {report.shown(cpu[name] - redis[name])}, Redis {report.shown(redis[name])}; "
+                     f"scaled {scaled:.2f} {'✓' if scaled <= PUSH_CPU_MAX_US else '✗'} (floor "
                      f"{FLOOR_THERE[scenario]} there, {cpu[LUA]:.2f} here)")
             self.bar(f"{scenario}, {name}, a second", f"≥ {PUSHES_MIN:,}", report.shown(rate[name]),
                      rate[name] >= PUSHES_MIN, f"the floor {report.shown(rate[LUA])}")

@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 
 from process import LATERD, Laterd  # noqa: E402
 from redis import Redis  # noqa: E402
+from redis_scripts import queue, script_port  # noqa: E402, F401  (fixtures)
 from wire import Client  # noqa: E402
 
 
