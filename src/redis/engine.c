@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sum.h"
+#include "redis/fitness.h"
 #include "redis/notices.h"
 #include "redis/redis.h"
-#include "redis/resp.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
@@ -35,13 +35,11 @@ struct redis_engine {
     struct timers timers;
     struct waits waits;
     struct notices notices;
+    struct fitness fitness;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
     struct arena scratch;
     int64_t now_us;
     bool refusing_pushes, draining;
-    bool fit;       /* some server was judged good */
-    enum err unfit; /* else why not */
-    struct redis_trouble trouble;
 };
 
 /* What works for a ticket. */
@@ -319,101 +317,15 @@ static void gathering_start(struct redis_engine *redis, const struct cmd *cmd,
 
 /* ---- servers come and go ---- */
 
-/* Is a server fit to hold a queue? Asked of each that comes. */
-struct check {
-    struct link_call info, cluster;
-    struct redis_engine *redis;
-    struct node *node;
-    redisReply *told; /* to INFO */
-};
-
-static void check_free(struct check *check)
+static void server_is_fit(void *owner)
 {
-    if (check->told)
-        freeReplyObject(check->told);
-    mem_free(check);
-}
-
-static void unfit(struct redis_engine *redis, const struct node *node, enum err err,
-                  const char *reason)
-{
-    char room[REDIS_HOST_MAX + 8];
-    struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
-    if (redis->fit) { /* it was good when we began: say so, and go on as well as we can */
-        log_event(LOG_ERROR, "redis_unfit", "node=%.*s reason=\"%s\"", (int)name.len, name.at,
-                  reason);
-        return;
-    }
-    redis->unfit = err;
-    (void)snprintf(redis->trouble.text, sizeof(redis->trouble.text), "%.*s: %s", (int)name.len,
-                   name.at, reason);
-}
-
-static void judge(struct check *check, struct bytes cluster)
-{
-    struct redis_engine *redis = check->redis;
-    struct bytes info = bytes_of(check->told->str, (size_t)check->told->len);
-    const char *reason = "";
-    bool is_cluster = script_is_cluster(info);
-    bool want_cluster = redis->options.url.topology == REDIS_CLUSTER;
-    enum err err = script_judge(info, cluster, &reason);
-    if (!err && is_cluster != want_cluster) {
-        err = ERR_UNSUPPORTED;
-        reason = is_cluster ? "it is part of a cluster: use redis+cluster://"
-                            : "it is not part of a cluster: use redis://";
-    }
-    if (err) {
-        unfit(redis, check->node, err, reason);
-        return;
-    }
-    redis->fit = true;
-    timers_start(&redis->timers);
-}
-
-static void cluster_told(struct link_call *call, redisReply *reply)
-{
-    struct check *check = LIST_ENTRY(call, struct check, cluster);
-    if (reply && reply->type == REDIS_REPLY_STRING)
-        judge(check, bytes_of(reply->str, (size_t)reply->len));
-    if (reply)
-        freeReplyObject(reply);
-    check_free(check);
-}
-
-static void info_told(struct link_call *call, redisReply *reply)
-{
-    struct check *check = LIST_ENTRY(call, struct check, info);
-    check->told = reply;
-    if (!reply || reply->type != REDIS_REPLY_STRING) {
-        if (reply)
-            unfit(check->redis, check->node, ERR_UNSUPPORTED,
-                  reply->type == REDIS_REPLY_ERROR ? reply->str : "it does not answer INFO");
-        check_free(check);
-        return;
-    }
-    struct link *link = &check->node->link;
-    if (!script_is_cluster(bytes_of(reply->str, (size_t)reply->len)) || link->doomed) {
-        judge(check, BYTES(""));
-        check_free(check);
-        return;
-    }
-    resp_begin(link_out(link), 2);
-    resp_add_str(link_out(link), "CLUSTER");
-    resp_add_str(link_out(link), "INFO");
-    link_expect(link, &check->cluster);
+    timers_start(&((struct redis_engine *)owner)->timers);
 }
 
 static void node_ready(struct topology_ear *ear, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
-    struct check *check = mem_zalloc(sizeof(*check));
-    check->info.done = info_told;
-    check->cluster.done = cluster_told;
-    check->redis = redis;
-    check->node = node;
-    resp_begin(link_out(&node->link), 1);
-    resp_add_str(link_out(&node->link), "INFO");
-    link_expect(&node->link, &check->info);
+    fitness_ask(&redis->fitness, node);
     calls_node_ready(&redis->calls, node);
     waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
 }
@@ -432,14 +344,7 @@ static void partition_closed(void *owner, uint32_t partition)
 static void partition_refused(void *owner, uint32_t stored)
 {
     struct redis_engine *redis = owner;
-    if (redis->unfit)
-        return; /* one partition says it for all */
-    redis->unfit = ERR_INVALID;
-    (void)snprintf(redis->trouble.text, sizeof(redis->trouble.text),
-                   "the queue \"%.64s\" there was made with redis.partitions = %u, or by another "
-                   "version of laterd; this one has %u. It cannot be changed while there are jobs",
-                   redis->space.prefix, stored, redis->space.partitions);
-    log_event(LOG_ERROR, "redis_refused", "reason=\"%.300s\"", redis->trouble.text);
+    fitness_refuse_queue(&redis->fitness, redis->space.prefix, stored, redis->space.partitions);
 }
 
 static void partition_forgot_us(void *owner)
@@ -586,6 +491,8 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     redis->topology_ear = (struct topology_ear){.ready = node_ready, .lost = node_lost};
+    fitness_init(&redis->fitness, &(struct fitness_options){
+                                      .url = &options->url, .fit = server_is_fit, .owner = redis});
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
                                              .ear = &redis->topology_ear,
@@ -642,18 +549,18 @@ static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble 
 {
     struct clock *clock = redis->options.clock;
     int64_t give_up_us = redis->now_us + OPEN_US;
-    while (redis->now_us < give_up_us && !redis->unfit && !serves(redis)) {
+    while (redis->now_us < give_up_us && !redis->fitness.unfit && !serves(redis)) {
         struct epoll_event event;
         engine_time(&redis->engine, clock->now_us(clock));
         engine_begin(&redis->engine);
         (void)engine_end(&redis->engine); /* we do not sleep long */
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
     }
-    if (!redis->unfit && serves(redis))
+    if (!redis->fitness.unfit && serves(redis))
         return OK;
-    *out_trouble = redis->trouble;
-    if (redis->unfit)
-        return redis->unfit;
+    *out_trouble = redis->fitness.trouble;
+    if (redis->fitness.unfit)
+        return redis->fitness.unfit;
     (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", why_not(redis));
     return ERR_IO;
 }
@@ -716,7 +623,7 @@ void redis_engine_close(struct redis_engine *redis)
 {
     if (!redis)
         return;
-    if (redis->fit && !redis->unfit)
+    if (redis->fitness.fit && !redis->fitness.unfit)
         leave(redis);
     notices_fini(&redis->notices);
     topology_fini(&redis->topology);

@@ -7,6 +7,7 @@
  *     waits.c     parked reserves and what we know of ready jobs
  *     timers.c    who makes due jobs ready
  *     notices.c   what daemons tell each other through Redis
+ *     fitness.c   whether a server is fit to hold a queue
  *     call.c      calls of scripts: sent, sent again, answered once
  *     topology.c  which server has which partition: one, Sentinel's master, a cluster
  *     node.c      a server that is a master
