@@ -54,11 +54,12 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
     struct arena arena = {0};
     struct script_answer answer;
     struct job_view damaged[4];
-    enum err err = script_read(space, kind, parts, count, &arena, &answer);
+    struct script_parts said = {.partition = 1, .at = parts, .count = count};
+    enum err err = script_read(space, kind, &said, &arena, &answer);
     CHECK(err == OK || err == ERR_CORRUPT);
     if (!err)
         look(&answer.reply);
-    CHECK(script_damaged(space, parts, count, damaged, 4) <= 4);
+    CHECK(script_damaged(space, &said, damaged, 4) <= 4);
     arena_fini(&arena);
 }
 
@@ -106,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (!space.partitions)
         CHECK(!script_space_init(&space, BYTES("fuzz"), 3, daemon));
-    space.ahead_us = (int64_t)data[1] * 1000000 - 128000000;
+    space.ahead_us[1] = (int64_t)data[1] * 1000000 - 128000000;
     enum cmd_kind kind = (enum cmd_kind)(data[0] % (CMD_LIST + 1));
     uint32_t count = cut(data + 3, size - 3, parts);
     read_one(&space, kind, parts, count);

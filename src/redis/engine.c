@@ -135,8 +135,8 @@ static void op_answered(struct op *op, struct call *call, const struct bytes *pa
 {
     struct redis_engine *redis = op->errand.redis;
     struct script_answer answer = {.err = OK};
-    enum err err =
-        script_read(&redis->space, op->errand.kind, parts, count, &redis->scratch, &answer);
+    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    enum err err = script_read(&redis->space, op->errand.kind, &said, &redis->scratch, &answer);
     if (err) {
         errand_fail(&op->errand, err);
         return;
@@ -145,7 +145,7 @@ static void op_answered(struct op *op, struct call *call, const struct bytes *pa
         see_job(redis, &answer.reply, call->id.partition);
     if (op->errand.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
         struct job_view job;
-        if (script_damaged(&redis->space, parts, count, &job, 1))
+        if (script_damaged(&redis->space, &said, &job, 1))
             bury_damaged(redis, &job);
     }
     if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !answer.reply.err)

@@ -4,6 +4,7 @@
  */
 #include "base/check.h"
 #include "base/codec.h"
+#include "base/mem.h"
 #include "base/sum.h"
 #include "redis/script_parts.h"
 
@@ -26,6 +27,7 @@ enum err script_space_init(struct script_space *space, struct bytes prefix, uint
         memchr(prefix.at, '}', prefix.len))
         return ERR_INVALID;
     *space = (struct script_space){.partitions = partitions};
+    space->ahead_us = mem_zalloc(partitions * sizeof(*space->ahead_us));
     memcpy(space->prefix, prefix.at, prefix.len);
     memcpy(space->daemon, daemon, sizeof(space->daemon));
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
@@ -39,6 +41,8 @@ void script_space_fini(struct script_space *space)
 {
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++)
         buf_fini(&space->scripts[kind].text);
+    mem_free(space->ahead_us);
+    space->ahead_us = NULL;
 }
 
 struct bytes script_text(const struct script_space *space, enum script_kind kind)
@@ -85,21 +89,21 @@ struct bytes script_channel(const struct script_space *space, char *room)
     return bytes_of(room, put(room, len, BYTES(CHANNEL_END)));
 }
 
-int64_t script_time_in(const struct script_space *space, int64_t us)
+int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us)
 {
     int64_t there;
     if (us == INT64_MAX)
         return SCRIPT_FOREVER;
-    if (__builtin_add_overflow(us, space->ahead_us, &there))
+    if (__builtin_add_overflow(us, space->ahead_us[partition], &there))
         there = us < 0 ? 0 : SCRIPT_FOREVER;
     if (there < 0)
         return 0;
     return there < SCRIPT_FOREVER ? there : SCRIPT_FOREVER - 1;
 }
 
-int64_t script_time_out(const struct script_space *space, int64_t us)
+int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us)
 {
-    return us >= SCRIPT_FOREVER ? INT64_MAX : us - space->ahead_us;
+    return us >= SCRIPT_FOREVER ? INT64_MAX : us - space->ahead_us[partition];
 }
 
 static int64_t span_in(int64_t us)
@@ -317,7 +321,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
     static const char exists[] = {
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
     bool limited = space->jobs_max > 0 || space->topics_max > 0;
-    int64_t due_us = script_time_in(space, push->due_us);
+    int64_t due_us = script_time_in(space, call->partition, push->due_us);
     char priority[4], mode[2];
     for (int i = 0; i < 4; i++)
         priority[i] = (char)(push->priority >> (24 - 8 * i));
@@ -401,7 +405,7 @@ static void ask_change(struct buf *out, const struct script_space *space,
     script_add(out, what);
     add_ref(out, job);
     script_add(out, change_options(cmd));
-    add_maybe(out, has_due, script_time_in(space, job->due_us));
+    add_maybe(out, has_due, script_time_in(space, call->partition, job->due_us));
     add_maybe(out, has_priority, job->priority);
     add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, span_in(job->ttr_us));
     if (!has_body) {

@@ -52,9 +52,9 @@ enum script_kind {
 };
 
 /*
- * Which queue, and who asks. Made once. `ahead_us` is how far Redis' clock is ahead of ours, if the
- * engine knows and minds (0: the clocks are one): it is added to times that go in, and taken off
- * times that come out.
+ * Which queue, and who asks. Made once. `ahead_us`, one for each partition, is how far the clock of
+ * its server is ahead of ours, if the engine knows and minds (0: the clocks are one): it is added
+ * to times that go in, and taken off times that come out.
  */
 struct script_space {
     char prefix[SCRIPT_PREFIX_MAX + 1];
@@ -62,7 +62,7 @@ struct script_space {
     char daemon[8];      /* random: this life of this process */
     uint64_t jobs_max;   /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max; /* in each partition; 0 = no limit */
-    int64_t ahead_us;
+    int64_t *ahead_us;
     struct {
         struct buf text;
         char digest[SCRIPT_DIGEST];
@@ -165,6 +165,12 @@ void script_mark_again(char *request, size_t len);
  */
 #define SCRIPT_CLOSED "LATERDCLOSED"
 
+struct script_parts {
+    uint32_t partition; /* that answered */
+    const struct bytes *at;
+    uint32_t count;
+};
+
 struct script_answer {
     enum err err;
     enum job_state state; /* ERR_WRONG_STATE: the job's */
@@ -185,18 +191,18 @@ struct script_answer {
  * left; the engine should then bury it: see script_damaged().
  */
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
-                     const struct bytes *parts, uint32_t count, struct arena *arena,
+                     const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer) MUST_USE;
 
 /* Reads the answer to hello or promote. */
-enum err script_read_answer(const struct script_space *space, const struct bytes *parts,
-                            uint32_t count, struct script_answer *out_answer) MUST_USE;
+enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
+                            struct script_answer *out_answer) MUST_USE;
 
 /*
  * The reserved jobs of an answer whose bodies are damaged: bury each (CMD_BURY with its seq and
  * lease) so that an operator sees it. Returns how many, up to `max`.
  */
-uint32_t script_damaged(const struct script_space *space, const struct bytes *parts, uint32_t count,
+uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,
                         struct job_view *out_jobs, uint32_t max);
 
 /* ---- commands on topics: one answer out of all partitions' ---- */

@@ -98,7 +98,7 @@ enum err script_notice(const struct script_space *space, struct bytes message,
     } else {
         if (!bytes_to_u64(rest, &due_us) || due_us > (uint64_t)SCRIPT_FOREVER)
             return ERR_CORRUPT;
-        notice.due_us = script_time_out(space, (int64_t)due_us);
+        notice.due_us = script_time_out(space, (uint32_t)partition, (int64_t)due_us);
     }
     *out_notice = notice;
     return OK;

@@ -68,7 +68,7 @@ static void begin_at_cursor(struct script_gather *gather)
         return;
     for (uint32_t i = 0; i < gather->space->partitions; i++) {
         struct buf *from = &gather->parts[i].from;
-        buf_add_i64(from, script_time_in(gather->space, cmd->after_due_us));
+        buf_add_i64(from, script_time_in(gather->space, i, cmd->after_due_us));
         buf_add_str(from, " 0");
     }
 }
@@ -141,7 +141,8 @@ static void ask_list(struct script_gather *gather, struct buf *out, const struct
     add_state(out, gather->state);
     script_add(out, cmd->topic);
     script_add(out, buf_bytes(&gather->parts[call->partition].from));
-    script_add_i64(out, from_start ? -1 : script_time_in(gather->space, cmd->after_due_us));
+    script_add_i64(
+        out, from_start ? -1 : script_time_in(gather->space, call->partition, cmd->after_due_us));
     script_add_i64(out, from_start ? 0 : (int64_t)cmd->after_seq);
     script_add_i64(out, in_order ? gather->page_max : SCRIPT_HEADS_MAX);
 }
@@ -171,7 +172,7 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
         number = cmd->all ? SCRIPT_TOPICS_PAGE : least(gather->page_max, SCRIPT_TOPICS_PAGE);
     } else if (gather->cmd.kind == CMD_PAUSE) {
         what = BYTES("p");
-        number = script_time_in(gather->space, cmd->pause_until_us);
+        number = script_time_in(gather->space, call->partition, cmd->pause_until_us);
     } else if (gather->cmd.kind == CMD_RESUME) {
         what = BYTES("u");
     }
@@ -345,27 +346,30 @@ static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
 }
 
 /* By our clock; 0 = none. */
-static int64_t time_of(const struct script_gather *gather, uint64_t us)
+static int64_t time_of(const struct script_gather *gather, const struct part *part, uint64_t us)
 {
+    uint32_t partition = (uint32_t)(part - gather->parts);
     uint64_t most_us = (uint64_t)SCRIPT_FOREVER;
-    return us ? script_time_out(gather->space, (int64_t)(us < most_us ? us : most_us)) : 0;
+    if (!us)
+        return 0;
+    return script_time_out(gather->space, partition, (int64_t)(us < most_us ? us : most_us));
 }
 
 /* Adds one partition's figures of a topic, in the order of scripts/topic.lua. */
-static void add_figures(const struct script_gather *gather, struct topic_view *topic,
-                        struct bytes part, int64_t now_us)
+static void add_figures(const struct script_gather *gather, const struct part *part,
+                        struct topic_view *topic, struct bytes figures, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
     for (size_t i = 0; i < SCRIPT_FIGURES; i++)
-        of[i] = get_u64(part.at + 8 * i);
+        of[i] = get_u64(figures.at + 8 * i);
     uint64_t gone = of[8] + of[9] + of[10], hang = of[0] + of[2] + of[5];
     topic->jobs[JOB_READY] += of[0];
     topic->jobs[JOB_BURIED] += of[2];
     topic->jobs[JOB_RESERVED] += of[5];
     topic->jobs[JOB_DELAYED] += of[6] > gone + hang ? of[6] - gone - hang : 0;
     topic->urgent += of[1];
-    topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(gather, of[3]));
-    topic->next_due_us = sooner(topic->next_due_us, time_of(gather, of[4]));
+    topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(gather, part, of[3]));
+    topic->next_due_us = sooner(topic->next_due_us, time_of(gather, part, of[4]));
     topic->pushed += of[6];
     topic->reserved += of[7];
     topic->finished += of[8];
@@ -376,7 +380,7 @@ static void add_figures(const struct script_gather *gather, struct topic_view *t
     topic->kicked += of[14];
     if (of[15] > topic->pauses) /* each partition is paused each time */
         topic->pauses = of[15];
-    int64_t pause_us = time_of(gather, of[16]);
+    int64_t pause_us = time_of(gather, part, of[16]);
     if (now_us >= 0 && pause_us > now_us && pause_us > topic->pause_until_us) {
         topic->pause_until_us = pause_us;
         topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[17];
@@ -393,7 +397,7 @@ static enum err take_topics(struct script_gather *gather, struct part *part,
         if (parts[i].len == 0 || parts[i].len > TOPIC_NAME_MAX ||
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
-        add_figures(gather, topic_of(gather, parts[i]), parts[i + 1], answer->now_us);
+        add_figures(gather, part, topic_of(gather, parts[i]), parts[i + 1], answer->now_us);
     }
     if (!answer->more || count < 3)
         return OK;
@@ -449,7 +453,9 @@ enum err script_gather_take(struct script_gather *gather, uint32_t partition,
     CHECK(part->state == PART_ASKED);
     part->state = PART_DONE;
     gather->asked--;
-    enum err err = script_read_answer(gather->space, parts, count, &answer);
+    enum err err = script_read_answer(
+        gather->space, &(struct script_parts){.partition = partition, .at = parts, .count = count},
+        &answer);
     if (err) {
         gather->err = err;
         return err;

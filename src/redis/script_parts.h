@@ -30,8 +30,9 @@ struct script_head {
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
 void script_write(struct buf *out, enum script_kind kind);
 
-int64_t script_time_in(const struct script_space *space, int64_t us);
-int64_t script_time_out(const struct script_space *space, int64_t us);
+/* From our clock to that of the partition's server, and back. */
+int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us);
+int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us);
 
 /* Appends a string in RESP. */
 void script_add(struct buf *out, struct bytes argument);
@@ -40,9 +41,6 @@ void script_add_i64(struct buf *out, int64_t number);
 void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
                   enum script_kind kind, uint32_t arguments);
 
-/* The first part of every answer. */
-enum err script_read_first(const struct script_space *space, struct bytes part,
-                           struct script_answer *out_answer) MUST_USE;
 /* `now_us` is the answer's, by our clock: what is due by then is shown as ready. */
 enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
                           struct arena *arena, struct script_head *out_head) MUST_USE;

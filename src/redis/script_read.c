@@ -16,7 +16,7 @@ static bool in_range(uint64_t us)
     return us <= (uint64_t)SCRIPT_FOREVER;
 }
 
-enum err script_read_first(const struct script_space *space, struct bytes part,
+static enum err read_first(const struct script_space *space, uint32_t partition, struct bytes part,
                            struct script_answer *out_answer)
 {
     static const enum err errors[] = {
@@ -38,8 +38,8 @@ enum err script_read_first(const struct script_space *space, struct bytes part,
         .more = flags & MORE,
         .owner = flags & OWNER,
         .count = get_u32(part.at + 4),
-        .now_us = now_us ? script_time_out(space, (int64_t)now_us) : 0,
-        .next_us = next_us ? script_time_out(space, (int64_t)next_us) : 0,
+        .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,
+        .next_us = next_us ? script_time_out(space, partition, (int64_t)next_us) : 0,
         .seq = get_u64(part.at + 24),
     };
     return OK;
@@ -88,20 +88,22 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
         return ERR_CORRUPT;
     int64_t due_us = (int64_t)get_u64(at + 48), until_us = (int64_t)get_u64(at + 4);
     int64_t created_us = (int64_t)get_u64(at + 64), ttr_us = (int64_t)get_u64(at + 72);
+    uint64_t seq = get_u64(at + 56);
+    uint32_t partition = (uint32_t)(seq % space->partitions);
     *out_head = (struct script_head){
         .content_sum = get_u64(at + 88),
         .rank_us = get_u8(at + 1) & ARRIVAL ? created_us : due_us,
         .since_us = until_us,
         .view =
             {
-                .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = get_u64(at + 56)},
+                .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = seq},
                 .topic = bytes_of(topic, topic_len),
                 .state = (enum job_state)state,
                 .priority = get_u32(at + 40),
-                .due_us = script_time_out(space, due_us),
-                .until_us = state == JOB_RESERVED ? script_time_out(space, until_us) : 0,
+                .due_us = script_time_out(space, partition, due_us),
+                .until_us = state == JOB_RESERVED ? script_time_out(space, partition, until_us) : 0,
                 .ttr_us = ttr_us < SCRIPT_FOREVER ? ttr_us : INT64_MAX,
-                .created_us = script_time_out(space, created_us),
+                .created_us = script_time_out(space, partition, created_us),
                 .delay_s = get_u32(at + 44),
                 .lease = get_u64(at + 12),
                 .attempt = get_u16(at + 2),
@@ -145,21 +147,21 @@ static bool shows_bodies(enum cmd_kind kind)
 }
 
 /* Damaged jobs are left out; any other error is that of the whole answer. */
-static enum err read_jobs(const struct script_space *space, const struct bytes *parts,
-                          uint32_t count, struct arena *arena, struct script_answer *answer)
+static enum err read_jobs(const struct script_space *space, const struct script_parts *parts,
+                          struct arena *arena, struct script_answer *answer)
 {
     struct reply *reply = &answer->reply;
     bool bodies = shows_bodies(reply->kind);
     uint32_t step = bodies ? 2 : 1, good = 0;
-    if (count < 1 + step || (count - 1) % step != 0)
+    if (parts->count < 1 + step || (parts->count - 1) % step != 0)
         return ERR_CORRUPT;
-    struct job_view *jobs = arena_alloc(arena, (count - 1) / step * sizeof(*jobs));
-    for (uint32_t i = 1; i < count; i += step) {
+    struct job_view *jobs = arena_alloc(arena, (parts->count - 1) / step * sizeof(*jobs));
+    for (uint32_t i = 1; i < parts->count; i += step) {
         struct script_head head;
-        enum err err = script_read_head(space, parts[i], answer->now_us, arena, &head);
+        enum err err = script_read_head(space, parts->at[i], answer->now_us, arena, &head);
         if (err)
             return err;
-        if (bodies && script_read_content(parts[i + 1], &head))
+        if (bodies && script_read_content(parts->at[i + 1], &head))
             continue;
         jobs[good++] = head.view;
     }
@@ -170,11 +172,11 @@ static enum err read_jobs(const struct script_space *space, const struct bytes *
 }
 
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
-                     const struct bytes *parts, uint32_t count, struct arena *arena,
+                     const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer)
 {
     struct script_answer answer;
-    enum err err = script_read_answer(space, parts, count, &answer);
+    enum err err = script_read_answer(space, parts, &answer);
     if (err)
         return err;
     answer.reply = (struct reply){
@@ -185,28 +187,29 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
         .replaced = answer.replaced,
     };
     if (!answer.err)
-        err = read_jobs(space, parts, count, arena, &answer);
+        err = read_jobs(space, parts, arena, &answer);
     if (err)
         return err;
     *out_answer = answer;
     return OK;
 }
 
-enum err script_read_answer(const struct script_space *space, const struct bytes *parts,
-                            uint32_t count, struct script_answer *out_answer)
+enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
+                            struct script_answer *out_answer)
 {
-    return count ? script_read_first(space, parts[0], out_answer) : ERR_CORRUPT;
+    return parts->count ? read_first(space, parts->partition, parts->at[0], out_answer)
+                        : ERR_CORRUPT;
 }
 
-uint32_t script_damaged(const struct script_space *space, const struct bytes *parts, uint32_t count,
+uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,
                         struct job_view *out_jobs, uint32_t max)
 {
     uint32_t found = 0;
     struct arena scratch = {0};
-    for (uint32_t i = 1; i + 1 < count && found < max; i += 2) {
+    for (uint32_t i = 1; i + 1 < parts->count && found < max; i += 2) {
         struct script_head head;
-        if (!script_read_head(space, parts[i], 0, &scratch, &head) &&
-            script_read_content(parts[i + 1], &head)) {
+        if (!script_read_head(space, parts->at[i], 0, &scratch, &head) &&
+            script_read_content(parts->at[i + 1], &head)) {
             head.view.retry_us = NULL; /* it was in the scratch */
             head.view.retry_count = 0;
             out_jobs[found++] = head.view;

@@ -35,22 +35,32 @@ void timers_fini(struct timers *timers)
     timers->timers = NULL;
 }
 
+static enum err read_answer(const struct timer *timer, const struct bytes *parts, uint32_t count,
+                            struct script_answer *out_answer)
+{
+    return script_read_answer(
+        timer->timers->options.space,
+        &(struct script_parts){.partition = timer->partition, .at = parts, .count = count},
+        out_answer);
+}
+
 /* ---- the clocks ---- */
 
-/* Due times are Redis' clock's; see script_space::ahead_us. */
+/* Due times are the clock's of the partition's server; see script_space::ahead_us. */
 static void compare_clocks(struct timer *timer, int64_t redis_us)
 {
     struct timers *timers = timer->timers;
+    int64_t *known_us = &timers->options.space->ahead_us[timer->partition];
     int64_t took_us = timers->now_us - timer->hello_sent_us;
     int64_t ahead_us = redis_us - (timer->hello_sent_us + took_us / 2);
     if (redis_us == 0 || took_us > ROUND_TRIP_US || took_us < 0)
         return;
     if (ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US)
         return;
-    timers->options.space->ahead_us += ahead_us;
+    *known_us += ahead_us;
     if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
         log_event(LOG_WARN, "redis_clock", "ahead_ms=%lld hint=\"set the clocks by NTP\"",
-                  (long long)(timers->options.space->ahead_us / 1000));
+                  (long long)(*known_us / 1000));
 }
 
 /* ---- hello ---- */
@@ -70,7 +80,7 @@ static void greeted(void *owner, struct call *call, enum err err, const struct b
     (void)call;
     timer->hello_asked = false;
     if (!err)
-        err = script_read_answer(timers->options.space, parts, count, &answer);
+        err = read_answer(timer, parts, count, &answer);
     if (err) {
         hello_failed(timer);
         return;
@@ -126,7 +136,7 @@ static void promoted(void *owner, struct call *call, enum err err, const struct 
     (void)call;
     timer->promote_asked = false;
     if (!err)
-        err = script_read_answer(timers->options.space, parts, count, &answer);
+        err = read_answer(timer, parts, count, &answer);
     if (err)
         timer->promote_at_us = timers->now_us + AGAIN_US;
     else if (answer.more || timer->hurry)

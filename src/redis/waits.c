@@ -452,10 +452,10 @@ static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
         line->waits->options.give_back(line->waits->options.owner, &jobs[next]);
 }
 
-static void bury_damaged(struct waits *waits, const struct bytes *parts, uint32_t count)
+static void bury_damaged(struct waits *waits, const struct script_parts *parts)
 {
     struct job_view *jobs = arena_alloc(&waits->scratch, JOBS_AT_ONCE * sizeof(*jobs));
-    uint32_t found = script_damaged(waits->options.space, parts, count, jobs, JOBS_AT_ONCE);
+    uint32_t found = script_damaged(waits->options.space, parts, jobs, JOBS_AT_ONCE);
     for (uint32_t i = 0; i < found; i++)
         waits->options.damaged(waits->options.owner, &jobs[i]);
 }
@@ -495,13 +495,13 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
     struct waits *waits = line->waits;
     uint32_t partition = call->id.partition;
     struct script_answer answer = {.err = OK};
+    struct script_parts said = {.partition = partition, .at = parts, .count = count};
     line->calls--;
     line->silent -= ask->silent;
     line->asked -= ask->silent ? 0 : ask->max;
     line->asking[partition] = false;
     if (!err)
-        err =
-            script_read(waits->options.space, CMD_RESERVE, parts, count, &waits->scratch, &answer);
+        err = script_read(waits->options.space, CMD_RESERVE, &said, &waits->scratch, &answer);
     if (err) {
         ask_learns(ask, partition, EMPTY); /* until again_us */
         ask_failed(ask, err);
@@ -512,7 +512,7 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
         if (answer.next_us != INT64_MAX)
             again_at(ask, answer.next_us);
         if (answer.reply.err == ERR_DAMAGED || answer.reply.count < answer.count)
-            bury_damaged(waits, parts, count);
+            bury_damaged(waits, &said);
         if (!answer.reply.err)
             hand_out(line, answer.reply.jobs, answer.reply.count);
         if (!waits->subscribed && answer.reply.count < ask->max)

@@ -162,16 +162,16 @@ static void a_prefix_that_breaks_the_hash_tag_is_refused(void **state)
 static void times_outside_a_double_are_clamped(void **state)
 {
     (void)state;
-    assert_int_equal(script_time_in(&space, -5), 0);
-    assert_int_equal(script_time_in(&space, INT64_MAX), SCRIPT_FOREVER);
-    assert_int_equal(script_time_in(&space, INT64_MAX - 1), SCRIPT_FOREVER - 1);
-    assert_int_equal(script_time_out(&space, SCRIPT_FOREVER), INT64_MAX);
-    space.ahead_us = 40;
-    assert_int_equal(script_time_in(&space, 100), 140);
-    assert_int_equal(script_time_out(&space, 140), 100);
-    assert_int_equal(script_time_in(&space, INT64_MAX - 1), SCRIPT_FOREVER - 1);
-    assert_int_equal(script_time_out(&space, SCRIPT_FOREVER), INT64_MAX);
-    space.ahead_us = 0;
+    assert_int_equal(script_time_in(&space, 1, -5), 0);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX), SCRIPT_FOREVER);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, 1, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us[1] = 40;
+    assert_int_equal(script_time_in(&space, 1, 100), 140);
+    assert_int_equal(script_time_out(&space, 1, 140), 100);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, 1, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us[1] = 0;
 }
 
 /* ---- where commands go ---- */
@@ -313,7 +313,9 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
         head_part(two, (struct head){JOB_RESERVED, 12, 60, BYTES("world")}),
         BYTES("wprld"),
     };
-    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 5, &arena, &answer), OK);
+    assert_int_equal(script_read(&space, CMD_RESERVE,
+                                 &(struct script_parts){.at = parts, .count = 5}, &arena, &answer),
+                     OK);
     assert_true(answer.more);
     assert_int_equal(answer.reply.err, OK);
     assert_int_equal(answer.reply.count, 1);
@@ -322,12 +324,15 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
     assert_int_equal(answer.reply.jobs[0].lease, 99);
     assert_int_equal(answer.reply.jobs[0].until_us, 77);
     assert_int_equal(answer.reply.jobs[0].retry_us[0], 1234);
-    assert_int_equal(script_damaged(&space, parts, 5, damaged, 2), 1);
+    assert_int_equal(
+        script_damaged(&space, &(struct script_parts){.at = parts, .count = 5}, damaged, 2), 1);
     assert_int_equal(damaged[0].ref.seq, 12);
     assert_int_equal(damaged[0].lease, 99);
     parts[1] = parts[3];
     parts[2] = parts[4];
-    assert_int_equal(script_read(&space, CMD_RESERVE, parts, 3, &arena, &answer), OK);
+    assert_int_equal(script_read(&space, CMD_RESERVE,
+                                 &(struct script_parts){.at = parts, .count = 3}, &arena, &answer),
+                     OK);
     assert_int_equal(answer.reply.err, ERR_DAMAGED);
     assert_int_equal(answer.reply.count, 0);
     arena_fini(&arena);
@@ -344,10 +349,14 @@ static void a_due_job_is_shown_as_ready(void **state)
         head_part(head, (struct head){JOB_DELAYED, 8, NOW_US, BYTES("x")}),
         BYTES("x"),
     };
-    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer), OK);
+    assert_int_equal(script_read(&space, CMD_GET, &(struct script_parts){.at = parts, .count = 3},
+                                 &arena, &answer),
+                     OK);
     assert_int_equal(answer.reply.jobs[0].state, JOB_READY);
     put_u64(head + 48, NOW_US + 1);
-    assert_int_equal(script_read(&space, CMD_GET, parts, 3, &arena, &answer), OK);
+    assert_int_equal(script_read(&space, CMD_GET, &(struct script_parts){.at = parts, .count = 3},
+                                 &arena, &answer),
+                     OK);
     assert_int_equal(answer.reply.jobs[0].state, JOB_DELAYED);
     arena_fini(&arena);
 }
@@ -360,33 +369,51 @@ static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
     (void)state;
     struct bytes whole = head_part(head, (struct head){JOB_BURIED, 8, 50, BYTES("x")});
     struct bytes parts[2] = {first_part(first, 0, 0, 1), whole};
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), OK);
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 2},
+                                 &arena, &answer),
+                     OK);
     for (size_t len = 0; len < whole.len; len++) {
         parts[1] = bytes_of(head, len);
-        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), ERR_CORRUPT);
+        assert_int_equal(script_read(&space, CMD_KICK,
+                                     &(struct script_parts){.at = parts, .count = 2}, &arena,
+                                     &answer),
+                         ERR_CORRUPT);
     }
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 1, &arena, &answer), ERR_CORRUPT);
-    assert_int_equal(script_read(&space, CMD_KICK, parts, 0, &arena, &answer), ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 1},
+                                 &arena, &answer),
+                     ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 0},
+                                 &arena, &answer),
+                     ERR_CORRUPT);
     for (size_t len = 0; len < SCRIPT_ANSWER_BYTES; len++) {
         parts[0] = bytes_of(first, len);
-        assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+        assert_int_equal(
+            script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+            ERR_CORRUPT);
     }
     parts[1] = whole;
     for (size_t field = 8; field <= 16; field += 8) { /* no script says a time beyond for ever */
         parts[0] = first_part(first, 0, 0, 1);
         put_u64(first + field, UINT64_MAX);
-        assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+        assert_int_equal(
+            script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+            ERR_CORRUPT);
     }
     parts[0] = first_part(first, 0, 0, 1);
     for (size_t field = 48; field <= 72; field += 24) {
         uint64_t was = get_u64(head + field);
         put_u64(head + field, (uint64_t)SCRIPT_FOREVER + 1);
-        assert_int_equal(script_read(&space, CMD_KICK, parts, 2, &arena, &answer), ERR_CORRUPT);
+        assert_int_equal(script_read(&space, CMD_KICK,
+                                     &(struct script_parts){.at = parts, .count = 2}, &arena,
+                                     &answer),
+                         ERR_CORRUPT);
         put_u64(head + field, was);
     }
     put_u8(first, 200);
     parts[0] = bytes_of(first, SCRIPT_ANSWER_BYTES);
-    assert_int_equal(script_read_answer(&space, parts, 1, &answer), ERR_CORRUPT);
+    assert_int_equal(
+        script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+        ERR_CORRUPT);
     arena_fini(&arena);
 }
 
