@@ -1,13 +1,13 @@
 """The scripts of the Redis engine in random lives, against the dullest model of a queue."""
 
 import random
-import shutil
 import struct
 
 import pytest
+from redis import REDIS_SERVER
 from redis_scripts import BURIED, DELAYED, HOUR, READY, RESERVED, valid
 
-pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="no redis-server")
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
 
 
 class Model:

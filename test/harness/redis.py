@@ -11,7 +11,11 @@ import subprocess
 import tempfile
 import time
 
-REDIS_SERVER = os.environ.get("REDIS_SERVER") or shutil.which("redis-server")
+# The server of all tests: the installed one, or any other that speaks as Redis does. Its command line
+# client lies beside it and is named alike: valkey-cli beside valkey-server. A sentinel is the same
+# program, told so.
+REDIS_SERVER = os.environ.get("LATERD_TEST_REDIS") or shutil.which("redis-server")
+REDIS_CLI = REDIS_SERVER and shutil.which("cli".join(REDIS_SERVER.rsplit("server", 1)))
 
 
 class RedisError(Exception):
@@ -243,8 +247,8 @@ class Cluster:
             server.start()
         first = self.servers[0]
         for i, server in enumerate(self.servers[:self.masters]):
-            begin, end = 16384 * i // self.masters, 16384 * (i + 1) // self.masters - 1
-            server.call("CLUSTER", "ADDSLOTSRANGE", begin, end)
+            begin, end = 16384 * i // self.masters, 16384 * (i + 1) // self.masters
+            server.call("CLUSTER", "ADDSLOTS", *range(begin, end))  # ranges came with Redis 7.0
             server.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for server in self.servers[1:]:
             server.call("CLUSTER", "MEET", "127.0.0.1", first.port)

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 import pytest
+from redis import REDIS_SERVER, cluster_ports
 
 SCRIPTS = os.path.join(os.path.dirname(__file__), "../../src/redis/scripts")
 FOREVER = 2**53 - 1
@@ -80,9 +81,9 @@ class Server:
     """A Redis of our own on a free loopback port."""
 
     def __init__(self, where, *options):
-        self.port = free_port()
+        [self.port] = cluster_ports(1)  # it may be told to be of a cluster
         self.process = subprocess.Popen(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(where),
+            [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(where),
              "--save", "", "--appendonly", "no", *options], stdout=subprocess.DEVNULL)
         for _ in range(100):
             try:
@@ -94,14 +95,6 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait()
-
-
-def free_port():
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            if probe.getsockname()[1] < 55536:  # a cluster's bus is 10,000 above
-                return probe.getsockname()[1]
 
 
 class Answer:
