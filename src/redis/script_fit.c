@@ -49,12 +49,19 @@ static bool says(struct bytes text, struct bytes name, struct bytes value)
     return bytes_eq(field_of(text, name), value);
 }
 
+/* What the server is: "standalone", "cluster" or "sentinel". */
+static bool is_mode(struct bytes info, struct bytes mode)
+{
+    return says(info, BYTES("redis_mode"), mode) ||
+           says(info, BYTES("server_mode"), mode); /* as Valkey names it */
+}
+
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
 {
     const char *reason = NULL;
     if (!is_at_least_6_2(field_of(info, BYTES("redis_version"))))
         reason = "the server is older than Redis 6.2";
-    else if (says(info, BYTES("redis_mode"), BYTES("sentinel")))
+    else if (is_mode(info, BYTES("sentinel")))
         reason = "the server is a Sentinel: use a redis+sentinel:// address";
     else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
              !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
@@ -72,7 +79,7 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
 
 bool script_is_cluster(struct bytes info)
 {
-    return says(info, BYTES("redis_mode"), BYTES("cluster"));
+    return is_mode(info, BYTES("cluster"));
 }
 
 bool script_is_master(struct bytes info)

@@ -649,6 +649,25 @@ static void an_unfit_server_is_refused_with_a_reason(void **state)
                      ERR_UNSUPPORTED);
 }
 
+/* It says redis_version:7.2.4, and server_mode where Redis says redis_mode. */
+static void valkey_is_judged_as_redis_is(void **state)
+{
+    const char *reason = NULL;
+    struct bytes none = {0};
+    struct bytes cluster = BYTES("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n"
+                                 "server_mode:cluster\r\nmaxmemory:0\r\nrole:master\r\n");
+    struct bytes sentinel = BYTES("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n"
+                                  "server_mode:sentinel\r\nmaxmemory:0\r\n");
+    (void)state;
+    assert_true(script_is_cluster(cluster) && !script_is_cluster(sentinel));
+    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                                  &reason),
+                     OK);
+    assert_int_equal(script_judge(sentinel, none, &reason), ERR_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -671,6 +690,7 @@ int main(void)
         cmocka_unit_test(the_first_error_ends_a_gathering),
         cmocka_unit_test(notices_are_read_or_refused),
         cmocka_unit_test(an_unfit_server_is_refused_with_a_reason),
+        cmocka_unit_test(valkey_is_judged_as_redis_is),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
