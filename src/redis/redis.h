@@ -4,7 +4,9 @@
  * and what happens while Redis is away.
  *
  *     engine.c    the verbs of the port, commands and their answers
- *     waits.c     parked reserves and what we know of ready jobs
+ *     waits.c     parked reserves: who waits
+ *     asking.c    their calls for jobs
+ *     watched.c   what we know of ready jobs
  *     timers.c    who makes due jobs ready
  *     notices.c   what daemons tell each other through Redis
  *     fitness.c   whether a server is fit to hold a queue

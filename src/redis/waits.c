@@ -1,120 +1,23 @@
 /*
  * Invariants: a waiter is in its line and in the heap until it is answered; a line lives while it
- * has waiters or calls; a topic that no line asks for is in `idle`. A line never has more jobs
- * asked for (`asked`) than its waiters want, at the time of asking.
+ * has waiters or calls.
  */
-#include "redis/waits.h"
-
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "base/mem.h"
-#include "base/sum.h"
+#include "redis/waits_parts.h"
 
-enum {
-    TOPICS_KEPT = 65536,     /* idle ones beyond are forgotten: they are UNKNOWN next time */
-    AGAIN_US = 500 * 1000,   /* after a call that failed */
-    JOBS_AT_ONCE = 256,      /* of one call: bodies may be large */
-    ANSWER_BYTES = 16 << 20, /* of bodies: an answer that has so many is not added to */
-};
-
-/* A line's place in a topic. */
-struct place {
-    struct list in_topic; // topic::lines
-    struct line *line;
-    struct topic *topic;
-};
-
-struct line {
-    struct waits *waits;
-    struct list place;   // waits::lines
-    struct list dirty;   // waits::dirty, or nowhere
-    struct list waiters; // waiter::place, first come first
-    struct place *topics;
-    uint32_t topic_count;
-    bool listed_order, bound;
-    uint64_t settles; /* waiters for whom settle() would do something: see there */
-    uint32_t calls;   /* under way */
-    uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */
-    uint64_t wanted;  /* jobs, by all waiters */
-    uint64_t asked;   /* jobs, by calls under way */
-    bool *asking;     /* for each partition: a call is under way */
-    uint32_t turn;    /* where to ask next: so that no partition is always last */
-};
-
-/* One call for jobs, of the line's first `topics` topics. */
-struct ask {
-    struct line *line;
-    bool silent;
-    uint32_t topics;
-    uint32_t max;
-    uint64_t notices; /* line_notices() when it was made */
-};
-
-/* ---- topics ---- */
-
-static struct bytes topic_name(const struct topic *topic)
-{
-    return bytes_of(topic->name, topic->name_len);
-}
-
-static uint64_t hash_of(struct bytes name)
-{
-    return sum_of(name.at, name.len);
-}
-
-static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
-{
-    const struct waits *waits = ctx;
-    const struct topic *topic = pool_at(&waits->topics, number);
-    return bytes_eq(topic_name(topic), *(const struct bytes *)key);
-}
-
-static struct topic *find_topic(const struct waits *waits, struct bytes name)
-{
-    uint32_t number = map_find(&waits->by_name, hash_of(name), &name);
-    return number == MAP_NONE ? NULL : pool_at(&waits->topics, number);
-}
-
-static void topic_free(struct waits *waits, struct topic *topic)
-{
-    map_remove(&waits->by_name, hash_of(topic_name(topic)), topic->number);
-    list_remove(&topic->idle);
-    mem_free(topic->name);
-    mem_free(topic->known);
-    pool_give(&waits->topics, topic->number);
-}
-
-static struct topic *need_topic(struct waits *waits, struct bytes name)
-{
-    struct topic *topic = find_topic(waits, name);
-    if (topic)
-        return topic;
-    if (waits->topics.count >= TOPICS_KEPT && !list_empty(&waits->idle))
-        topic_free(waits, LIST_ENTRY(waits->idle.next, struct topic, idle));
-    uint32_t number = pool_take(&waits->topics);
-    topic = pool_at(&waits->topics, number);
-    topic->number = number;
-    topic->name = mem_alloc(name.len + 1);
-    memcpy(topic->name, name.at, name.len);
-    topic->name_len = (uint8_t)name.len;
-    topic->again_us = INT64_MAX;
-    topic->known = mem_alloc(waits->options.space->partitions);
-    memset(topic->known, UNKNOWN, waits->options.space->partitions);
-    list_init(&topic->lines);
-    list_init(&topic->idle);
-    map_add(&waits->by_name, hash_of(name), number);
-    return topic;
-}
+/* Of bodies: an answer that has so many is not added to. */
+enum { ANSWER_BYTES = 16 << 20 };
 
 const struct topic *waits_topic(const struct waits *waits, struct bytes name)
 {
-    return find_topic(waits, name);
+    return watched_find(&waits->watched, name);
 }
 
 void waits_handed(struct waits *waits, const struct job_view *job)
 {
-    struct topic *topic = find_topic(waits, job->topic);
+    struct topic *topic = watched_find(&waits->watched, job->topic);
     int64_t late_us = waits->now_us > job->due_us ? waits->now_us - job->due_us : 0;
     lateness_add(&waits->lateness, late_us);
     if (topic)
@@ -123,7 +26,7 @@ void waits_handed(struct waits *waits, const struct job_view *job)
 
 /* ---- lines ---- */
 
-static void look_at(struct line *line)
+void line_touch(struct line *line)
 {
     list_remove(&line->dirty);
     list_add_tail(&line->waits->dirty, &line->dirty);
@@ -144,7 +47,7 @@ static bool line_is_for(const struct line *line, const struct cmd_reserve *reser
 /* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
 static struct line *find_line(struct waits *waits, const struct cmd_reserve *reserve)
 {
-    struct topic *first = find_topic(waits, reserve->topics[0]);
+    struct topic *first = watched_find(&waits->watched, reserve->topics[0]);
     if (!first)
         return NULL;
     for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
@@ -168,8 +71,7 @@ static struct line *line_new(struct waits *waits, const struct cmd_reserve *rese
     list_init(&line->dirty);
     list_add_tail(&waits->lines, &line->place);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
-        struct topic *topic = need_topic(waits, reserve->topics[i]);
-        list_remove(&topic->idle);
+        struct topic *topic = watched_need(&waits->watched, reserve->topics[i]);
         line->topics[i] = (struct place){.line = line, .topic = topic};
         list_add_tail(&topic->lines, &line->topics[i].in_topic);
     }
@@ -182,7 +84,7 @@ static void line_free(struct line *line)
         struct topic *topic = line->topics[i].topic;
         list_remove(&line->topics[i].in_topic);
         if (list_empty(&topic->lines))
-            list_add_tail(&line->waits->idle, &topic->idle);
+            watched_rest(&line->waits->watched, topic);
     }
     list_remove(&line->place);
     list_remove(&line->dirty);
@@ -195,30 +97,6 @@ static void free_if_over(struct line *line)
 {
     if (line->calls == 0 && list_empty(&line->waiters))
         line_free(line);
-}
-
-static uint64_t line_notices(const struct line *line, uint32_t topics)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < topics; i++)
-        sum += line->topics[i].topic->notices;
-    return sum;
-}
-
-static enum knowledge line_knows(const struct line *line, uint32_t topics, uint32_t partition)
-{
-    enum knowledge best = EMPTY;
-    for (uint32_t i = 0; i < topics; i++) {
-        if (line->topics[i].topic->known[partition] > best)
-            best = line->topics[i].topic->known[partition];
-    }
-    return best;
-}
-
-static void ask_learns(const struct ask *ask, uint32_t partition, enum knowledge knowledge)
-{
-    for (uint32_t i = 0; i < ask->topics; i++)
-        ask->line->topics[i].topic->known[partition] = (uint8_t)knowledge;
 }
 
 /* ---- the heap of deadlines ---- */
@@ -329,8 +207,7 @@ static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
     return order ? order : compare(a->ref.seq, b->ref.seq);
 }
 
-/* Nothing more comes: what there is, or `err`. */
-static void waiter_end(struct waiter *waiter, enum err err)
+void waiter_end(struct waiter *waiter, enum err err)
 {
     if (waiter->job_count > 1) /* of several partitions, each in order */
         qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs, waiter->line);
@@ -391,7 +268,7 @@ void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struc
     count_waiter(waiter, true);
     ticket->parked = 1;
     ticket->held = waiter;
-    look_at(line);
+    line_touch(line);
 }
 
 void waits_cancel(struct waits *waits, struct waiter *waiter)
@@ -400,7 +277,7 @@ void waits_cancel(struct waits *waits, struct waiter *waiter)
     for (uint32_t i = 0; i < waiter->job_count; i++)
         waits->options.give_back(waits->options.owner, &waiter->jobs[i]);
     waiter_free(waiter);
-    look_at(line);
+    line_touch(line);
 }
 
 static void drain_line(struct line *line, enum err err)
@@ -412,7 +289,7 @@ static void drain_line(struct line *line, enum err err)
         if (waiter->parked)
             waiter_end(waiter, err);
     }
-    look_at(line);
+    line_touch(line);
 }
 
 void waits_drain(struct waits *waits, enum err err)
@@ -422,14 +299,14 @@ void waits_drain(struct waits *waits, enum err err)
         drain_line(LIST_ENTRY(at, struct line, place), err);
 }
 
-/* ---- asking ---- */
+/* ---- handing out ---- */
 
 static bool has_enough(const struct waiter *waiter)
 {
     return waiter->job_count == waiter->max || waiter->got_bytes >= ANSWER_BYTES;
 }
 
-static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
+void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -452,188 +329,6 @@ static void hand_out(struct line *line, struct job_view *jobs, uint32_t count)
         line->waits->options.give_back(line->waits->options.owner, &jobs[next]);
 }
 
-static void bury_damaged(struct waits *waits, const struct script_parts *parts)
-{
-    struct job_view *jobs = arena_alloc(&waits->scratch, JOBS_AT_ONCE * sizeof(*jobs));
-    uint32_t found = script_damaged(waits->options.space, parts, jobs, JOBS_AT_ONCE);
-    for (uint32_t i = 0; i < found; i++)
-        waits->options.damaged(waits->options.owner, &jobs[i]);
-}
-
-/* What is EMPTY now may not be at that time: a pause ends there. */
-static void again_at(const struct ask *ask, int64_t again_us)
-{
-    struct waits *waits = ask->line->waits;
-    for (uint32_t i = 0; i < ask->topics; i++) {
-        struct topic *topic = ask->line->topics[i].topic;
-        if (again_us < topic->again_us)
-            topic->again_us = again_us;
-    }
-    if (again_us < waits->again_us)
-        waits->again_us = again_us;
-}
-
-/* A call that failed: those who do not wait are told; the others wait on. */
-static void ask_failed(const struct ask *ask, enum err err)
-{
-    struct line *line = ask->line;
-    struct list *next;
-    again_at(ask, line->waits->now_us + AGAIN_US);
-    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
-        next = at->next;
-        if (!waiter->parked)
-            waiter_end(waiter, err);
-    }
-}
-
-static void asked(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                  uint32_t count)
-{
-    struct ask *ask = owner;
-    struct line *line = ask->line;
-    struct waits *waits = line->waits;
-    uint32_t partition = call->id.partition;
-    struct script_answer answer = {.err = OK};
-    struct script_parts said = {.partition = partition, .at = parts, .count = count};
-    line->calls--;
-    line->silent -= ask->silent;
-    line->asked -= ask->silent ? 0 : ask->max;
-    line->asking[partition] = false;
-    if (!err)
-        err = script_read(waits->options.space, CMD_RESERVE, &said, &waits->scratch, &answer);
-    if (err) {
-        ask_learns(ask, partition, EMPTY); /* until again_us */
-        ask_failed(ask, err);
-    } else {
-        bool news = line_notices(line, ask->topics) != ask->notices;
-        bool marked = waits->subscribed && answer.reply.count < ask->max && !answer.more;
-        ask_learns(ask, partition, marked && !news ? EMPTY : LIKELY);
-        if (answer.next_us != INT64_MAX)
-            again_at(ask, answer.next_us);
-        if (answer.reply.err == ERR_DAMAGED || answer.reply.count < answer.count)
-            bury_damaged(waits, &said);
-        if (!answer.reply.err)
-            hand_out(line, answer.reply.jobs, answer.reply.count);
-        if (!waits->subscribed && answer.reply.count < ask->max)
-            ask_learns(ask, partition, EMPTY); /* UNKNOWN again when notices are heard */
-    }
-    arena_reset(&waits->scratch);
-    mem_free(ask);
-    look_at(line);
-}
-
-/* Its partition is silent: the others may give what was asked for there, and whoever has got
- * something already goes with that. */
-static void asked_long_ago(void *owner)
-{
-    struct ask *ask = owner;
-    ask->silent = true;
-    ask->line->silent++;
-    ask->line->asked -= ask->max;
-    look_at(ask->line);
-}
-
-static bool ask_for(struct line *line, uint32_t topic_count, uint32_t partition, uint32_t max)
-{
-    struct waits *waits = line->waits;
-    struct call *call = calls_new(waits->options.calls, partition);
-    if (!call)
-        return false;
-    struct bytes *topics = arena_alloc(&waits->scratch, line->topic_count * sizeof(struct bytes));
-    for (uint32_t i = 0; i < topic_count; i++)
-        topics[i] = topic_name(line->topics[i].topic);
-    struct cmd_reserve reserve = {
-        .topics = topics,
-        .topic_count = topic_count,
-        .max = max,
-        .listed_order = line->listed_order,
-        .bound = line->bound,
-    };
-    struct ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct ask){
-        .line = line,
-        .topics = topic_count,
-        .max = max,
-        .notices = line_notices(line, topic_count),
-    };
-    script_ask_reserve(&call->request, waits->options.space, &call->id, &reserve, max,
-                       waits->subscribed);
-    call->must = true;
-    call->late = asked_long_ago;
-    line->calls++;
-    line->asked += max;
-    line->asking[partition] = true;
-    calls_send(call, ask, asked);
-    return true;
-}
-
-static uint32_t count_partitions(const struct line *line, uint32_t topics, enum knowledge knowledge)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < line->waits->options.space->partitions; i++)
-        count += !line->asking[i] && line_knows(line, topics, i) == knowledge;
-    return count;
-}
-
-/* Spreads what is wanted over the partitions of which we know this; true: all is asked for. */
-static bool ask_those(struct line *line, uint32_t topics, enum knowledge knowledge)
-{
-    uint32_t partitions = line->waits->options.space->partitions;
-    uint32_t left = count_partitions(line, topics, knowledge);
-    uint32_t first = line->turn;
-    for (uint32_t i = 0; i < partitions && left && line->asked < line->wanted; i++) {
-        uint32_t partition = (first + i) % partitions;
-        if (line->asking[partition] || line_knows(line, topics, partition) != knowledge)
-            continue;
-        uint64_t open = line->wanted - line->asked;
-        uint64_t share = (open + left - 1) / left;
-        left--;
-        line->turn = (partition + 1) % partitions;
-        if (!ask_for(line, topics, partition,
-                     share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE))
-            return false;
-    }
-    return line->asked >= line->wanted;
-}
-
-/*
- * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
- * jobs, is answered. Most lines have none of these, and may be long.
- */
-static void settle(struct line *line)
-{
-    struct list *next;
-    for (struct list *at = line->waiters.next; at != &line->waiters && line->settles; at = next) {
-        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
-        next = at->next;
-        if (waiter->job_count || !waiter->parked)
-            waiter_end(waiter, line->silent ? ERR_AGAIN : ERR_EMPTY);
-    }
-}
-
-/* Where the order of the list counts, nothing of a topic is asked for before all before it have
- * answered that they have nothing. */
-static void ask_in_order(struct line *line)
-{
-    for (uint32_t topics = 1; topics <= line->topic_count; topics++) {
-        if (line->asked >= line->wanted || ask_those(line, topics, LIKELY) ||
-            ask_those(line, topics, UNKNOWN) || line->calls > line->silent)
-            return;
-    }
-}
-
-static void line_step(struct line *line)
-{
-    if (line->listed_order)
-        ask_in_order(line);
-    else if (line->asked < line->wanted && !ask_those(line, line->topic_count, LIKELY))
-        (void)ask_those(line, line->topic_count, UNKNOWN); /* what is asked for is in `asked` */
-    if (line->calls == line->silent)
-        settle(line);
-    free_if_over(line);
-}
-
 void waits_match(struct waits *waits)
 {
     struct list now; /* a line may become dirty again meanwhile: it is looked at next turn */
@@ -647,6 +342,7 @@ void waits_match(struct waits *waits)
         struct line *line = LIST_ENTRY(now.next, struct line, dirty);
         list_remove(&line->dirty);
         line_step(line);
+        free_if_over(line);
     }
     arena_reset(&waits->scratch);
 }
@@ -656,12 +352,12 @@ void waits_match(struct waits *waits)
 static void wake_lines(struct topic *topic)
 {
     for (struct list *at = topic->lines.next; at != &topic->lines; at = at->next)
-        look_at(LIST_ENTRY(at, struct place, in_topic)->line);
+        line_touch(LIST_ENTRY(at, struct place, in_topic)->line);
 }
 
 void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
 {
-    struct topic *topic = find_topic(waits, name);
+    struct topic *topic = watched_find(&waits->watched, name);
     if (!topic || partition >= waits->options.space->partitions)
         return;
     topic->known[partition] = LIKELY;
@@ -684,7 +380,7 @@ static void each_topic(struct waits *waits, void (*see)(struct waits *, struct t
         for (uint32_t i = 0; i < line->topic_count; i++)
             see(waits, line->topics[i].topic);
     }
-    for (struct list *at = waits->idle.next; at != &waits->idle; at = at->next)
+    for (struct list *at = waits->watched.idle.next; at != &waits->watched.idle; at = at->next)
         see(waits, LIST_ENTRY(at, struct topic, idle));
 }
 
@@ -712,7 +408,7 @@ void waits_tick(struct waits *waits, int64_t now_us)
     waits->now_us = now_us;
     while (waits->heap_count && waits->heap[0]->deadline_us <= now_us) {
         struct waiter *waiter = waits->heap[0];
-        look_at(waiter->line);
+        line_touch(waiter->line);
         waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
     }
     if (waits->again_us <= now_us) {
@@ -739,9 +435,7 @@ uint64_t waits_count(const struct waits *waits)
 void waits_init(struct waits *waits, const struct waits_options *options)
 {
     *waits = (struct waits){.options = *options, .again_us = INT64_MAX};
-    pool_init(&waits->topics, sizeof(struct topic));
-    map_init(&waits->by_name, topic_has_name, waits);
-    list_init(&waits->idle);
+    watched_init(&waits->watched, options->space->partitions);
     list_init(&waits->lines);
     list_init(&waits->dirty);
 }
@@ -754,10 +448,7 @@ void waits_fini(struct waits *waits)
     }
     while (!list_empty(&waits->lines))
         line_free(LIST_ENTRY(waits->lines.next, struct line, place));
-    while (!list_empty(&waits->idle))
-        topic_free(waits, LIST_ENTRY(waits->idle.next, struct topic, idle));
-    pool_fini(&waits->topics);
-    map_fini(&waits->by_name);
+    watched_fini(&waits->watched);
     mem_free(waits->heap);
     arena_fini(&waits->scratch);
 }

@@ -2,12 +2,6 @@
  * Reserves, and the consumers who wait for jobs: parked here, first come first served, and served
  * when a job becomes ready. Nothing is polled.
  *
- * Of each topic we know, for each partition, whether it may have ready jobs there:
- *
- *     EMPTY    it has none, and a mark is left there: a notice comes with the next one
- *     UNKNOWN  nobody has asked yet
- *     LIKELY   a notice came, or an answer said that there are more
- *
  * Consumers who ask for the same topics in the same way stand in one line (`struct line`): their
  * wants are added up, and one script call takes jobs for many of them. No more jobs are asked for
  * than there are wants, so none is taken that nobody is there for, but for consumers who leave
@@ -16,28 +10,11 @@
 #ifndef LATERD_REDIS_WAITS_H
 #define LATERD_REDIS_WAITS_H
 
-#include "base/map.h"
-#include "base/pool.h"
 #include "port/engine.h"
 #include "redis/call.h"
-
-enum knowledge { EMPTY, UNKNOWN, LIKELY };
+#include "redis/watched.h"
 
 struct line;
-
-/* What we know of one topic. */
-struct topic {
-    char *name;
-    uint8_t name_len;
-    uint32_t number;   /* in waits::topics */
-    uint64_t notices;  /* how often it was said that there are jobs */
-    uint8_t *known;    /* enum knowledge, for each partition */
-    int64_t again_us;  /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
-    struct list lines; // place::in_topic
-    struct list idle;  // waits::idle, while no line asks for it
-    uint64_t waiters;
-    struct lateness lateness; /* of jobs handed out here */
-};
 
 /* One parked reserve. */
 struct waiter {
@@ -69,9 +46,7 @@ struct waits_options {
 
 struct waits {
     struct waits_options options;
-    struct pool topics; // struct topic
-    struct map by_name;
-    struct list idle;     // topic::idle, the longest idle first
+    struct watched watched;
     struct list lines;    // line::place
     struct list dirty;    // line::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */

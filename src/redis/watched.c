@@ -1,0 +1,89 @@
+#include "redis/watched.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/sum.h"
+
+enum { TOPICS_KEPT = 65536 };
+
+struct bytes topic_name(const struct topic *topic)
+{
+    return bytes_of(topic->name, topic->name_len);
+}
+
+static uint64_t hash_of(struct bytes name)
+{
+    return sum_of(name.at, name.len);
+}
+
+static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
+{
+    const struct watched *watched = ctx;
+    const struct topic *topic = pool_at(&watched->all, number);
+    return bytes_eq(topic_name(topic), *(const struct bytes *)key);
+}
+
+static void topic_free(struct watched *watched, struct topic *topic)
+{
+    map_remove(&watched->by_name, hash_of(topic_name(topic)), topic->number);
+    list_remove(&topic->idle);
+    mem_free(topic->name);
+    mem_free(topic->known);
+    pool_give(&watched->all, topic->number);
+}
+
+void watched_init(struct watched *watched, uint32_t partitions)
+{
+    *watched = (struct watched){.partitions = partitions};
+    pool_init(&watched->all, sizeof(struct topic));
+    map_init(&watched->by_name, topic_has_name, watched);
+    list_init(&watched->idle);
+}
+
+void watched_fini(struct watched *watched)
+{
+    while (!list_empty(&watched->idle))
+        topic_free(watched, LIST_ENTRY(watched->idle.next, struct topic, idle));
+    pool_fini(&watched->all);
+    map_fini(&watched->by_name);
+}
+
+struct topic *watched_find(const struct watched *watched, struct bytes name)
+{
+    uint32_t number = map_find(&watched->by_name, hash_of(name), &name);
+    return number == MAP_NONE ? NULL : pool_at(&watched->all, number);
+}
+
+static struct topic *topic_new(struct watched *watched, struct bytes name)
+{
+    uint32_t number = pool_take(&watched->all);
+    struct topic *topic = pool_at(&watched->all, number);
+    topic->number = number;
+    topic->name = mem_alloc(name.len + 1);
+    memcpy(topic->name, name.at, name.len);
+    topic->name_len = (uint8_t)name.len;
+    topic->again_us = INT64_MAX;
+    topic->known = mem_alloc(watched->partitions);
+    memset(topic->known, UNKNOWN, watched->partitions);
+    list_init(&topic->lines);
+    list_init(&topic->idle);
+    map_add(&watched->by_name, hash_of(name), number);
+    return topic;
+}
+
+struct topic *watched_need(struct watched *watched, struct bytes name)
+{
+    struct topic *topic = watched_find(watched, name);
+    if (!topic && watched->all.count >= TOPICS_KEPT && !list_empty(&watched->idle))
+        topic_free(watched, LIST_ENTRY(watched->idle.next, struct topic, idle));
+    if (!topic)
+        topic = topic_new(watched, name);
+    list_remove(&topic->idle);
+    return topic;
+}
+
+void watched_rest(struct watched *watched, struct topic *topic)
+{
+    list_add_tail(&watched->idle, &topic->idle);
+}
