@@ -21,6 +21,7 @@
 
 enum {
     OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
+    OPEN_SAY_US = 1000 * 1000, /* how long it waits in silence */
     OPEN_STEP_MS = 5,
 };
 
@@ -333,6 +334,7 @@ static void node_ready(struct topology_ear *ear, struct node *node)
 static void node_lost(struct topology_ear *ear, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    fitness_node_lost(&redis->fitness, node);
     notices_lost(&redis->notices, &node->link.address);
 }
 
@@ -344,7 +346,7 @@ static void partition_closed(void *owner, uint32_t partition)
 static void partition_refused(void *owner, uint32_t stored)
 {
     struct redis_engine *redis = owner;
-    fitness_refuse_queue(&redis->fitness, redis->space.prefix, stored, redis->space.partitions);
+    fitness_refuse_queue(&redis->fitness, stored);
 }
 
 static void partition_forgot_us(void *owner)
@@ -491,8 +493,12 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     redis->topology_ear = (struct topology_ear){.ready = node_ready, .lost = node_lost};
-    fitness_init(&redis->fitness, &(struct fitness_options){
-                                      .url = &options->url, .fit = server_is_fit, .owner = redis});
+    fitness_init(&redis->fitness,
+                 &(struct fitness_options){.url = &options->url,
+                                           .space = &redis->space,
+                                           .wait_replicas = options->wait_replicas > 0,
+                                           .fit = server_is_fit,
+                                           .owner = redis});
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
                                              .ear = &redis->topology_ear,
@@ -522,6 +528,7 @@ static void make_parts(struct redis_engine *redis)
                                            .topology = &redis->topology,
                                            .waits = &redis->waits,
                                            .timers = &redis->timers,
+                                           .fitness = &redis->fitness,
                                            .link = {.epoll = redis->epoll,
                                                     .user = options->url.user,
                                                     .password = options->url.password,
@@ -534,35 +541,52 @@ static bool serves(const struct redis_engine *redis)
     return !engine_health(&redis->engine) && redis->waits.subscribed;
 }
 
-static const char *why_not(const struct redis_engine *redis)
+/* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
+static void why_not(const struct redis_engine *redis, struct redis_trouble *out_trouble)
 {
-    const struct topology *topology = &redis->topology;
-    const char *why = topology->node_count == 0  ? "no sentinel names a master"
-                      : topology->nodes[0].ready ? redis->notices.link.trouble
-                                                 : topology->nodes[0].link.trouble;
-    return why[0] ? why : "it does not answer";
+    char room[REDIS_HOST_MAX + 8];
+    const struct link *link = topology_trouble(&redis->topology);
+    if (!link)
+        link = &redis->notices.link;
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.*s: %s", (int)name.len, name.at,
+                   link->trouble[0] ? link->trouble : "it does not answer");
+}
+
+static void say_waiting(const struct redis_engine *redis)
+{
+    struct redis_trouble trouble;
+    why_not(redis, &trouble);
+    log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
+              trouble.text);
 }
 
 /* Turns without clients, until every partition has said hello and notices are heard, or something
  * says no. */
 static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
 {
+    struct fitness *fitness = &redis->fitness;
     struct clock *clock = redis->options.clock;
-    int64_t give_up_us = redis->now_us + OPEN_US;
-    while (redis->now_us < give_up_us && !redis->fitness.unfit && !serves(redis)) {
+    int64_t give_up_us = redis->now_us + OPEN_US, say_us = redis->now_us + OPEN_SAY_US;
+    while (redis->now_us < give_up_us && !fitness->unfit && !serves(redis)) {
         struct epoll_event event;
         engine_time(&redis->engine, clock->now_us(clock));
         engine_begin(&redis->engine);
         (void)engine_end(&redis->engine); /* we do not sleep long */
+        if (redis->now_us >= say_us) {
+            say_us = INT64_MAX;
+            say_waiting(redis);
+        }
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
     }
-    if (!redis->fitness.unfit && serves(redis))
+    fitness->serving = !fitness->unfit && serves(redis);
+    if (fitness->serving)
         return OK;
-    *out_trouble = redis->fitness.trouble;
-    if (redis->fitness.unfit)
-        return redis->fitness.unfit;
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", why_not(redis));
-    return ERR_IO;
+    if (fitness->unfit)
+        *out_trouble = fitness->trouble;
+    else
+        why_not(redis, out_trouble);
+    return fitness->unfit ? fitness->unfit : ERR_IO;
 }
 
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,

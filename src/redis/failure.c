@@ -9,7 +9,7 @@ static const struct {
     {"BUSY", FAILURE_LATER},         {"MASTERDOWN", FAILURE_LATER},  {"NOREPLICAS", FAILURE_LATER},
     {"MISCONF", FAILURE_LATER}, /* it cannot save to its disk, and takes no writes meanwhile */
     {"READONLY", FAILURE_NO_MASTER}, {"OOM", FAILURE_FULL},          {"NOAUTH", FAILURE_DENIED},
-    {"WRONGPASS", FAILURE_DENIED},   {"NOPERM", FAILURE_DENIED},
+    {"WRONGPASS", FAILURE_DENIED},   {"NOPERM", FAILURE_DENIED},     {"DENIED", FAILURE_DENIED},
 };
 
 /* The first word; the text behind it stays. */
@@ -44,7 +44,7 @@ static bool read_redirection(struct bytes text, struct failure *failure)
 
 /*
  * A script that meets an error passes it on; before Redis 7 in a frame of its own, whose first word
- * is ERR. Of these only the ones that say what to do are looked for.
+ * is ERR, as is that of some others. Of these only the ones that say what to do are looked for.
  */
 static enum failure_kind kind_inside(struct bytes text)
 {
@@ -56,6 +56,9 @@ static enum failure_kind kind_inside(struct bytes text)
         {"READONLY You can't write", FAILURE_NO_MASTER},
         {"NOREPLICAS Not enough", FAILURE_LATER},
         {"MISCONF ", FAILURE_LATER},
+        {"The user executing the script can't", FAILURE_DENIED},
+        {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
+        {"DB index is out of range", FAILURE_DENIED},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
         if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))

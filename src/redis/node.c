@@ -43,6 +43,7 @@ static void role_told(struct link_call *call, redisReply *reply)
     struct node *node = LIST_ENTRY(call, struct node, role);
     if (!reply)
         return;
+    node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply);
     if (is_master(reply)) {
         node->ready = true;
         link_good(&node->link);

@@ -20,7 +20,8 @@ struct node {
     struct link_call role;
     struct node_ear *ear;
     bool ready;
-    bool said; /* that it is away was logged */
+    bool replica; /* it said so, the last time */
+    bool said;    /* that it is away was logged */
 };
 
 void node_init(struct node *node, const struct link_options *options, struct node_ear *ear);

@@ -17,7 +17,7 @@ static void subscribe(struct link_ear *ear, struct link *link)
 static void subscription_ended(struct link_ear *ear, struct link *link)
 {
     struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
-    (void)link;
+    fitness_lost(notices->options.fitness, link);
     if (notices->options.waits->subscribed)
         waits_subscribed(notices->options.waits, false);
 }

@@ -9,6 +9,7 @@
 #ifndef LATERD_REDIS_NOTICES_H
 #define LATERD_REDIS_NOTICES_H
 
+#include "redis/fitness.h"
 #include "redis/timers.h"
 #include "redis/waits.h"
 
@@ -17,6 +18,7 @@ struct notices_options {
     struct topology *topology;
     struct waits *waits; /* knows whether we are subscribed */
     struct timers *timers;
+    struct fitness *fitness;  /* is told why a subscription ended */
     struct link_options link; /* `ear` and `subscriber` are made here */
 };
 

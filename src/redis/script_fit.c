@@ -66,15 +66,18 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
     else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
              !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
         reason = "its maxmemory-policy may evict jobs: set it to noeviction";
-    else if (script_is_cluster(info) && !says(cluster, BYTES("cluster_state"), BYTES("ok")))
-        reason = "its cluster_state is not ok";
     else if (script_is_cluster(info) &&
              !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
         reason = "not all slots of the cluster are assigned";
-    if (!reason)
-        return OK;
-    *out_reason = reason;
-    return ERR_UNSUPPORTED;
+    if (reason) {
+        *out_reason = reason;
+        return ERR_UNSUPPORTED;
+    }
+    if (script_is_cluster(info) && !says(cluster, BYTES("cluster_state"), BYTES("ok"))) {
+        *out_reason = "its cluster_state is not ok";
+        return ERR_AGAIN;
+    }
+    return OK;
 }
 
 bool script_is_cluster(struct bytes info)

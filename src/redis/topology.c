@@ -407,6 +407,16 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     topology->slots[failure->slot] = need_node(topology, &address);
 }
 
+const struct link *topology_trouble(const struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        const struct node *node = &topology->nodes[i];
+        if (in_use(node) && !node->ready)
+            return &node->link;
+    }
+    return topology->node_count ? NULL : &topology->sentinels[0].link;
+}
+
 void topology_tick(struct topology *topology, int64_t now_us)
 {
     topology->now_us = now_us;

@@ -647,6 +647,10 @@ static void an_unfit_server_is_refused_with_a_reason(void **state)
                                   BYTES("cluster_state:ok\r\ncluster_slots_assigned:16383\r\n"),
                                   &reason),
                      ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n"),
+                                  &reason),
+                     ERR_AGAIN);
 }
 
 /* It says redis_version:7.2.4, and server_mode where Redis says redis_mode. */
