@@ -42,9 +42,32 @@ static struct partition *partition_of(const struct call *call)
     return &call->calls->partitions[call->id.partition];
 }
 
+/* The lowest free place is the one used last: in Redis its answer is overwritten, which costs less
+ * than one more, and so few are kept as there were calls at once. False: all are taken. */
+static bool ring_take(struct partition *partition, uint32_t *out_place)
+{
+    for (uint32_t i = 0; i < CALL_RING_WORDS; i++) {
+        uint32_t word = (partition->ring_from + i) % CALL_RING_WORDS;
+        uint64_t free = ~partition->ring_taken[word];
+        if (free) {
+            partition->ring_taken[word] |= free & -free;
+            *out_place = 64 * word + (uint32_t)__builtin_ctzll(free);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void ring_give(struct partition *partition, uint32_t place)
+{
+    partition->ring_taken[place / 64] &= ~(UINT64_C(1) << place % 64);
+}
+
 static void call_free(struct call *call)
 {
     struct calls *calls = call->calls;
+    if (call->in_ring)
+        ring_give(partition_of(call), call->id.place);
     list_remove(&call->place);
     list_remove(&call->unsent);
     list_remove(&call->held);
@@ -72,14 +95,6 @@ static struct call *call_take(struct calls *calls)
     struct buf room = call->request;
     *call = (struct call){.request = room};
     return call;
-}
-
-static bool ring_full(const struct partition *partition)
-{
-    if (list_empty(&partition->calls))
-        return false;
-    const struct call *oldest = LIST_ENTRY(partition->calls.next, struct call, place);
-    return partition->number + 1 >= oldest->id.number + SCRIPT_RING;
 }
 
 static void tell(struct call *call, enum err err, const struct bytes *parts, uint32_t count)
@@ -397,7 +412,13 @@ void calls_fini(struct calls *calls)
 
 struct call *calls_new(struct calls *calls, uint32_t partition)
 {
-    return ring_full(&calls->partitions[partition]) ? NULL : calls_new_hello(calls, partition);
+    uint32_t place;
+    if (!ring_take(&calls->partitions[partition], &place))
+        return NULL;
+    struct call *call = calls_new_hello(calls, partition);
+    call->id.place = place;
+    call->in_ring = true;
+    return call;
 }
 
 struct call *calls_new_hello(struct calls *calls, uint32_t partition)
@@ -435,6 +456,10 @@ void calls_node_ready(struct calls *calls, struct node *node)
 {
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
+    /* What was given up on that connection may still be done there. Its answers must not take the
+       places of newer ones, so these begin elsewhere in the ring. */
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++)
+        calls->partitions[i].ring_from = (calls->partitions[i].ring_from + 1) % CALL_RING_WORDS;
     load_scripts(calls, node);
 }
 

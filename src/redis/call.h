@@ -16,6 +16,8 @@
 
 struct calls;
 
+enum { CALL_RING_WORDS = SCRIPT_RING / 64 };
+
 struct call {
     struct link_call on_link;
     struct list place;  // partition::calls, by number
@@ -28,6 +30,7 @@ struct call {
     bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's */
     bool urgent;  /* does not wait for the partition to be open: a hello */
     bool changes; /* its answer waits for replicas */
+    bool in_ring; /* has a place in the ring: all but hello */
     int64_t deadline_us;
     int64_t retry_at_us;
     struct node *sent_to;
@@ -41,9 +44,11 @@ struct call {
 };
 
 struct partition {
-    struct list calls;  // call::place: not answered yet, by number
-    struct list unsent; // call::unsent
-    uint64_t number;    /* of the newest request */
+    struct list calls;                    // call::place: not answered yet, by number
+    struct list unsent;                   // call::unsent
+    uint64_t number;                      /* of the newest request */
+    uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
+    uint32_t ring_from;                   /* the word in which to look for a free one first */
     unsigned slot;
     bool open; /* has said hello back */
 };

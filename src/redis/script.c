@@ -244,8 +244,8 @@ static void add_request(struct buf *out, const struct script_space *space,
     request[0] = '0';
     request[1] = 'a';
     memcpy(request + 2, space->daemon, 8);
-    request[10] = (char)(call->number % SCRIPT_RING >> 8);
-    request[11] = (char)(call->number % SCRIPT_RING & 255);
+    request[10] = (char)(call->place >> 8);
+    request[11] = (char)(call->place & 255);
     put_u64(request + 12, call->number);
     script_add(out, bytes_of(request, sizeof(request)));
 }

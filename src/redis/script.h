@@ -97,13 +97,14 @@ enum script_route script_route(const struct script_space *space, const struct cm
 
 /*
  * One request. `number` counts the requests of this daemon to this partition, 1, 2, 3 …, over
- * all connections. Request n + SCRIPT_RING may not be sent while request n is unanswered. After a
- * connection broke, send the same bytes again once script_mark_again() has marked them: if the
- * script ran the first time, its first answer comes again. (Requests that change nothing may be
- * repeated as they are; marking them does no harm.)
+ * all connections. `place` is one in the ring that no unanswered request has. After a connection
+ * broke, send the same bytes again once script_mark_again() has marked them: if the script ran the
+ * first time, its first answer comes again. (Requests that change nothing may be repeated as they
+ * are; marking them does no harm.)
  */
 struct script_call {
     uint32_t partition;
+    uint32_t place; /* below SCRIPT_RING */
     uint64_t number;
 };
 

@@ -235,14 +235,15 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
                  .retry_us = retry_us,
                  .retry_count = 2},
     };
-    script_ask(&out, &space, &(struct script_call){.partition = 2, .number = 4097}, &cmd);
+    script_ask(&out, &space, &(struct script_call){.partition = 2, .place = 258, .number = 4097},
+               &cmd);
     struct args args = args_of(&out);
     assert_int_equal(args.count, 7 + 8);
     assert_bytes(args.at[0], BYTES("EVALSHA"));
     assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
     assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
     assert_bytes(args.at[6], BYTES("{laterd:2}:o"));
-    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\0\1\1\x10\0\0\0\0\0\0"));
+    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\1\2\1\x10\0\0\0\0\0\0"));
     struct bytes head = argv(&args, 2);
     assert_int_equal(head.len, SCRIPT_HEAD_BYTES + 6 + 7 + 16);
     assert_memory_equal(head.at + SCRIPT_HEAD_BYTES, "ordersorder-1", 13);
