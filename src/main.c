@@ -346,6 +346,8 @@ static enum err open_redis(struct program *program)
     const struct config *config = &program->config;
     struct redis_trouble trouble = {.text = ""};
     struct redis_options options = {
+        .sentinel_user = config->sentinel_user,
+        .sentinel_password = config->sentinel_password,
         .prefix = config->redis_prefix,
         .partitions = (uint32_t)config->redis_partitions,
         .timeout_us = config->redis_timeout_us,
@@ -356,11 +358,14 @@ static enum err open_redis(struct program *program)
         .clock = &program->clock.clock,
     };
     const char *password = getenv("LATERD_REDIS_PASSWORD");
+    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
     enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, &trouble);
     if (err)
         return refuse_redis(program, &trouble, err);
     if (password && !options.url.password[0])
         (void)snprintf(options.url.password, sizeof(options.url.password), "%s", password);
+    if (sentinel_password && !config->sentinel_password[0])
+        options.sentinel_password = sentinel_password;
     err = redis_engine_open(&options, &program->redis, &trouble);
     return err ? refuse_redis(program, &trouble, err) : OK;
 }

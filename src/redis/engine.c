@@ -338,6 +338,11 @@ static void node_lost(struct topology_ear *ear, struct node *node)
     notices_lost(&redis->notices, &node->link.address);
 }
 
+static void sentinel_refused(struct topology_ear *ear, const struct link *link)
+{
+    fitness_lost(&LIST_ENTRY(ear, struct redis_engine, topology_ear)->fitness, link);
+}
+
 static void partition_closed(void *owner, uint32_t partition)
 {
     timers_hello(&((struct redis_engine *)owner)->timers, partition);
@@ -492,7 +497,8 @@ static const struct engine_verbs verbs = {
 static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
-    redis->topology_ear = (struct topology_ear){.ready = node_ready, .lost = node_lost};
+    redis->topology_ear =
+        (struct topology_ear){.ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
     fitness_init(&redis->fitness,
                  &(struct fitness_options){.url = &options->url,
                                            .space = &redis->space,
@@ -502,6 +508,8 @@ static void make_parts(struct redis_engine *redis)
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
                                              .ear = &redis->topology_ear,
+                                             .sentinel_user = options->sentinel_user,
+                                             .sentinel_password = options->sentinel_password,
                                              .epoll = redis->epoll,
                                              .timeout_us = options->timeout_us},
                   redis->now_us);

@@ -59,6 +59,7 @@ static enum failure_kind kind_inside(struct bytes text)
         {"The user executing the script can't", FAILURE_DENIED},
         {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
         {"DB index is out of range", FAILURE_DENIED},
+        {"No such master with that name", FAILURE_DENIED},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
         if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))

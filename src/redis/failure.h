@@ -14,7 +14,7 @@ enum failure_kind {
     FAILURE_LATER,     /* loading, busy, cluster down, keys on the move …: soon again */
     FAILURE_NO_MASTER, /* we talk to a replica: a failover has been */
     FAILURE_FULL,      /* maxmemory is reached */
-    FAILURE_DENIED,    /* wrong user, password or database, or not allowed to */
+    FAILURE_DENIED,    /* wrong user, password, database or master's name, or not allowed to */
 };
 
 struct failure {

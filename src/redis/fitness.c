@@ -111,7 +111,7 @@ static void add_rule(const struct fitness *fitness, const char *error, char *rul
 
 static void refuse_rights(struct fitness *fitness, const struct link *link, const char *rules)
 {
-    const char *user = fitness->options.url->user;
+    const char *user = link->options.user; /* a sentinel's are others */
     char reason[REDIS_TROUBLE_MAX];
     (void)snprintf(reason, sizeof(reason),
                    "NOPERM: the user has not all rights: ACL SETUSER %.64s%s",

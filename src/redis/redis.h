@@ -12,6 +12,7 @@
  *     fitness.c   whether a server is fit to hold a queue
  *     call.c      calls of scripts: sent, sent again, answered once
  *     topology.c  which server has which partition: one, Sentinel's master, a cluster
+ *     sentinels.c who the sentinels say is master, and when that changes
  *     node.c      a server that is a master
  *     link.c      a connection
  *
@@ -29,6 +30,7 @@ struct redis_engine;
 
 struct redis_options {
     struct redis_url url;
+    const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
     const char *prefix;
     uint32_t partitions;
     int64_t timeout_us;

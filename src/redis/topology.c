@@ -11,8 +11,6 @@
 
 enum {
     MAP_AGAIN_US = 100 * 1000, /* between two questions for the map */
-    DECIDE_US = 300 * 1000,    /* how long sentinels have to answer */
-    SENTINEL_AGAIN_US = 250 * 1000,
 };
 
 /* ---- nodes ---- */
@@ -211,134 +209,47 @@ static void ask_seeds(struct topology *topology)
 
 /* ---- Sentinel ---- */
 
-static void seek(struct topology *topology)
+static void master_named(void *owner, const struct redis_address *master)
 {
-    const struct redis_url *url = topology->options.url;
-    if (topology->seeking)
-        return;
-    topology->seeking = true;
-    topology->decide_at_us = topology->now_us + DECIDE_US;
-    for (unsigned i = 0; i < url->address_count; i++) {
-        topology->sentinels[i].answer.host[0] = '\0';
-        link_want(&topology->sentinels[i].link, &url->addresses[i], topology->now_us);
-    }
-}
-
-static void sentinel_up(struct link_ear *ear, struct link *link)
-{
-    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
-    struct buf *out = link_out(link);
-    resp_begin(out, 3);
-    resp_add_str(out, "SENTINEL");
-    resp_add_str(out, "get-master-addr-by-name");
-    resp_add_str(out, sentinel->topology->options.url->service);
-    link_expect(link, &sentinel->ask);
-    link_flush(link);
-}
-
-static void sentinel_down(struct link_ear *ear, struct link *link)
-{
-    (void)ear;
-    (void)link; /* the others are asked as well */
-}
-
-static void sentinel_message(struct link_ear *ear, struct link *link, const redisReply *reply)
-{
-    (void)ear;
-    (void)link;
-    (void)reply; /* it is no subscriber */
-}
-
-static void sentinel_answered(struct link_call *call, redisReply *reply)
-{
-    struct sentinel *sentinel = LIST_ENTRY(call, struct sentinel, ask);
-    if (!reply)
-        return;
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-        reply->element[0]->type == REDIS_REPLY_STRING &&
-        reply->element[1]->type == REDIS_REPLY_STRING) {
-        struct redis_address address = {.host = ""};
-        uint64_t port;
-        struct bytes text = bytes_of(reply->element[1]->str, (size_t)reply->element[1]->len);
-        size_t host_len = (size_t)reply->element[0]->len;
-        if (host_len < sizeof(address.host) && bytes_to_u64(text, &port) && port <= UINT16_MAX) {
-            memcpy(address.host, reply->element[0]->str, host_len);
-            address.port = (uint16_t)port;
-            sentinel->answer = address;
-        }
-    }
-    link_rest(&sentinel->link); /* until the next failover */
-    freeReplyObject(reply);
-}
-
-/* The address that most sentinels name; NULL: none has answered. */
-static const struct redis_address *most_named(const struct topology *topology,
-                                              unsigned *out_answers)
-{
-    const struct redis_address *best = NULL;
-    unsigned best_count = 0, answers = 0, count = topology->options.url->address_count;
-    for (unsigned i = 0; i < count; i++) {
-        const struct redis_address *one = &topology->sentinels[i].answer;
-        unsigned same = 0;
-        if (!one->host[0])
-            continue;
-        answers++;
-        for (unsigned j = 0; j < count; j++)
-            same += redis_address_eq(one, &topology->sentinels[j].answer);
-        if (same > best_count) {
-            best = one;
-            best_count = same;
-        }
-    }
-    *out_answers = answers;
-    return best;
-}
-
-static void decide(struct topology *topology)
-{
-    unsigned answers;
-    const struct redis_address *master = most_named(topology, &answers);
-    bool all = answers == topology->options.url->address_count;
-    if (!topology->seeking || (!all && topology->now_us < topology->decide_at_us))
-        return;
-    topology->seeking = false;
-    for (unsigned i = 0; i < topology->options.url->address_count; i++)
-        link_rest(&topology->sentinels[i].link);
-    topology->decide_at_us = topology->now_us + SENTINEL_AGAIN_US;
-    if (!master)
-        return;
+    struct topology *topology = owner;
+    char from_room[REDIS_HOST_MAX + 8], to_room[REDIS_HOST_MAX + 8];
     if (topology->node_count == 0) {
         (void)need_node(topology, master); /* the first is never one too many */
         return;
     }
-    link_want(&topology->nodes[0].link, master, topology->now_us);
+    struct link *link = &topology->nodes[0].link;
+    if (!redis_address_eq(&link->address, master)) {
+        struct bytes from = redis_address_text(&link->address, from_room, sizeof(from_room));
+        struct bytes to = redis_address_text(master, to_room, sizeof(to_room));
+        log_event(LOG_INFO, "redis_failover", "from=%.*s to=%.*s", (int)from.len, from.at,
+                  (int)to.len, to.at);
+    }
+    link_want(link, master, topology->now_us);
 }
 
-/* While there is no master, the sentinels are asked again and again. */
-static void tick_sentinels(struct topology *topology)
+static void sentinel_refused(void *owner, const struct link *link)
 {
-    bool have = topology->node_count && topology->nodes[0].ready;
-    for (unsigned i = 0; i < topology->options.url->address_count; i++)
-        link_tick(&topology->sentinels[i].link, topology->now_us);
-    if (!have && !topology->seeking && topology->now_us >= topology->decide_at_us)
-        seek(topology);
-    decide(topology);
+    struct topology *topology = owner;
+    topology->options.ear->refused(topology->options.ear, link);
+}
+
+static bool have_master(const struct topology *topology)
+{
+    return topology->node_count && topology->nodes[0].ready;
 }
 
 static void init_sentinels(struct topology *topology)
 {
-    struct link_options link = topology->link;
-    link.user = link.password = ""; /* those are the servers' */
-    link.db = 0;
-    for (unsigned i = 0; i < topology->options.url->address_count; i++) {
-        struct sentinel *sentinel = &topology->sentinels[i];
-        sentinel->ear = (struct link_ear){
-            .up = sentinel_up, .down = sentinel_down, .message = sentinel_message};
-        sentinel->ask.done = sentinel_answered;
-        sentinel->topology = topology;
-        link.ear = &sentinel->ear;
-        link_init(&sentinel->link, &link);
-    }
+    const struct topology_options *options = &topology->options;
+    sentinels_init(&topology->sentinels,
+                   &(struct sentinels_options){.url = options->url,
+                                               .user = options->sentinel_user,
+                                               .password = options->sentinel_password,
+                                               .epoll = options->epoll,
+                                               .timeout_us = options->timeout_us,
+                                               .named = master_named,
+                                               .refused = sentinel_refused,
+                                               .owner = topology});
 }
 
 /* ---- all of them ---- */
@@ -388,8 +299,7 @@ void topology_fini(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++)
         node_fini(&topology->nodes[i]);
-    for (unsigned i = 0; i < REDIS_ADDRESSES_MAX; i++)
-        link_fini(&topology->sentinels[i].link);
+    sentinels_fini(&topology->sentinels);
 }
 
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
@@ -414,7 +324,7 @@ const struct link *topology_trouble(const struct topology *topology)
         if (in_use(node) && !node->ready)
             return &node->link;
     }
-    return topology->node_count ? NULL : &topology->sentinels[0].link;
+    return topology->node_count ? NULL : sentinels_trouble(&topology->sentinels);
 }
 
 void topology_tick(struct topology *topology, int64_t now_us)
@@ -423,7 +333,7 @@ void topology_tick(struct topology *topology, int64_t now_us)
     for (unsigned i = 0; i < topology->node_count; i++)
         link_tick(&topology->nodes[i].link, now_us);
     if (topology->options.url->topology == REDIS_SENTINEL)
-        tick_sentinels(topology);
+        sentinels_tick(&topology->sentinels, now_us, have_master(topology));
     if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)
         return;
     if (!topology_any(topology))
@@ -440,14 +350,8 @@ int64_t topology_next_us(const struct topology *topology)
     }
     if (topology->options.url->topology != REDIS_SENTINEL)
         return next_us;
-    bool have = topology->node_count && topology->nodes[0].ready;
-    if (!have && topology->decide_at_us < next_us)
-        next_us = topology->decide_at_us;
-    for (unsigned i = 0; i < topology->options.url->address_count; i++) {
-        int64_t link_us = link_next_us(&topology->sentinels[i].link);
-        next_us = link_us < next_us ? link_us : next_us;
-    }
-    return next_us;
+    int64_t sentinels_us = sentinels_next_us(&topology->sentinels, have_master(topology));
+    return sentinels_us < next_us ? sentinels_us : next_us;
 }
 
 void topology_flush(struct topology *topology)

@@ -3,8 +3,7 @@
  * masters of a cluster by slot. Follows failovers and resharding by itself:
  *
  *   single    the one address, again and again until it answers
- *   Sentinel  when there is no master: asks every sentinel, takes the address that most of them
- *             name, checks that it says it is a master
+ *   Sentinel  the master that the sentinels name (sentinels.h), once it says that it is one
  *   cluster   when a node goes, or says MOVED: asks any node for the map of slots
  *
  * One thread. The nodes belong to it; one that is not in the map any more is closed.
@@ -14,6 +13,7 @@
 
 #include "redis/failure.h"
 #include "redis/node.h"
+#include "redis/sentinels.h"
 
 enum { REDIS_NODES_MAX = 64, REDIS_SLOTS = 16384, REDIS_NO_NODE = 0xff };
 
@@ -22,20 +22,14 @@ struct topology;
 struct topology_ear {
     void (*ready)(struct topology_ear *ear, struct node *node); /* takes commands from now on */
     void (*lost)(struct topology_ear *ear, struct node *node);
-};
-
-/* One sentinel that is asked where the master is. */
-struct sentinel {
-    struct link link;
-    struct link_ear ear;
-    struct link_call ask;
-    struct topology *topology;
-    struct redis_address answer; /* an empty host: none yet */
+    /* No sentinel names a master, and one of them says why that will not change. */
+    void (*refused)(struct topology_ear *ear, const struct link *link);
 };
 
 struct topology_options {
     const struct redis_url *url;
     struct topology_ear *ear;
+    const char *sentinel_user, *sentinel_password; /* empty: none is asked for */
     int epoll;
     int64_t timeout_us;
 };
@@ -54,9 +48,7 @@ struct topology {
     int64_t map_at_us; /* when to ask next; INT64_MAX: the map is good */
     bool whole;        /* the last map had all slots */
     /* Sentinel */
-    struct sentinel sentinels[REDIS_ADDRESSES_MAX];
-    bool seeking;         /* the master is asked for */
-    int64_t decide_at_us; /* seeking: when the answers that have come are counted */
+    struct sentinels sentinels;
 };
 
 void topology_init(struct topology *topology, const struct topology_options *options,

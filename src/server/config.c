@@ -18,6 +18,8 @@ enum kind {
     KIND_ENGINE,
     KIND_URL,
     KIND_PREFIX,
+    KIND_WORD,
+    KIND_SECRET,
     KIND_DURABILITY
 };
 
@@ -25,13 +27,14 @@ struct key {
     const char *section;
     const char *name;
     enum kind kind;
-    size_t at; /* offset of an int64_t in struct config, for the numbers */
+    size_t at; /* offset in struct config: of an int64_t, or of a word's CONFIG_WORD_MAX bytes */
     int64_t least, most;
     const char *initial;
     const char *help;
 };
 
 #define NUMBER(field) offsetof(struct config, field)
+#define WORD(field)   offsetof(struct config, field)
 #define DAY           ((int64_t)86400 * 1000000)
 #define GIB           ((int64_t)1 << 30)
 
@@ -109,6 +112,11 @@ static const struct key keys[] = {
      "A command that Redis has not answered by then is answered: not now."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
      "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
+    {"redis", "sentinel_user", KIND_WORD, WORD(sentinel_user), 0, 0, "",
+     "Who laterd is to the sentinels, if they ask; user and password in the url are the servers'."},
+    {"redis", "sentinel_password", KIND_SECRET, WORD(sentinel_password), 0, 0, "",
+     "The sentinels' password. If this is empty it is the environment's "
+     "LATERD_REDIS_SENTINEL_PASSWORD."},
 };
 enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
 
@@ -294,6 +302,15 @@ static bool set_text(char *room, size_t room_bytes, const char *value)
     return true;
 }
 
+static bool set_word(struct config *config, const struct key *key, const char *value)
+{
+    size_t len = strlen(value);
+    if (len >= CONFIG_WORD_MAX)
+        return false;
+    memcpy((char *)config + key->at, value, len + 1);
+    return true;
+}
+
 static bool set_number(struct config *config, const struct key *key, const char *value)
 {
     int64_t number = 0;
@@ -321,6 +338,8 @@ static bool set(struct config *config, const struct key *key, const char *value,
     case KIND_DIR: return set_text(config->data_dir, sizeof(config->data_dir), value);
     case KIND_URL: return set_text(config->redis_url, sizeof(config->redis_url), value);
     case KIND_PREFIX: return set_text(config->redis_prefix, sizeof(config->redis_prefix), value);
+    case KIND_WORD:
+    case KIND_SECRET: return set_word(config, key, value);
     case KIND_ENGINE: return set_engine(config, value);
     case KIND_LEVEL: return set_level(config, value);
     case KIND_DURABILITY: return set_durability(config, value);
@@ -436,6 +455,8 @@ static void add_range(struct buf *out, const struct key *key)
     case KIND_ENGINE: buf_add_str(out, "embedded or redis"); break;
     case KIND_URL: buf_add_str(out, "redis://…, up to 511 bytes"); break;
     case KIND_PREFIX: buf_add_str(out, "1 to 64 bytes"); break;
+    case KIND_WORD:
+    case KIND_SECRET: buf_addf(out, "up to %d bytes", CONFIG_WORD_MAX - 1); break;
     case KIND_HTTP:
     case KIND_BEANSTALK: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
     case KIND_COUNT:
@@ -527,7 +548,7 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     if (why.text[0]) {
         buf_add_str(&what, why.text);
     } else {
-        bool secret = key->kind == KIND_URL; /* it may hold a password */
+        bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET; /* or may hold one */
         buf_addf(&what, "%s = %.60s: must be ", name, secret ? "…" : value);
         add_range(&what, key);
     }
@@ -618,6 +639,6 @@ void config_print(struct buf *out)
             buf_addf(out, "\n[%s]\n", keys[i].section);
         section = keys[i].section;
         print_help(out, keys[i].help);
-        buf_addf(out, ";%s = %s\n", keys[i].name, keys[i].initial);
+        buf_addf(out, ";%s =%s%s\n", keys[i].name, keys[i].initial[0] ? " " : "", keys[i].initial);
     }
 }

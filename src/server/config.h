@@ -17,6 +17,7 @@ enum {
     CONFIG_ADDRESS_MAX = 128,
     CONFIG_TEXT_MAX = 512,
     CONFIG_PREFIX_MAX = 65,
+    CONFIG_WORD_MAX = 256,
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
 };
 
@@ -50,6 +51,8 @@ struct config {
     enum config_engine engine;
     char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
     char redis_prefix[CONFIG_PREFIX_MAX];
+    char sentinel_user[CONFIG_WORD_MAX];
+    char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
     int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
 };
 

@@ -27,7 +27,7 @@ def keys_of(sample):
         match = re.match(r"\[(\w+)\]", line)
         if match:
             section = match.group(1)
-        match = re.match(r"[#;]?\s?(\w+) = ", line)
+        match = re.match(r"[#;]?\s?(\w+) =( |$)", line)
         if match:
             keys.add((section, match.group(1)))
     return keys

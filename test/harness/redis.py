@@ -101,6 +101,7 @@ class Redis:
         self.sentinel = sentinel
         self.settings = {"save": '""', **settings}
         self.extra = []  # further lines of the configuration
+        self.password = None  # what they ask for, if they ask
         self.process = None
 
     @property
@@ -133,7 +134,10 @@ class Redis:
         raise RuntimeError(f"{REDIS_SERVER} did not start on port {self.port}")
 
     def connect(self, seconds=5):
-        return Connection(self.port, seconds)
+        connection = Connection(self.port, seconds)
+        if self.password:
+            connection.call("AUTH", self.password)
+        return connection
 
     def call(self, *words):
         with self.connect() as connection:
@@ -176,8 +180,9 @@ class Sentinels:
 
     name = "jobs"
 
-    def __init__(self, down_ms=800, **settings):
+    def __init__(self, down_ms=800, password=None, **settings):
         self.folder = tempfile.mkdtemp(prefix="laterd-sentinels-")
+        self.password = password  # the sentinels' own
         self.down_ms = down_ms
         self.servers = [Redis(os.path.join(self.folder, f"server{i}"),
                               repl_diskless_sync_delay=0, **settings) for i in range(2)]
@@ -194,6 +199,10 @@ class Sentinels:
             sentinel.extra = [f"sentinel monitor {self.name} 127.0.0.1 {master.port} 2",
                               f"sentinel down-after-milliseconds {self.name} {self.down_ms}",
                               f"sentinel failover-timeout {self.name} 4000"]
+            if self.password:
+                sentinel.password = self.password
+                sentinel.extra += [f"requirepass {self.password}",
+                                   f"sentinel sentinel-pass {self.password}"]
             self.sentinels.append(sentinel.start())
         wait_until(lambda: self.slaves_known() == 3, 20)
         return self
