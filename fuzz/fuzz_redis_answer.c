@@ -54,12 +54,17 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
     struct arena arena = {0};
     struct script_answer answer;
     struct job_view damaged[4];
-    struct script_parts said = {.partition = 1, .at = parts, .count = count};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("topic"), .ttr_us = 1}};
+    struct buf request = {0};
+    script_ask(&request, space, &(struct script_call){.number = 1}, &push);
+    struct script_parts said = {
+        .partition = 1, .at = parts, .count = count, .request = buf_bytes(&request)};
     enum err err = script_read(space, kind, &said, &arena, &answer);
     CHECK(err == OK || err == ERR_CORRUPT);
     if (!err)
         look(&answer.reply);
     CHECK(script_damaged(space, &said, damaged, 4) <= 4);
+    buf_fini(&request);
     arena_fini(&arena);
 }
 

@@ -182,18 +182,27 @@ static void try_to_send(struct call *call)
 
 /* ---- answers ---- */
 
+static struct bytes part_of(const redisReply *part)
+{
+    return part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
+                                            : bytes_of("", 0);
+}
+
 static void answer(struct call *call, const redisReply *reply)
 {
     struct bytes parts[SCRIPT_PARTS_MAX];
+    if (reply->type == REDIS_REPLY_STRING) {
+        parts[0] = part_of(reply);
+        tell(call, OK, parts, 1);
+        call_free(call);
+        return;
+    }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements > SCRIPT_PARTS_MAX) {
         finish(call, ERR_CORRUPT);
         return;
     }
-    for (size_t i = 0; i < reply->elements; i++) {
-        const redisReply *part = reply->element[i];
-        parts[i] = part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
-                                                    : bytes_of("", 0);
-    }
+    for (size_t i = 0; i < reply->elements; i++)
+        parts[i] = part_of(reply->element[i]);
     tell(call, OK, parts, (uint32_t)reply->elements);
     call_free(call);
 }
@@ -426,7 +435,8 @@ struct call *calls_new_hello(struct calls *calls, uint32_t partition)
     struct partition *to = &calls->partitions[partition];
     struct call *call = call_take(calls);
     call->calls = calls;
-    call->id = (struct script_call){.partition = partition, .number = ++to->number};
+    call->id = (struct script_call){
+        .partition = partition, .number = ++to->number, .now_us = calls->now_us};
     call->on_link.done = replied;
     list_init(&call->on_link.place);
     list_init(&call->unsent);

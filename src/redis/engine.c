@@ -136,7 +136,10 @@ static void op_answered(struct op *op, struct call *call, const struct bytes *pa
 {
     struct redis_engine *redis = op->errand.redis;
     struct script_answer answer = {.err = OK};
-    struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
+    struct script_parts said = {.partition = call->id.partition,
+                                .at = parts,
+                                .count = count,
+                                .request = buf_bytes(&call->request)};
     enum err err = script_read(&redis->space, op->errand.kind, &said, &redis->scratch, &answer);
     if (err) {
         errand_fail(&op->errand, err);

@@ -268,14 +268,29 @@ void script_begin(struct buf *out, const struct script_space *space, const struc
     add_request(out, space, call);
 }
 
+struct bytes script_argument(struct bytes request, uint32_t index)
+{
+    const char *at = memchr(request.at, '\n', request.len), *end = request.at + request.len;
+    CHECK(at);
+    at++;
+    for (uint32_t word = 0;; word++) {
+        size_t len = 0;
+        for (at++; at < end && *at != '\r'; at++)
+            len = 10 * len + (size_t)(*at - '0');
+        at += 2;
+        CHECK(at < end && len < (size_t)(end - at));
+        if (word == 2 + KEYS + index)
+            return bytes_of(at, len);
+        at += len + 2;
+    }
+}
+
 void script_mark_again(char *request, size_t len)
 {
-    /* Each line and string before ARGV[1] has one CR LF behind it and none inside. */
-    size_t lines = 1 + 2 * (3 + KEYS) + 1, at = 0;
-    for (; lines > 0 && at < len; at++)
-        lines -= request[at] == '\n';
-    CHECK(lines == 0 && at < len && (request[at] == '0' || request[at] == '1'));
-    request[at] = '1';
+    struct bytes argument = script_argument(bytes_of(request, len), 1);
+    char *mark = request + (argument.at - request);
+    CHECK(argument.len == REQUEST_BYTES && (*mark == '0' || *mark == '1'));
+    *mark = '1';
 }
 
 /* ---- push ---- */
@@ -294,8 +309,17 @@ static void put_content(char *at, enum body_kind body_kind, struct bytes content
     put_u64(at + 7, sum);
 }
 
-/* The head of a new job, but for what the script fills in. Order as in docs/redis-layout.md. */
-static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us)
+static uint32_t seconds_until(int64_t now_us, int64_t due_us)
+{
+    if (due_us <= now_us)
+        return 0;
+    uint64_t seconds = ((uint64_t)due_us - (uint64_t)now_us + 999999) / 1000000;
+    return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+}
+
+/* ARGV[2] and [3]: the head of a new job, but for its number and the time when it is made. Order as
+ * in docs/redis-layout.md. */
+static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
 {
     char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
     put_u8(head, JOB_DELAYED);
@@ -303,6 +327,7 @@ static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_u
     put_u8(head + 38, push->retry_count);
     put_u8(head + 39, (uint8_t)push->id.len);
     put_u32(head + 40, push->priority);
+    put_u32(head + 44, seconds_until(now_us, push->due_us));
     put_u64(head + 48, (uint64_t)due_us);
     put_u64(head + 72, (uint64_t)span_in(push->ttr_us));
     put_u8(head + 80, (uint8_t)push->topic.len);
@@ -312,36 +337,48 @@ static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_u
         len = put(head, len, push->id);
     for (uint8_t i = 0; i < push->retry_count; i++, len += 8)
         put_u64(head + len, (uint64_t)span_in(push->retry_us[i]));
-    script_add(out, bytes_of(head, len));
+    script_add(out, bytes_of(head, SCRIPT_MADE_AT));
+    size_t rest = SCRIPT_MADE_AT + SCRIPT_MADE_BYTES;
+    script_add(out, bytes_of(head + rest, len - rest));
 }
 
+static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        room[at + i] = (char)(number >> 8 * (bytes - 1 - i));
+    return at + bytes;
+}
+
+/* A place but for the number at its end. */
+static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
+{
+    char place[1 + TOPIC_NAME_MAX + 4 + 8];
+    place[0] = (char)push->topic.len;
+    size_t len = put(place, 1, push->topic);
+    len = put_big_endian(place, len, push->priority, 4);
+    len = put_big_endian(place, len, (uint64_t)due_us, 8);
+    script_add(out, bytes_of(place, len));
+}
+
+/* Strings that C can make are made here: each that the script made would cost Redis more. */
 static void ask_push(struct buf *out, const struct script_space *space,
                      const struct script_call *call, const struct cmd_push *push)
 {
     static const char exists[] = {
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
-    bool limited = space->jobs_max > 0 || space->topics_max > 0;
     int64_t due_us = script_time_in(space, call->partition, push->due_us);
-    char priority[4], mode[2];
-    for (int i = 0; i < 4; i++)
-        priority[i] = (char)(push->priority >> (24 - 8 * i));
-    mode[0] = exists[push->if_exists];
-    mode[1] = push->order == ORDER_ARRIVAL ? 'a' : 'd';
-    if (push->buried)
-        mode[1] = 'b';
-    bool plain = push->if_exists != IF_EXISTS_REPLACE && !push->buried;
-    script_begin(out, space, call, plain ? SCRIPT_PUSH : SCRIPT_PUT, limited ? 9 : 7);
-    add_head(out, push, due_us);
+    char how[2] = {exists[push->if_exists], push->buried ? 'b' : 'a'};
+    bool by_due = push->order != ORDER_ARRIVAL && !push->buried;
+    script_begin(out, space, call, SCRIPT_PUSH, 10);
+    add_head(out, push, due_us, call->now_us);
     add_pair(out, push->content_type, push->body);
-    script_add(out, push->topic);
-    script_add(out, bytes_of(priority, sizeof(priority)));
     script_add_i64(out, due_us);
-    script_add(out, push->id);
-    script_add(out, bytes_of(mode, sizeof(mode)));
-    if (limited) {
-        script_add_i64(out, (int64_t)space->jobs_max);
-        script_add_i64(out, space->topics_max);
-    }
+    add_place(out, push, due_us);
+    add_pair(out, BYTES("#p"), push->topic);
+    add_pair(out, push->id.len ? BYTES("i") : BYTES(""), push->id);
+    script_add(out, bytes_of(how, by_due ? 1 : 2));
+    script_add_i64(out, space->jobs_max ? (int64_t)space->jobs_max : SCRIPT_FOREVER);
+    script_add_i64(out, space->topics_max);
 }
 
 /* ---- one job ---- */
@@ -350,10 +387,8 @@ static void ask_push(struct buf *out, const struct script_space *space,
 static void add_ref(struct buf *out, const struct cmd_job *job)
 {
     char name[8];
-    for (int i = 0; i < 8; i++)
-        name[i] = (char)(job->ref.seq >> (56 - 8 * i));
     script_add(out, job->ref.id);
-    script_add(out, bytes_of(name, sizeof(name)));
+    script_add(out, bytes_of(name, put_big_endian(name, 0, job->ref.seq, sizeof(name))));
     /* A lease that no double holds is none of ours; nor is this one. */
     script_add_i64(out, job->lease <= SCRIPT_FOREVER ? (int64_t)job->lease : SCRIPT_FOREVER);
 }

@@ -40,7 +40,6 @@ enum script_kind {
     SCRIPT_HELLO,
     SCRIPT_PROMOTE,
     SCRIPT_PUSH,
-    SCRIPT_PUT, /* a push that replaces, or is buried from the start */
     SCRIPT_RESERVE,
     SCRIPT_END,    /* FINISH, DELETE */
     SCRIPT_CHANGE, /* RESERVE_JOB, RELEASE, TOUCH, BURY, KICK, RUN, RESCHEDULE */
@@ -106,6 +105,7 @@ struct script_call {
     uint32_t partition;
     uint32_t place; /* below SCRIPT_RING */
     uint64_t number;
+    int64_t now_us; /* our clock: what a delay counts from */
 };
 
 /*
@@ -160,9 +160,10 @@ void script_mark_again(char *request, size_t len);
 /* ---- answers ---- */
 
 /*
- * Every script answers with an array of strings: `parts`, borrowed. An error instead of an
- * array is the engine's affair; one is ours: it begins with SCRIPT_CLOSED and says that the
- * partition is not there (Redis lost its data): say hello, then send the request again.
+ * Every script answers with an array of strings, or with one that stands for itself: `parts`,
+ * borrowed. An error instead is the engine's affair; one is ours: it begins with SCRIPT_CLOSED and
+ * says that the partition is not there (Redis lost its data): say hello, then send the request
+ * again.
  */
 #define SCRIPT_CLOSED "LATERDCLOSED"
 
@@ -170,6 +171,7 @@ struct script_parts {
     uint32_t partition; /* that answered */
     const struct bytes *at;
     uint32_t count;
+    struct bytes request; /* PUSH: what was answered, for its answer does not repeat the job */
 };
 
 struct script_answer {

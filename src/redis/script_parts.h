@@ -13,6 +13,8 @@
 enum {
     SCRIPT_LAYOUT = 1,      /* raise it when what lies in Redis changes */
     SCRIPT_HEAD_BYTES = 96, /* of a job, before its topic: docs/redis-layout.md */
+    SCRIPT_MADE_AT = 56,    /* in a head: number and time of making, which only the script knows */
+    SCRIPT_MADE_BYTES = 16,
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_FIGURES = 18,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
@@ -40,6 +42,8 @@ void script_add_i64(struct buf *out, int64_t number);
 /* Appends a request up to ARGV[1]; `arguments` more must follow. */
 void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
                   enum script_kind kind, uint32_t arguments);
+/* ARGV[index] of such a request: borrowed. */
+struct bytes script_argument(struct bytes request, uint32_t index);
 
 /* `now_us` is the answer's, by our clock: what is due by then is shown as ready. */
 enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,

@@ -27,7 +27,7 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
     uint8_t err = get_u8(part.at), state = get_u8(part.at + 1), flags = get_u8(part.at + 2);
     if (err >= sizeof(errors) / sizeof(errors[0]) || state >= JOB_STATES)
         return ERR_CORRUPT;
-    uint64_t now_us = get_u64(part.at + 8), next_us = get_u64(part.at + 16);
+    uint64_t next_us = get_u64(part.at + 8), now_us = get_u64(part.at + 24);
     if (!in_range(now_us) || !in_range(next_us))
         return ERR_CORRUPT;
     *out_answer = (struct script_answer){
@@ -40,7 +40,7 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
         .count = get_u32(part.at + 4),
         .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,
         .next_us = next_us ? script_time_out(space, partition, (int64_t)next_us) : 0,
-        .seq = get_u64(part.at + 24),
+        .seq = get_u64(part.at + 16),
     };
     return OK;
 }
@@ -171,6 +171,37 @@ static enum err read_jobs(const struct script_space *space, const struct script_
     return OK;
 }
 
+/* The head of a job that was pushed: as it was sent, with what the script made of it. An answer
+ * ends with the bytes that the head lacks. */
+static struct bytes pushed_head(const struct script_parts *parts, enum job_state state,
+                                struct arena *arena)
+{
+    enum { STATE = 0, UNTIL = 4, ANSWERED_AT = SCRIPT_ANSWER_BYTES - SCRIPT_MADE_BYTES };
+    struct bytes start = script_argument(parts->request, 2);
+    struct bytes rest = script_argument(parts->request, 3);
+    char *head = arena_alloc(arena, start.len + SCRIPT_MADE_BYTES + rest.len);
+    memcpy(head, start.at, start.len);
+    memcpy(head + start.len, parts->at[0].at + ANSWERED_AT, SCRIPT_MADE_BYTES);
+    memcpy(head + start.len + SCRIPT_MADE_BYTES, rest.at, rest.len);
+    if (state == JOB_BURIED) { /* since it was made */
+        put_u8(head + STATE, JOB_BURIED);
+        put_u64(head + UNTIL, get_u64(head + SCRIPT_MADE_AT + 8));
+    }
+    return bytes_of(head, start.len + SCRIPT_MADE_BYTES + rest.len);
+}
+
+static enum err read_pushed(const struct script_space *space, const struct script_parts *parts,
+                            struct arena *arena, struct script_answer *answer)
+{
+    if (parts->count > 1) /* another job, which was kept */
+        return read_jobs(space, parts, arena, answer);
+    if (!parts->request.len)
+        return ERR_CORRUPT;
+    const struct bytes both[] = {parts->at[0], pushed_head(parts, answer->state, arena)};
+    struct script_parts whole = {.partition = parts->partition, .at = both, .count = 2};
+    return read_jobs(space, &whole, arena, answer);
+}
+
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer)
@@ -187,7 +218,8 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
         .replaced = answer.replaced,
     };
     if (!answer.err)
-        err = read_jobs(space, parts, arena, &answer);
+        err = kind == CMD_PUSH ? read_pushed(space, parts, arena, &answer)
+                               : read_jobs(space, parts, arena, &answer);
     if (err)
         return err;
     *out_answer = answer;

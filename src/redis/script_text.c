@@ -1,7 +1,8 @@
 /*
  * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve and
- * the plain push), walk.lua if it goes through a topic, room.lua if it makes them, its own file.
+ * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve),
+ * walk.lua if it goes through a topic, room.lua if it makes them, its own file. The common cases of
+ * push and end come before all that they do not need: to make functions takes time, too.
  */
 #include "redis/script_parts.h"
 
@@ -22,6 +23,7 @@ TEXT(room);
 TEXT(hello);
 TEXT(promote);
 TEXT(push);
+TEXT(push_other);
 TEXT(reserve);
 TEXT(end);
 TEXT(end_other);
@@ -37,20 +39,21 @@ TEXT(topic);
 
 void script_write(struct buf *out, enum script_kind kind)
 {
+    if (kind == SCRIPT_PUSH)
+        ADD(out, push);
     ADD(out, common);
     if (kind == SCRIPT_END)
-        ADD(out, end); /* the common case needs no more: to make functions takes time, too */
-    if (kind != SCRIPT_PUSH && kind != SCRIPT_RESERVE)
+        ADD(out, end);
+    if (kind != SCRIPT_RESERVE)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);
-    if (kind == SCRIPT_PUSH || kind == SCRIPT_PUT || kind == SCRIPT_TOPIC)
+    if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC)
         ADD(out, room);
     switch (kind) {
     case SCRIPT_HELLO: ADD(out, hello); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
-    case SCRIPT_PUSH:
-    case SCRIPT_PUT: ADD(out, push); break;
+    case SCRIPT_PUSH: ADD(out, push_other); break;
     case SCRIPT_RESERVE: ADD(out, reserve); break;
     case SCRIPT_END: ADD(out, end_other); break;
     case SCRIPT_CHANGE: ADD(out, change); break;

@@ -229,6 +229,37 @@ def test_limits_are_told(queue):
     assert queue.push("a", limits=(2, 1)).err == "jobs_limit"
 
 
+def test_jobs_that_have_gone_make_room_and_are_looked_for_once(queue):
+    seqs = [queue.push(limits=(3, 0)).seq for _ in range(3)]
+    queue.finish(queue.reserve("t").jobs[0].seq), queue.delete(seqs[1])
+    assert queue.push(limits=(3, 0)).err == "ok"
+    assert queue.redis.call("HGET", queue.keys[0], "g") == b"0"
+    assert queue.push(limits=(3, 0)).err == "ok"
+    assert queue.push(limits=(3, 0)).err == "jobs_limit"
+    assert len(valid(queue)) == 3 and queue.topic("t")["pushed"] == 5
+
+
+@pytest.mark.parametrize("later", [0, HOUR])
+def test_the_quick_way_through_a_push_does_what_the_long_one_does(queue, later):
+    """The first job of a topic, and one that replaces, take the long one; others need not."""
+    queue.push("t", id="x")
+    queue.delete("x")
+    jobs = []
+    for at, id in enumerate(["long", "quick"]):
+        topic = "u" if at == 0 else "t"
+        answer = queue.push(topic, body=b"some", due=queue.now() + later, id=id, priority=9, waits=(1, 2))
+        assert answer.err == "ok" and answer.state == (DELAYED if later else READY)
+        assert queue.repeat().seq == answer.seq
+        assert queue.push(topic, id=id).err == "exists"
+        assert queue.push(topic, id=id, exists="k").jobs[0].seq == answer.seq
+        jobs.append(queue.get(id).jobs[0])
+        assert vars(answer.jobs[0]) | {"content": b"some"} == vars(jobs[-1])
+    unlike = {"topic", "id", "id_len", "due", "seq", "created"}
+    long, quick = ({key: value for key, value in vars(job).items() if key not in unlike} for job in jobs)
+    assert long == quick
+    assert len(valid(queue)) == 2
+
+
 def test_an_idle_topic_makes_room_for_another(queue):
     names = ["topic-%03d" % number for number in range(150)]
     seqs = [queue.push(name).seq for name in names]

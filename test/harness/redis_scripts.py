@@ -4,6 +4,7 @@ The arguments are made here from docs/redis-layout.md, so a slip in the encoder 
 in a script. valid() asks that every live job is in exactly one structure.
 """
 
+import math
 import os
 import socket
 import struct
@@ -20,7 +21,7 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
-PARTS = {"push": ["common", "room", "push"], "put": ["common", "job", "room", "push"],
+PARTS = {"push": ["push", "common", "job", "room", "push_other"],
          "reserve": ["common", "reserve"], "topic": ["common", "job", "room", "topic"],
          "end": ["common", "end", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
@@ -99,8 +100,8 @@ class Server:
 
 class Answer:
     def __init__(self, first):
-        (err, self.state, self.flags, _, self.count, self.now, self.next_us,
-         self.seq) = struct.unpack("<BBBBIQQQ", first)
+        (err, self.state, self.flags, _, self.count, self.next_us, self.seq,
+         self.now) = struct.unpack("<BBBBIQQQ", first)
         self.err = ERRORS[err]
         self.kept, self.replaced = bool(self.flags & 1), bool(self.flags & 2)
         self.more, self.owner = bool(self.flags & 4), bool(self.flags & 8)
@@ -140,7 +141,11 @@ class Queue:
         request += struct.pack(">H", number % 4096) + struct.pack("<Q", number)
         self.last = (script, args, number)
         parts = self.redis.call("EVALSHA", self.digests[script], 4, *self.keys, request, *args)
+        if isinstance(parts, bytes):  # alone it stands for an array of one
+            parts = [parts]
         answer = Answer(parts[0])
+        if script == "push" and answer.err == "ok" and len(parts) == 1:  # the head is what was sent
+            parts.append(args[0] + struct.pack("<QQ", answer.seq, answer.now) + args[1])
         return answer, parts[1:]
 
     def repeat(self):
@@ -153,7 +158,7 @@ class Queue:
     def with_jobs(script, answer, parts):
         if script in ("reserve", "get"):
             answer.jobs = [Job(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
-        elif script in ("push", "put", "end", "change") and parts:
+        elif script in ("push", "end", "change") and parts:
             answer.jobs = [Job(parts[0], parts[1] if len(parts) > 1 else None)]
         return answer
 
@@ -175,12 +180,14 @@ class Queue:
     def push(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
              waits=(), limits=()):
         flags = 2 if ranks == "a" else 0
-        head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, 0,
+        delay_s = max(0, math.ceil((due - self.now()) / 1000000)) if due else 0
+        head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, delay_s,
                          due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
-        script = "put" if exists == "p" or ranks == "b" else "push"
-        return self.ask(script, head, body, topic, struct.pack(">I", priority), due, id,
-                        exists + ranks, *limits)
+        start = bytes([len(topic)]) + topic.encode() + struct.pack(">IQ", priority, due)
+        jobs, topics = limits or (0, 0)
+        return self.ask("push", head[:56], head[72:], body, due, start, "#p" + topic, id and "i" + id,
+                        exists + ranks.strip("d"), jobs or FOREVER, topics)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
         return self.ask("reserve", options, most, most_bytes, *topics)

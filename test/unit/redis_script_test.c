@@ -88,7 +88,7 @@ static struct bytes first_part(char *room, uint8_t err, uint8_t flags, uint32_t 
     put_u8(room, err);
     put_u8(room + 2, flags);
     put_u32(room + 4, count);
-    put_u64(room + 8, NOW_US);
+    put_u64(room + 24, NOW_US);
     return bytes_of(room, SCRIPT_ANSWER_BYTES);
 }
 
@@ -238,28 +238,90 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
     script_ask(&out, &space, &(struct script_call){.partition = 2, .place = 258, .number = 4097},
                &cmd);
     struct args args = args_of(&out);
-    assert_int_equal(args.count, 7 + 8);
+    assert_int_equal(args.count, 7 + 11);
     assert_bytes(args.at[0], BYTES("EVALSHA"));
     assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
     assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
     assert_bytes(args.at[6], BYTES("{laterd:2}:o"));
     assert_bytes(argv(&args, 1), BYTES("0adaemon-1\1\2\1\x10\0\0\0\0\0\0"));
-    struct bytes head = argv(&args, 2);
-    assert_int_equal(head.len, SCRIPT_HEAD_BYTES + 6 + 7 + 16);
-    assert_memory_equal(head.at + SCRIPT_HEAD_BYTES, "ordersorder-1", 13);
-    assert_int_equal(get_u64(head.at + head.len - 8), SCRIPT_FOREVER);
-    assert_bytes(argv(&args, 3), BYTES("text/x{}\r\n"));
-    assert_bytes(argv(&args, 5), BYTES("\1\2\3\4"));
-    assert_bytes(argv(&args, 6), BYTES("123456789"));
-    assert_bytes(argv(&args, 8), BYTES("ja"));
+    assert_int_equal(argv(&args, 2).len, SCRIPT_MADE_AT);
+    struct bytes rest = argv(&args, 3);
+    assert_int_equal(rest.len, SCRIPT_HEAD_BYTES - SCRIPT_MADE_AT - SCRIPT_MADE_BYTES + 13 + 16);
+    assert_memory_equal(rest.at + 24, "ordersorder-1", 13);
+    assert_int_equal(get_u64(rest.at + rest.len - 8), SCRIPT_FOREVER);
+    assert_bytes(argv(&args, 4), BYTES("text/x{}\r\n"));
+    assert_bytes(argv(&args, 5), BYTES("123456789"));
+    assert_bytes(argv(&args, 6), BYTES("\6orders\1\2\3\4\0\0\0\0\x07\x5b\xcd\x15"));
+    assert_bytes(argv(&args, 7), BYTES("#porders"));
+    assert_bytes(argv(&args, 8), BYTES("iorder-1"));
+    assert_bytes(argv(&args, 9), BYTES("ja"));
+    assert_bytes(argv(&args, 10), BYTES("9007199254740991"));
+    assert_bytes(argv(&args, 11), BYTES("0"));
+    for (uint32_t i = 1; i <= 11; i++)
+        assert_bytes(script_argument(buf_bytes(&out), i), argv(&args, i));
     struct arena arena = {0};
     struct script_head read;
-    assert_int_equal(script_read_head(&space, head, 0, &arena, &read), OK);
+    char whole[256];
+    size_t start = SCRIPT_MADE_AT + SCRIPT_MADE_BYTES;
+    memcpy(whole, argv(&args, 2).at, SCRIPT_MADE_AT);
+    memset(whole + SCRIPT_MADE_AT, 0, SCRIPT_MADE_BYTES);
+    memcpy(whole + start, rest.at, rest.len);
+    assert_int_equal(script_read_head(&space, bytes_of(whole, start + rest.len), 0, &arena, &read),
+                     OK);
     assert_int_equal(read.view.priority, 0x01020304);
     assert_int_equal(read.view.due_us, 123456789);
     assert_bytes(read.view.ref.id, BYTES("order-1"));
-    assert_int_equal(script_read_content(argv(&args, 3), &read), OK);
+    assert_int_equal(script_read_content(argv(&args, 4), &read), OK);
     assert_bytes(read.view.body, BYTES("{}\r\n"));
+    arena_fini(&arena);
+    buf_fini(&out);
+}
+
+/* What script_read() makes of `first` alone as the answer to a push. */
+static struct script_answer read_push(const struct buf *request, const char *first,
+                                      struct arena *arena)
+{
+    struct script_answer answer, none;
+    struct bytes part = bytes_of(first, SCRIPT_ANSWER_BYTES);
+    struct script_parts parts = {.at = &part, .count = 1, .request = buf_bytes(request)};
+    assert_int_equal(script_read(&space, CMD_PUSH, &parts, arena, &answer), OK);
+    assert_int_equal(answer.reply.count, 1);
+    parts.request = (struct bytes){0};
+    assert_int_equal(script_read(&space, CMD_PUSH, &parts, arena, &none), ERR_CORRUPT);
+    return answer;
+}
+
+static void a_pushed_job_is_read_from_its_request(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    struct arena arena = {0};
+    struct buf out = {0};
+    (void)state;
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = BYTES("id"),
+                               .topic = BYTES("t"),
+                               .due_us = NOW_US + 1500000,
+                               .ttr_us = 60,
+                               .priority = 7}};
+    script_ask(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US - 1}, &cmd);
+    (void)first_part(first, 0, 0, 1);
+    put_u8(first + 1, JOB_DELAYED);
+    put_u64(first + 16, 48);
+    struct script_answer answer = read_push(&out, first, &arena);
+    const struct job_view *job = answer.reply.jobs;
+    assert_int_equal(job->ref.seq, 48);
+    assert_bytes(job->ref.id, BYTES("id"));
+    assert_bytes(job->topic, BYTES("t"));
+    assert_int_equal(job->state, JOB_DELAYED);
+    assert_int_equal(job->created_us, NOW_US);
+    assert_int_equal(job->due_us, NOW_US + 1500000);
+    assert_int_equal(job->delay_s, 2);
+    assert_int_equal(job->priority, 7);
+    put_u8(first + 1, JOB_BURIED);
+    assert_int_equal(read_push(&out, first, &arena).reply.jobs->state, JOB_BURIED);
+    put_u64(first + 24, NOW_US + 1500000);
+    put_u8(first + 1, JOB_READY);
+    assert_int_equal(read_push(&out, first, &arena).reply.jobs->state, JOB_READY);
     arena_fini(&arena);
     buf_fini(&out);
 }
@@ -393,7 +455,7 @@ static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
             ERR_CORRUPT);
     }
     parts[1] = whole;
-    for (size_t field = 8; field <= 16; field += 8) { /* no script says a time beyond for ever */
+    for (size_t field = 8; field <= 24; field += 16) { /* no script says a time beyond for ever */
         parts[0] = first_part(first, 0, 0, 1);
         put_u64(first + field, UINT64_MAX);
         assert_int_equal(
@@ -682,6 +744,7 @@ int main(void)
         cmocka_unit_test(both_names_of_a_job_lead_to_its_partition),
         cmocka_unit_test(what_the_core_refuses_is_refused_before_redis),
         cmocka_unit_test(a_push_carries_its_head_and_its_checksum),
+        cmocka_unit_test(a_pushed_job_is_read_from_its_request),
         cmocka_unit_test(a_request_sent_again_differs_in_one_byte),
         cmocka_unit_test(a_number_with_a_line_end_in_it_does_not_mislead_the_mark),
         cmocka_unit_test(a_reserves_jobs_are_read_and_checked),

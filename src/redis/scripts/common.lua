@@ -25,7 +25,7 @@ local function clock()
 end
 
 local function say(err, state, flags, count, now, next_us, seq)
-    return pack('<BBBBI4I8I8I8', err, state, flags, 0, count, now, next_us, seq)
+    return pack('<BBBBI4I8I8I8', err, state, flags, 0, count, next_us, seq, now)
 end
 
 -- The first answer to this request, if it was done before.
