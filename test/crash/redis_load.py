@@ -31,6 +31,11 @@ class Queue(Oracle):
         super().__init__(seed)
         self.lock = threading.RLock()
         self.not_now = 0
+        self.slowest_answer_s = 0.0
+
+    def answered(self, asked_at):
+        with self.lock:
+            self.slowest_answer_s = max(self.slowest_answer_s, time.monotonic() - asked_at)
 
     def refused(self):
         with self.lock:
@@ -49,12 +54,40 @@ class Queue(Oracle):
             return nonce
 
 
+class TimedClient(Client):
+    """Tells the oracle how long each answer took."""
+
+    def __init__(self, port, oracle):
+        super().__init__(port, seconds=PATIENCE_S)
+        self.oracle = oracle
+
+    def request(self, *words, **fields):
+        asked_at = time.monotonic()
+        answer = super().request(*words, **fields)
+        self.oracle.answered(asked_at)
+        return answer
+
+
+class TimedConnection(Connection):
+    """The same of beanstalkd's protocol."""
+
+    def __init__(self, port, oracle):
+        super().__init__(port, seconds=PATIENCE_S)
+        self.oracle = oracle
+
+    def answer(self):
+        asked_at = time.monotonic()
+        answer = super().answer()
+        self.oracle.answered(asked_at)
+        return answer
+
+
 class HttpWorker(Worker):
     """Works until it is told to stop, whatever happens to its daemon."""
 
     def __init__(self, daemon, oracle, seed):
         super().__init__(daemon.port, oracle, seed)
-        self.client.seconds = PATIENCE_S
+        self.client = TimedClient(daemon.port, oracle)
         self.stopping = False
 
     def run(self):
@@ -131,7 +164,7 @@ class TubeWorker(BeanstalkWorker):
     def run(self):
         while not self.stopping and not self.trouble:
             try:
-                with Connection(self.port, seconds=PATIENCE_S) as self.connection:
+                with TimedConnection(self.port, self.oracle) as self.connection:
                     for tube in self.tubes:
                         self.connection.ask(f"watch {tube}")
                     while not self.stopping:

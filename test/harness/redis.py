@@ -105,8 +105,12 @@ class Redis:
         self.process = None
 
     @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    @property
     def url(self):
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis://{self.address}"
 
     def start(self, seconds=10):
         os.makedirs(self.folder, exist_ok=True)
@@ -239,17 +243,23 @@ class Sentinels:
 
 
 class Cluster:
-    """Three masters, each with a replica."""
+    """Three masters, each with a replica: server 3 is that of server 0, and so on."""
 
     def __init__(self, masters=3, replicas=1, **settings):
         self.folder = tempfile.mkdtemp(prefix="laterd-cluster-")
         self.masters = masters
+        self.settings = settings
         self.servers = []
-        for i, port in enumerate(cluster_ports(masters * (1 + replicas))):
-            self.servers.append(Redis(os.path.join(self.folder, f"node{i}"), port=port,
-                                      cluster_enabled="yes", cluster_node_timeout=1500,
-                                      cluster_config_file=f"nodes-{i}.conf",
-                                      repl_diskless_sync_delay=0, **settings))
+        for port in cluster_ports(masters * (1 + replicas)):
+            self._add_server(port)
+
+    def _add_server(self, port):
+        number = len(self.servers)
+        self.servers.append(Redis(os.path.join(self.folder, f"node{number}"), port=port,
+                                  cluster_enabled="yes", cluster_node_timeout=1500,
+                                  cluster_config_file=f"nodes-{number}.conf",
+                                  repl_diskless_sync_delay=0, **self.settings))
+        return self.servers[number]
 
     def start(self):
         for server in self.servers:
@@ -287,6 +297,52 @@ class Cluster:
     def url(self):
         return "redis+cluster://" + ",".join(f"127.0.0.1:{s.port}" for s in self.servers[:3])
 
+    # What is done to a cluster that serves
+
+    def cli(self, verb, *words):
+        """redis-cli --cluster VERB, once all servers are of one mind: it refuses otherwise."""
+        wait_until(self.agreed, 30)
+        done = subprocess.run([REDIS_CLI, "--cluster", verb, *map(str, words)], timeout=100,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{verb}: {done.stdout[-2000:]}{done.stderr}"
+        wait_until(self.agreed, 30)
+
+    def reshard(self, source, target, slots):
+        """Moves so many slots from one master to another."""
+        self.cli("reshard", source.address, "--cluster-from", identity(source), "--cluster-to",
+                 identity(target), "--cluster-slots", slots, "--cluster-yes")
+
+    def add_master(self):
+        """One more server, which has no slots yet."""
+        server = self._add_server(*cluster_ports(1)).start()
+        self.servers.remove(server)  # it is not yet of their mind
+        self.cli("add-node", server.address, self.servers[0].address)
+        self.servers.append(server)
+        return server
+
+    def remove_master(self, server):
+        """Its slots go to the others. The process goes on, and knows of no cluster any more."""
+        self.cli("rebalance", server.address, "--cluster-weight", f"{identity(server)}=0")
+        self.servers.remove(server)
+        self.cli("del-node", self.servers[0].address, identity(server))
+
+    def fail_over(self, replica):
+        """Makes a replica the master, by hand: with its master's help, which becomes its replica."""
+        wait_until(lambda: replica.info("replication").get("master_link_status") == "up", 30)
+        asked_at = -60
+        while role(replica) != "master":
+            if time.monotonic() - asked_at > 6:  # it is given up after five, and not tried again
+                asked_at = time.monotonic()
+                replica.call("CLUSTER", "FAILOVER")
+            time.sleep(0.02)
+        wait_until(self.agreed, 30)
+
+    def agreed(self):
+        """Do all servers that run say that all is well, and name the same master of each slot?"""
+        alive = [server for server in self.servers if server.process]
+        return (all(self.state(server) == "ok" for server in alive)
+                and all(owners(server) == owners(alive[0]) for server in alive))
+
     def close(self):
         for server in self.servers:
             server.kill()
@@ -297,6 +353,23 @@ class Cluster:
 
     def __exit__(self, *_):
         self.close()
+
+
+def role(server):
+    """"master" or "slave"."""
+    return server.info("replication")["role"]
+
+
+def identity(server):
+    """Its name in the cluster."""
+    return server.call("CLUSTER", "MYID").decode()
+
+
+def owners(server):
+    """{a master's name: its slots}, as this server sees them."""
+    rows = [line.split() for line in server.call("CLUSTER", "NODES").decode().splitlines()]
+    return {row[0]: [word for word in row[8:] if word[0] != "["] for row in rows
+            if "master" in row[2] and row[8:]}
 
 
 def succeeds(server, *words):
