@@ -38,12 +38,28 @@ static bool is_master(const redisReply *reply)
            strcmp(reply->element[0]->str, "master") == 0;
 }
 
+/* ROLE of a replica: "slave", host and port of its master, … */
+static struct redis_address master_of(const redisReply *reply)
+{
+    struct redis_address address = {.host = ""};
+    const redisReply *host = reply->elements > 2 ? reply->element[1] : NULL;
+    const redisReply *port = reply->elements > 2 ? reply->element[2] : NULL;
+    if (!host || host->type != REDIS_REPLY_STRING || (size_t)host->len >= sizeof(address.host) ||
+        port->type != REDIS_REPLY_INTEGER || port->integer <= 0 || port->integer > UINT16_MAX)
+        return address;
+    memcpy(address.host, host->str, (size_t)host->len);
+    address.port = (uint16_t)port->integer;
+    return address;
+}
+
 static void role_told(struct link_call *call, redisReply *reply)
 {
     struct node *node = LIST_ENTRY(call, struct node, role);
     if (!reply)
         return;
     node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply);
+    if (node->replica)
+        node->master = master_of(reply);
     if (is_master(reply)) {
         node->ready = true;
         link_good(&node->link);

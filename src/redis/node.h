@@ -20,8 +20,9 @@ struct node {
     struct link_call role;
     struct node_ear *ear;
     bool ready;
-    bool replica; /* it said so, the last time */
-    bool said;    /* that it is away was logged */
+    bool replica;                /* it said so, the last time */
+    struct redis_address master; /* replica: of whom; an empty host: it did not say */
+    bool said;                   /* that it is away was logged */
 };
 
 void node_init(struct node *node, const struct link_options *options, struct node_ear *ear);

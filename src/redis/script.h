@@ -256,8 +256,8 @@ enum err script_notice(const struct script_space *space, struct bytes message,
 /*
  * Judges the texts of INFO and (only if script_is_cluster) of CLUSTER INFO; `cluster` is empty
  * otherwise. OK, or an error with a sentence for people in *out_reason (static). ERR_UNSUPPORTED:
- * too old, may evict keys, a cluster without all its slots. ERR_AGAIN: the cluster is not up yet.
- * The number of partitions is checked by hello.
+ * too old, may evict keys, a cluster without all its slots. ERR_AGAIN: the cluster is not up yet,
+ * or this server has no part in it. The number of partitions is checked by hello.
  */
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason) MUST_USE;
 bool script_is_cluster(struct bytes info);

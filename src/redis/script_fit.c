@@ -59,6 +59,9 @@ static bool is_mode(struct bytes info, struct bytes mode)
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
 {
     const char *reason = NULL;
+    bool member = script_is_cluster(info);
+    /* Not yet taken into the cluster, or taken out of it: another may know more. */
+    bool alone = member && says(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
     if (!is_at_least_6_2(field_of(info, BYTES("redis_version"))))
         reason = "the server is older than Redis 6.2";
     else if (is_mode(info, BYTES("sentinel")))
@@ -66,15 +69,14 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
     else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
              !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
         reason = "its maxmemory-policy may evict jobs: set it to noeviction";
-    else if (script_is_cluster(info) &&
-             !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
+    else if (member && !alone && !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
         reason = "not all slots of the cluster are assigned";
     if (reason) {
         *out_reason = reason;
         return ERR_UNSUPPORTED;
     }
-    if (script_is_cluster(info) && !says(cluster, BYTES("cluster_state"), BYTES("ok"))) {
-        *out_reason = "its cluster_state is not ok";
+    if (member && (alone || !says(cluster, BYTES("cluster_state"), BYTES("ok")))) {
+        *out_reason = alone ? "it knows of no slots" : "its cluster_state is not ok";
         return ERR_AGAIN;
     }
     return OK;

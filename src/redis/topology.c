@@ -174,21 +174,32 @@ static void map_told(struct link_call *call, redisReply *reply)
     if (!reply)
         return;
     if (reply->type == REDIS_REPLY_ARRAY) {
-        struct redis_address asked = {.host = ""};
-        struct node *any = topology_any(topology);
-        if (any)
-            asked = any->link.address;
+        struct redis_address asked = topology->nodes[topology->map_place].link.address;
         take_map(topology, reply, &asked);
     }
     freeReplyObject(reply);
 }
 
+/* Not always the same: one that was taken out of the cluster answers, but knows of no slots. */
+static struct node *next_to_ask(struct topology *topology)
+{
+    for (unsigned i = 1; i <= topology->node_count; i++) {
+        unsigned place = (topology->map_place + i) % topology->node_count;
+        struct node *node = &topology->nodes[place];
+        if (node->ready && !node->link.doomed) {
+            topology->map_place = place;
+            return node;
+        }
+    }
+    return NULL;
+}
+
 static void ask_for_map(struct topology *topology)
 {
-    struct node *node = topology_any(topology);
     if (topology->map_asked || topology->map_at_us > topology->now_us)
         return;
     topology->map_at_us = topology->now_us + MAP_AGAIN_US;
+    struct node *node = next_to_ask(topology);
     if (!node)
         return;
     struct buf *out = link_out(&node->link);
@@ -263,8 +274,11 @@ static void node_ready(struct node_ear *ear, struct node *node)
 static void node_lost(struct node_ear *ear, struct node *node)
 {
     struct topology *topology = of_node(ear);
-    if (topology->options.url->topology == REDIS_CLUSTER)
+    if (topology->options.url->topology == REDIS_CLUSTER) {
         want_map(topology);
+        if (node->replica && node->master.host[0])
+            (void)need_node(topology, &node->master); /* too many: then there are others to ask */
+    }
     topology->options.ear->lost(topology->options.ear, node);
 }
 

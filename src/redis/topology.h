@@ -4,7 +4,8 @@
  *
  *   single    the one address, again and again until it answers
  *   Sentinel  the master that the sentinels name (sentinels.h), once it says that it is one
- *   cluster   when a node goes, or says MOVED: asks any node for the map of slots
+ *   cluster   when a node goes, or says MOVED: asks the nodes in turn for the map of slots, until
+ *             one has it whole; a replica leads to its master
  *
  * One thread. The nodes belong to it; one that is not in the map any more is closed.
  */
@@ -44,9 +45,10 @@ struct topology {
     /* Cluster */
     uint8_t slots[REDIS_SLOTS]; /* a place in nodes, or REDIS_NO_NODE */
     struct link_call map;
-    bool map_asked;    /* the answer is under way */
-    int64_t map_at_us; /* when to ask next; INT64_MAX: the map is good */
-    bool whole;        /* the last map had all slots */
+    unsigned map_place; /* in nodes, of the one that was asked last */
+    bool map_asked;     /* the answer is under way */
+    int64_t map_at_us;  /* when to ask next; INT64_MAX: the map is good */
+    bool whole;         /* the last map had all slots */
     /* Sentinel */
     struct sentinels sentinels;
 };

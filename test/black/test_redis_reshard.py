@@ -11,7 +11,7 @@ import time
 
 import pytest
 from redis import REDIS_CLI, REDIS_SERVER, Cluster, role, wait_until
-from wire import eventually
+from wire import Client, eventually
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "crash"))
@@ -82,6 +82,28 @@ def test_p2_p4_p5_a_master_joins_and_leaves_under_load(cluster):
         cluster.remove_master(server)
         load.goes_on()
     server.close()
+
+
+def starts_and_serves(laterd, *seeds):
+    url = "redis+cluster://" + ",".join(server.address for server in seeds)
+    server = laterd({"engine": {"engine": "redis"}, "redis": {"url": url, "prefix": "seeds"}})
+    with Client(server.port) as client:
+        for number in range(32):  # in all partitions
+            client.push_id("t", id=f"{seeds[0].port}-{number}", body="x")
+
+
+def test_a_server_that_left_the_cluster_may_stay_in_the_url(cluster, laterd):
+    """It answers, and is a master; but it knows of no slots."""
+    server = cluster.add_master()
+    cluster.reshard(cluster.servers[0], server, 10)
+    cluster.remove_master(server)
+    starts_and_serves(laterd, server, cluster.servers[0])
+    server.close()
+
+
+def test_all_servers_of_the_url_may_have_become_replicas(cluster, laterd):
+    """Each leads to its master, which knows the others."""
+    starts_and_serves(laterd, *[one for one in cluster.servers if role(one) != "master"])
 
 
 def test_p2_p4_p5_every_master_hands_over_to_its_replica_under_load(cluster):

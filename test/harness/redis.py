@@ -254,12 +254,11 @@ class Cluster:
             self._add_server(port)
 
     def _add_server(self, port):
-        number = len(self.servers)
-        self.servers.append(Redis(os.path.join(self.folder, f"node{number}"), port=port,
+        self.servers.append(Redis(os.path.join(self.folder, f"node-{port}"), port=port,
                                   cluster_enabled="yes", cluster_node_timeout=1500,
-                                  cluster_config_file=f"nodes-{number}.conf",
+                                  cluster_config_file="nodes.conf",
                                   repl_diskless_sync_delay=0, **self.settings))
-        return self.servers[number]
+        return self.servers[-1]
 
     def start(self):
         for server in self.servers:
@@ -321,10 +320,13 @@ class Cluster:
         return server
 
     def remove_master(self, server):
-        """Its slots go to the others. The process goes on, and knows of no cluster any more."""
-        self.cli("rebalance", server.address, "--cluster-weight", f"{identity(server)}=0")
+        """Its slots go to another. The process goes on, and knows of no cluster any more."""
+        other = next(one for one in self.servers if one is not server and role(one) == "master")
+        words = owners(server)[identity(server)]
+        ends = [[int(end) for end in word.split("-")] for word in words]
+        self.reshard(server, other, sum(end[-1] - end[0] + 1 for end in ends))
         self.servers.remove(server)
-        self.cli("del-node", self.servers[0].address, identity(server))
+        self.cli("del-node", other.address, identity(server))
 
     def fail_over(self, replica):
         """Makes a replica the master, by hand: with its master's help, which becomes its replica."""

@@ -714,6 +714,9 @@ static void an_unfit_server_is_refused_with_a_reason(void **state)
                                   BYTES("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n"),
                                   &reason),
                      ERR_AGAIN);
+    assert_int_equal(
+        script_judge(cluster, BYTES("cluster_state:fail\r\ncluster_slots_assigned:0\r\n"), &reason),
+        ERR_AGAIN);
 }
 
 /* It says redis_version:7.2.4, and server_mode where Redis says redis_mode. */
