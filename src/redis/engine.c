@@ -129,7 +129,7 @@ static void see_job(struct redis_engine *redis, const struct reply *reply, uint3
     if (reply->kind == CMD_RESERVE_JOB && reply->count)
         waits_handed(&redis->waits, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
-        waits_ready(&redis->waits, reply->jobs->topic, partition);
+        waits_see(&redis->waits, reply->jobs, partition);
 }
 
 static void op_answered(struct op *op, struct call *call, const struct bytes *parts, uint32_t count)

@@ -115,12 +115,12 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
                 const struct cmd *cmd);
 
 /*
- * A reserve of up to `max` jobs. `wait`: leave a mark at each of its topics that gave less than
- * it was asked for; the next job that becomes ready there takes the mark away and publishes a
- * notice. So a partition is asked again only after (a) a notice for one of the topics, (b) an
- * answer with `more`, (c) the answer's next_us (a pause ends), (d) the subscription broke: then
- * all partitions are unknown again. Subscribe first, then leave marks. A mark that nobody hears
- * any more costs one PUBLISH.
+ * A reserve of up to `max` jobs; of 0, it only looks what there is. `wait`: leave a mark at each of
+ * its topics, unless `max` jobs came or (max 0) it has some; the next job that becomes ready there
+ * takes the mark away and publishes a notice. So a partition is asked again only after (a) a notice
+ * for one of the topics, (b) an answer that was not `marked`, (c) the answer's next_us (a pause
+ * ends), (d) the subscription broke: then all partitions are unknown again. Subscribe first, then
+ * leave marks. A mark that nobody hears any more costs one PUBLISH.
  */
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
@@ -179,12 +179,14 @@ struct script_answer {
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept, replaced;  /* PUSH */
     bool more;
-    bool owner; /* hello */
+    bool owner;  /* hello */
+    bool marked; /* reserve: marks were left at all topics that have none */
     uint32_t count;
     int64_t now_us;  /* our clock; 0 = the script did not look */
     int64_t next_us; /* our clock; INT64_MAX = never */
     uint64_t seq;
-    struct reply reply; /* of script_read(): as the core would answer, its err included */
+    struct bytes firsts; /* reserve: see script_first() */
+    struct reply reply;  /* of script_read(): as the core would answer, its err included */
 };
 
 /*
@@ -200,6 +202,20 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
 /* Reads the answer to hello or promote. */
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
+
+/* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
+struct script_rank {
+    uint32_t priority;
+    int64_t us; /* the due time, or that of its arrival; our clock */
+};
+
+/* What was left in a topic when a reserve had been done. */
+enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
+
+/* Of the topic in this place of the reserve's list; of a SCRIPT_FIRST, out_rank is the first's. */
+enum script_first script_first(const struct script_space *space, uint32_t partition,
+                               const struct script_answer *answer, uint32_t place,
+                               struct script_rank *out_rank);
 
 /*
  * The reserved jobs of an answer whose bodies are damaged: bury each (CMD_BURY with its seq and

@@ -7,8 +7,10 @@
 #include "redis/script_parts.h"
 
 /* Flags of an answer and of a head, as scripts/common.lua has them. */
-enum { KEPT = 1, REPLACED = 2, MORE = 4, OWNER = 8 };
+enum { KEPT = 1, REPLACED = 2, MORE = 4, OWNER = 8, MARKED = 16 };
 enum { BOUND = 1, ARRIVAL = 2 };
+
+enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
 
 /* Of times and spans: no script of ours gives one beyond. */
 static bool in_range(uint64_t us)
@@ -37,6 +39,7 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
         .replaced = flags & REPLACED,
         .more = flags & MORE,
         .owner = flags & OWNER,
+        .marked = flags & MARKED,
         .count = get_u32(part.at + 4),
         .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,
         .next_us = next_us ? script_time_out(space, partition, (int64_t)next_us) : 0,
@@ -146,6 +149,33 @@ static bool shows_bodies(enum cmd_kind kind)
     return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET;
 }
 
+/* The last part of a reserve's answer: see script_first(). */
+static enum err take_firsts(struct script_parts *parts, struct script_answer *answer)
+{
+    if (parts->count < 2 || parts->count % 2 != 0)
+        return ERR_CORRUPT;
+    answer->firsts = parts->at[--parts->count];
+    return answer->firsts.len % FIRST_BYTES ? ERR_CORRUPT : OK;
+}
+
+enum script_first script_first(const struct script_space *space, uint32_t partition,
+                               const struct script_answer *answer, uint32_t place,
+                               struct script_rank *out_rank)
+{
+    const uint64_t none = UINT64_MAX;
+    if (answer->firsts.len < FIRST_BYTES * ((size_t)place + 1))
+        return SCRIPT_UNSEEN;
+    const char *at = answer->firsts.at + FIRST_BYTES * (size_t)place;
+    uint64_t rank_us = __builtin_bswap64(get_u64(at + 4));
+    if (!in_range(rank_us)) /* no job has such a rank */
+        return rank_us == none ? SCRIPT_NONE : SCRIPT_UNSEEN;
+    *out_rank = (struct script_rank){
+        .priority = __builtin_bswap32(get_u32(at)),
+        .us = script_time_out(space, partition, (int64_t)rank_us),
+    };
+    return SCRIPT_FIRST;
+}
+
 /* Damaged jobs are left out; any other error is that of the whole answer. */
 static enum err read_jobs(const struct script_space *space, const struct script_parts *parts,
                           struct arena *arena, struct script_answer *answer)
@@ -217,9 +247,12 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
         .kept = answer.kept,
         .replaced = answer.replaced,
     };
-    if (!answer.err)
+    struct script_parts jobs = *parts;
+    if (kind == CMD_RESERVE)
+        err = take_firsts(&jobs, &answer);
+    if (!err && !answer.err)
         err = kind == CMD_PUSH ? read_pushed(space, parts, arena, &answer)
-                               : read_jobs(space, parts, arena, &answer);
+                               : read_jobs(space, &jobs, arena, &answer);
     if (err)
         return err;
     *out_answer = answer;

@@ -342,9 +342,9 @@ void waits_match(struct waits *waits)
         struct line *line = LIST_ENTRY(now.next, struct line, dirty);
         list_remove(&line->dirty);
         line_step(line);
+        arena_reset(&waits->scratch);
         free_if_over(line);
     }
-    arena_reset(&waits->scratch);
 }
 
 /* ---- news ---- */
@@ -360,16 +360,23 @@ void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
     struct topic *topic = watched_find(&waits->watched, name);
     if (!topic || partition >= waits->options.space->partitions)
         return;
-    topic->known[partition] = LIKELY;
-    topic->notices++;
+    topic_notice(topic, partition);
+    wake_lines(topic);
+}
+
+void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition)
+{
+    struct topic *topic = watched_find(&waits->watched, job->topic);
+    struct script_rank rank = {.priority = job->priority, .us = job->due_us};
+    if (!topic)
+        return;
+    topic_see(topic, partition, rank, waits->now_us);
     wake_lines(topic);
 }
 
 static void forget(struct waits *waits, struct topic *topic)
 {
-    memset(topic->known, UNKNOWN, waits->options.space->partitions);
-    topic->again_us = INT64_MAX;
-    topic->notices++;
+    topic_forget(topic, waits->options.space->partitions);
     wake_lines(topic);
 }
 
@@ -403,6 +410,20 @@ static void forget_if_time(struct waits *waits, struct topic *topic)
         waits->again_us = topic->again_us;
 }
 
+static void end_patience(struct waits *waits)
+{
+    waits->patience_us = INT64_MAX;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        if (!line->looking)
+            continue;
+        if (line->patience_us <= waits->now_us)
+            line_touch(line);
+        else if (line->patience_us < waits->patience_us)
+            waits->patience_us = line->patience_us;
+    }
+}
+
 void waits_tick(struct waits *waits, int64_t now_us)
 {
     waits->now_us = now_us;
@@ -415,6 +436,8 @@ void waits_tick(struct waits *waits, int64_t now_us)
         waits->again_us = INT64_MAX;
         each_topic(waits, forget_if_time);
     }
+    if (waits->patience_us <= now_us)
+        end_patience(waits);
 }
 
 int64_t waits_next_us(const struct waits *waits)
@@ -422,6 +445,7 @@ int64_t waits_next_us(const struct waits *waits)
     int64_t next_us = waits->heap_count ? waits->heap[0]->deadline_us : INT64_MAX;
     if (!list_empty(&waits->dirty))
         return waits->now_us;
+    next_us = waits->patience_us < next_us ? waits->patience_us : next_us;
     return waits->again_us < next_us ? waits->again_us : next_us;
 }
 
@@ -434,7 +458,7 @@ uint64_t waits_count(const struct waits *waits)
 
 void waits_init(struct waits *waits, const struct waits_options *options)
 {
-    *waits = (struct waits){.options = *options, .again_us = INT64_MAX};
+    *waits = (struct waits){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
     watched_init(&waits->watched, options->space->partitions);
     list_init(&waits->lines);
     list_init(&waits->dirty);

@@ -6,6 +6,13 @@
  * wants are added up, and one script call takes jobs for many of them. No more jobs are asked for
  * than there are wants, so none is taken that nobody is there for, but for consumers who leave
  * meanwhile: those jobs are given back.
+ *
+ * Where nothing is known (watched.h), all partitions are looked at together, and then only those
+ * that have jobs are asked for some, the best first. Of the jobs that a line takes at a time, each
+ * comes from another partition as long as there are more partitions than wants: so one reserve of
+ * one job takes the best of all partitions' first ones, as far as this daemon knows them. It does
+ * not know of a job that came through another daemon, or became due, in a partition that had others
+ * ready already; what it knows of such a partition is looked up again after STALE_US.
  */
 #ifndef LATERD_REDIS_WAITS_H
 #define LATERD_REDIS_WAITS_H
@@ -55,6 +62,7 @@ struct waits {
     bool subscribed;      /* notices are heard */
     enum err drained;     /* what consumers are told who would wait */
     int64_t again_us;     /* the soonest of topic::again_us */
+    int64_t patience_us;  /* the soonest of line::patience_us */
     int64_t now_us;
     struct lateness lateness;
 };
@@ -69,6 +77,8 @@ void waits_drain(struct waits *waits, enum err err);
 
 /* There may be ready jobs of the topic in the partition. */
 void waits_ready(struct waits *waits, struct bytes name, uint32_t partition);
+/* An answer from there shows a ready job. */
+void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition);
 /* What we know is worth nothing: our marks may be gone. */
 void waits_forget(struct waits *waits);
 /* Notices are heard from now on, or not any more. Forgets, too. */

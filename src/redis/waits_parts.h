@@ -28,7 +28,8 @@ struct line {
     uint64_t wanted;  /* jobs, by all waiters */
     uint64_t asked;   /* jobs, by calls under way */
     bool *asking;     /* for each partition: a call is under way */
-    uint32_t turn;    /* where to ask next: so that no partition is always last */
+    uint32_t looking; /* calls under way that nothing is asked for before, until: */
+    int64_t patience_us;
 };
 
 /* In the next turn's match something may be done for it. */

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/sum.h"
 
-enum { TOPICS_KEPT = 65536 };
+enum { KNOWN_KEPT = 1 << 20 }; /* of 32 bytes, each of a topic in a partition */
 
 struct bytes topic_name(const struct topic *topic)
 {
@@ -63,9 +63,8 @@ static struct topic *topic_new(struct watched *watched, struct bytes name)
     topic->name = mem_alloc(name.len + 1);
     memcpy(topic->name, name.at, name.len);
     topic->name_len = (uint8_t)name.len;
-    topic->again_us = INT64_MAX;
-    topic->known = mem_alloc(watched->partitions);
-    memset(topic->known, UNKNOWN, watched->partitions);
+    topic->known = mem_zalloc(watched->partitions * sizeof(*topic->known));
+    topic_forget(topic, watched->partitions);
     list_init(&topic->lines);
     list_init(&topic->idle);
     map_add(&watched->by_name, hash_of(name), number);
@@ -75,7 +74,8 @@ static struct topic *topic_new(struct watched *watched, struct bytes name)
 struct topic *watched_need(struct watched *watched, struct bytes name)
 {
     struct topic *topic = watched_find(watched, name);
-    if (!topic && watched->all.count >= TOPICS_KEPT && !list_empty(&watched->idle))
+    uint32_t kept = KNOWN_KEPT / watched->partitions;
+    if (!topic && watched->all.count >= kept && !list_empty(&watched->idle))
         topic_free(watched, LIST_ENTRY(watched->idle.next, struct topic, idle));
     if (!topic)
         topic = topic_new(watched, name);
@@ -86,4 +86,43 @@ struct topic *watched_need(struct watched *watched, struct bytes name)
 void watched_rest(struct watched *watched, struct topic *topic)
 {
     list_add_tail(&watched->idle, &topic->idle);
+}
+
+/* ---- what is known ---- */
+
+int rank_compare(struct script_rank a, struct script_rank b)
+{
+    if (a.priority != b.priority)
+        return a.priority < b.priority ? -1 : 1;
+    return (a.us > b.us) - (a.us < b.us);
+}
+
+void topic_notice(struct topic *topic, uint32_t partition)
+{
+    struct known *known = &topic->known[partition];
+    known->news = true;
+    if (known->what != READY)
+        known->what = NOTICED;
+}
+
+void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us)
+{
+    struct known *known = &topic->known[partition];
+    switch ((enum knowledge)known->what) {
+    case EMPTY:
+    case TAKEN: *known = (struct known){.what = READY, .first = rank, .at_us = now_us}; break;
+    case UNKNOWN:
+    case NOTICED: break; /* there may be better ones */
+    case READY:
+        if (rank_compare(rank, known->first) < 0)
+            known->first = rank;
+        break;
+    }
+}
+
+void topic_forget(struct topic *topic, uint32_t partitions)
+{
+    for (uint32_t i = 0; i < partitions; i++)
+        topic->known[i] = (struct known){.what = UNKNOWN, .news = true};
+    topic->again_us = INT64_MAX;
 }

@@ -3,8 +3,10 @@
  * jobs may be there.
  *
  *     EMPTY    it has none, and a mark is left there: a notice comes with the next one
+ *     TAKEN    we took the last one, and left no mark: who waits has to ask once more
  *     UNKNOWN  nobody has asked yet
- *     LIKELY   a notice came, or an answer said that there are more
+ *     NOTICED  a notice came: it has some, or had until another daemon was quicker
+ *     READY    it has some, and we know where the first one stands
  *
  * A topic that nobody asks for any more is kept for a while, the longest idle is forgotten first:
  * it is UNKNOWN next time.
@@ -15,19 +17,25 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pool.h"
-#include "core/cmd.h"
+#include "redis/script.h"
 
-enum knowledge { EMPTY, UNKNOWN, LIKELY };
+enum knowledge { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
+
+struct known {
+    struct script_rank first; /* READY: of the first job, unless others have changed it since */
+    int64_t at_us;            /* READY, TAKEN: since when we know */
+    uint8_t what;             /* enum knowledge */
+    bool news;                /* came since it was asked: an answer that says "none" is too old */
+};
 
 struct topic {
     char *name;
     uint8_t name_len;
-    uint32_t number;   /* in watched::all */
-    uint64_t notices;  /* how often it was said that there are jobs */
-    uint8_t *known;    /* enum knowledge, for each partition */
-    int64_t again_us;  /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
-    struct list lines; // place::in_topic
-    struct list idle;  // watched::idle, while no line asks for it
+    uint32_t number;     /* in watched::all */
+    struct known *known; /* for each partition */
+    int64_t again_us;    /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
+    struct list lines;   // place::in_topic
+    struct list idle;    // watched::idle, while no line asks for it
     uint64_t waiters;
     struct lateness lateness; /* of jobs handed out here */
 };
@@ -50,5 +58,14 @@ struct topic *watched_need(struct watched *watched, struct bytes name);
 void watched_rest(struct watched *watched, struct topic *topic);
 
 struct bytes topic_name(const struct topic *topic);
+/* A notice: a job became ready in the partition. */
+void topic_notice(struct topic *topic, uint32_t partition);
+/* A ready job was seen there. It is no news to a reserve that is answered after this. */
+void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
+/* What we know is worth nothing: our marks may be gone. */
+void topic_forget(struct topic *topic, uint32_t partitions);
+
+/* Below 0: a stands before b. */
+int rank_compare(struct script_rank a, struct script_rank b);
 
 #endif

@@ -2,12 +2,14 @@
 loaded, one node of a cluster that is silent. Who waits must be served all the same."""
 
 import json
+import random
 import re
 import threading
 import time
 
 import pytest
 from redis import REDIS_SERVER, Cluster, Redis
+from relay import Relay
 from wire import Client, Wire, eventually, request_bytes
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
@@ -121,3 +123,64 @@ def test_a_silent_node_keeps_no_poll_from_the_others_jobs(laterd):
                 assert any("error" not in result for result in results), results
                 assert poll.job()["topic"] == f"late-{number}"
             cluster.servers[2].thaw()
+
+
+# Where are the jobs?
+
+
+def reserves(redis):
+    """Calls of the script so far, in topics."""
+    return calls_of(redis, "zrangebylex")
+
+
+def test_the_first_reserve_looks_at_all_partitions_at_once(laterd, redis):
+    with Relay(redis.port) as relay:
+        relay.delay = 0.1
+        server = laterd(config(f"redis://127.0.0.1:{relay.port}", timeout="5s"))
+        with Client(server.port) as client:
+            client.push_id("t", id="somewhere", body="x")
+            before, since = reserves(redis), time.monotonic()
+            assert [job["id"] for job in client.reserve("t")] == ["somewhere"]
+            took = time.monotonic() - since
+            assert reserves(redis) - before == 17, "a look at each partition, and the job"
+            assert took < 0.8, f"{took:.2f} s are more than a few of 16 round trips"
+            since = time.monotonic()
+            assert client.reserve("nothing") == []
+            assert time.monotonic() - since < 0.8
+
+
+def test_a_reserve_takes_the_best_of_all_partitions(laterd, redis):
+    server = laterd(config(redis.url))
+    with Client(server.port) as client:
+        priorities = random.sample(range(100), 60)
+        for priority in priorities:
+            client.push_id("t", id=f"job-{priority}", body="x", priority=priority)
+        taken = [client.reserve("t")[0]["priority"] for _ in range(20)]
+        client.push_id("t", id="urgent", body="x", priority=0)
+        assert client.reserve("t")[0]["id"] == "urgent"
+        taken += [client.reserve("t")[0]["priority"] for _ in range(40)]
+        assert taken == sorted(priorities)
+
+
+def test_an_urgent_job_from_another_daemon_is_soon_the_first(laterd, redis):
+    one, other = laterd(config(redis.url)), laterd(config(redis.url))
+    with Client(one.port) as client, Client(other.port) as pusher:
+        for number in range(400):
+            client.push_id("t", id=f"job-{number}", body="x", priority=9)
+        client.reserve("t")
+        for number in range(8):  # into partitions that have others, so without a notice
+            pusher.push_id("t", id=f"urgent-{number}", body="x", priority=number)
+        time.sleep(0.15)  # what is known is old now, and is looked up again beside the next reserve
+        taken = [client.reserve("t")[0]["priority"] for _ in range(60)]
+        assert sum(priority < 9 for priority in taken[:30]) == 8, taken
+
+
+def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
+    server = laterd(config(redis.url))
+    with Client(server.port) as client:
+        client.reserve("t")
+        before = reserves(redis)
+        for number in range(100):
+            client.push_id("t", id=f"job-{number}", body="x")
+            assert client.reserve("t")[0]["id"] == f"job-{number}"
+        assert reserves(redis) - before < 150

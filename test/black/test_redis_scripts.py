@@ -72,6 +72,41 @@ def test_reserve_takes_the_best_of_topics_or_the_first_listed(queue):
     assert [job.seq for job in queue.reserve("one", "two", "one", most=5).jobs] == [two, one]
 
 
+def test_a_reserve_of_none_looks_and_takes_nothing(queue):
+    best = queue.push("one", priority=1, due=7).jobs[0]
+    queue.push("one", priority=9)
+    queue.push("two", priority=3, due=5)
+    looked = queue.reserve("two", "none", "one", "two", most=0, options="lw")
+    assert looked.err == "empty" and looked.more and looked.marked and not looked.jobs
+    assert looked.firsts == [(3, 5), None, (1, 7), (3, 5)]
+    taken = queue.reserve("one", "two")
+    assert taken.jobs[0].seq == best.seq and taken.firsts == [(9, 0), (3, 5)]
+    last = queue.reserve("one", "two", most=2)
+    assert len(last.jobs) == 2 and last.firsts == [None, None] and not last.more and not last.marked
+    assert queue.repeat().firsts == []
+
+
+def test_a_listed_reserve_that_has_enough_looks_no_further(queue):
+    queue.push("one"), queue.push("one"), queue.push("two")
+    assert queue.reserve("one", "two", options="l").firsts == [(5, 0), "unseen"]
+    assert queue.reserve("one", "two", options="l").firsts == [None, "unseen"]
+    assert queue.reserve("one", "two", options="l").firsts == [None, None]
+
+
+def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
+    ear = Connection(script_port)
+    ear.call("SUBSCRIBE", "laterd:notice")
+    queue.push("t")
+    queue.reserve("t", "u", most=0, options="w")
+    queue.push("t")
+    queue.push("u")
+    ear.socket.settimeout(0.2)
+    assert ear.read()[2] == b"r3 u"
+    with pytest.raises(TimeoutError):
+        ear.read()
+    ear.close()
+
+
 def test_an_id_names_one_live_job(queue):
     first = queue.push(id="a", body=b"1")
     assert queue.push(id="a", body=b"2").err == "exists"

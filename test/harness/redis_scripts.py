@@ -105,6 +105,7 @@ class Answer:
         self.err = ERRORS[err]
         self.kept, self.replaced = bool(self.flags & 1), bool(self.flags & 2)
         self.more, self.owner = bool(self.flags & 4), bool(self.flags & 8)
+        self.marked = bool(self.flags & 16)
         self.jobs = []
 
 
@@ -118,6 +119,13 @@ class Job:
         at += self.id_len
         self.waits = struct.unpack("<%dQ" % self.retries, head[at:])
         self.content = content
+
+
+def first_of(text):
+    """(priority, rank) of what is still ready in a topic, None, or "unseen"."""
+    if text[:11] == b"\xff" * 11:
+        return None if text[11] == 255 else "unseen"
+    return struct.unpack(">IQ", text)
 
 
 class Queue:
@@ -156,6 +164,9 @@ class Queue:
 
     @staticmethod
     def with_jobs(script, answer, parts):
+        if script == "reserve":
+            *parts, firsts = parts
+            answer.firsts = [first_of(firsts[i:i + 12]) for i in range(0, len(firsts), 12)]
         if script in ("reserve", "get"):
             answer.jobs = [Job(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
         elif script in ("push", "end", "change") and parts:

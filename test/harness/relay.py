@@ -4,6 +4,7 @@ servers like a balancer, and cut a connection between a request and its reply.""
 import contextlib
 import socket
 import threading
+import time
 
 CHUNK = 1 << 16
 
@@ -18,6 +19,7 @@ class Relay:
         self.pairs = set()
         self.lock = threading.Lock()
         self.marker, self.cuts = None, 0
+        self.delay = 0  # seconds by which each batch of replies is late
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -89,6 +91,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while data := server.recv(CHUNK):
                 if not deaf.is_set():
+                    time.sleep(self.delay)
                     client.sendall(data)
                     continue
                 server.settimeout(0.05)

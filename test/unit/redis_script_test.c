@@ -375,10 +375,10 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
         BYTES("hello"),
         head_part(two, (struct head){JOB_RESERVED, 12, 60, BYTES("world")}),
         BYTES("wprld"),
+        BYTES(""),
     };
-    assert_int_equal(script_read(&space, CMD_RESERVE,
-                                 &(struct script_parts){.at = parts, .count = 5}, &arena, &answer),
-                     OK);
+    struct script_parts said = {.at = parts, .count = 6};
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
     assert_true(answer.more);
     assert_int_equal(answer.reply.err, OK);
     assert_int_equal(answer.reply.count, 1);
@@ -387,17 +387,48 @@ static void a_reserves_jobs_are_read_and_checked(void **state)
     assert_int_equal(answer.reply.jobs[0].lease, 99);
     assert_int_equal(answer.reply.jobs[0].until_us, 77);
     assert_int_equal(answer.reply.jobs[0].retry_us[0], 1234);
-    assert_int_equal(
-        script_damaged(&space, &(struct script_parts){.at = parts, .count = 5}, damaged, 2), 1);
+    assert_int_equal(script_damaged(&space, &said, damaged, 2), 1);
     assert_int_equal(damaged[0].ref.seq, 12);
     assert_int_equal(damaged[0].lease, 99);
-    parts[1] = parts[3];
-    parts[2] = parts[4];
-    assert_int_equal(script_read(&space, CMD_RESERVE,
-                                 &(struct script_parts){.at = parts, .count = 3}, &arena, &answer),
-                     OK);
+    said.at = parts + 2; /* only the damaged one is left */
+    said.count = 4;
+    parts[2] = parts[0];
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
     assert_int_equal(answer.reply.err, ERR_DAMAGED);
     assert_int_equal(answer.reply.count, 0);
+    said.count = 3; /* the last part is missing */
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), ERR_CORRUPT);
+    arena_fini(&arena);
+}
+
+static void a_reserve_tells_what_it_left(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    char firsts[] = "\0\0\0\7\0\0\0\0\0\0\1\1"
+                    "\377\377\377\377\377\377\377\377\377\377\377\377"
+                    "\377\377\377\377\377\377\377\377\377\377\377\376";
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct script_rank rank = {0};
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 5, 16, 0),
+        bytes_of(firsts, sizeof(firsts) - 1),
+    };
+    struct script_parts said = {.partition = 2, .at = parts, .count = 2};
+    space.ahead_us[2] = 57;
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
+    assert_int_equal(answer.reply.err, ERR_EMPTY);
+    assert_true(answer.marked);
+    assert_int_equal(script_first(&space, 2, &answer, 0, &rank), SCRIPT_FIRST);
+    assert_int_equal(rank.priority, 7);
+    assert_int_equal(rank.us, 257 - 57);
+    assert_int_equal(script_first(&space, 2, &answer, 1, &rank), SCRIPT_NONE);
+    assert_int_equal(script_first(&space, 2, &answer, 2, &rank), SCRIPT_UNSEEN);
+    assert_int_equal(script_first(&space, 2, &answer, 3, &rank), SCRIPT_UNSEEN);
+    parts[1].len--;
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), ERR_CORRUPT);
+    space.ahead_us[2] = 0;
     arena_fini(&arena);
 }
 
@@ -751,6 +782,7 @@ int main(void)
         cmocka_unit_test(a_request_sent_again_differs_in_one_byte),
         cmocka_unit_test(a_number_with_a_line_end_in_it_does_not_mislead_the_mark),
         cmocka_unit_test(a_reserves_jobs_are_read_and_checked),
+        cmocka_unit_test(a_reserve_tells_what_it_left),
         cmocka_unit_test(a_due_job_is_shown_as_ready),
         cmocka_unit_test(an_answer_that_is_cut_anywhere_is_corrupt),
         cmocka_unit_test(a_page_holds_the_soonest_of_all_partitions),

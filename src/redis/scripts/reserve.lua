@@ -1,20 +1,21 @@
 -- Reserve. ARGV: 2 options: l listed order, b bound, w leave marks where there is no more; 3 how
--- many at most, 4 bytes of bodies after which to stop, 5 … topics. Answer: {it, head, content, …};
--- its next_us: when the first pause among the topics ends.
+-- many at most (0: only look what there is), 4 bytes of bodies after which to stop, 5 … topics.
+-- Answer: {it, head, content, …, firsts}; its next_us: when the first pause among the topics ends.
+-- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
+-- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
 local AT_ONCE = 32 -- jobs read together, so that large bodies do not pile up
 local PAST = string.rep('\255', 21) -- behind every place in a topic
+local NONE, UNSEEN = string.rep('\255', 12), string.rep('\255', 11) .. '\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local wait = string.find(ARGV[2], 'w', 1, true)
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
-local function reply(parts, heads, contents, err, flags, next_us)
-    parts[1] = say(err, 0, flags, #heads, now, next_us, 0)
-    for i = 1, #heads do
-        parts[#parts + 1] = heads[i]
-        parts[#parts + 1] = contents[i] or ''
-    end
+local function reply(heads, contents, flags, next_us, firsts)
+    local parts = { say(#heads > 0 and OK or EMPTY, 0, flags, #heads, now, next_us, 0) }
+    for i = 1, #heads do parts[2 * i], parts[2 * i + 1] = heads[i], contents[i] end
+    parts[#parts + 1] = firsts
     return parts
 end
 
@@ -29,7 +30,7 @@ if first then
             heads[#heads + 1], contents[#heads + 1] = found[1], found[2] or ''
         end
     end
-    return reply({}, heads, contents, #heads > 0 and OK or EMPTY, MORE, FOREVER)
+    return reply(heads, contents, MORE, FOREVER, '')
 end
 
 local fields, topics, seen = { 's' }, {}, {}
@@ -46,16 +47,19 @@ if not found[1] then return redis.error_reply(CLOSED) end
 local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
 local next_us = FOREVER
 
--- The first ready ones of each topic that is not paused, in the order in which to take them.
-local spots = {}
+-- The first ready ones of each topic that is not paused, in the order in which to take them, and
+-- one more than that, which will then be the first.
+local spots, first_of = {}, {}
 for i = 1, #topics do
     local pause = tonumber(found[3 * i - 1] or 0)
     if pause > now then
         next_us = pause < next_us and pause or next_us
-    elseif not listed or #spots < most then
+    elseif listed and most > 0 and #spots >= most then
+        first_of[topics[i]] = UNSEEN
+    else
         local key = 'r' .. char(#topics[i]) .. topics[i]
         local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, listed and most - #spots or most)
+            'LIMIT', 0, (listed and most > 0 and most - #spots or most) + 1)
         for at = 1, #ready do spots[#spots + 1] = ready[at] end
     end
 end
@@ -72,7 +76,7 @@ if not listed and #topics > 1 then
     for i = 1, #spots do spots[i] = keys[i][1] end
 end
 
-even_if_full()
+if most > 0 or wait then even_if_full() end
 local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 while at <= #spots and count < most and bytes < most_bytes do
@@ -115,8 +119,17 @@ local function in_pieces(name, key, list)
 end
 in_pieces('ZREM', order, gone)
 in_pieces('ZADD', reserved, held)
-if wait and count < most and bytes < most_bytes then
-    for i = 1, #topics do sets[#sets + 1], sets[#sets + 2] = '#w' .. topics[i], '1' end
+for i = at, #spots do
+    local topic = sub(spots[i], 3, 2 + string.byte(spots[i], 2))
+    first_of[topic] = first_of[topic] or sub(spots[i], -20, -9)
+end
+local flags = next(first_of) and MORE or 0
+if wait and (most == 0 or count < most and bytes < most_bytes) then
+    flags = flags + MARKED
+    for i = 1, #topics do
+        local n = #sets
+        if not first_of[topics[i]] then sets[n + 1], sets[n + 2] = '#w' .. topics[i], '1' end
+    end
 end
 if count > 0 and bound then
     call('ZADD', reserved, 'NX', now + 5000000, '\0' .. daemon)
@@ -137,5 +150,6 @@ if count > 0 then
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end
 in_pieces('HSET', hash, sets)
-local more = (count >= most or bytes >= most_bytes) and MORE or 0
-return reply({}, heads, contents, count > 0 and OK or EMPTY, more, next_us)
+local firsts = {}
+for i = 5, #ARGV do firsts[i - 4] = first_of[ARGV[i]] or NONE end
+return reply(heads, contents, flags, next_us, table.concat(firsts))
