@@ -256,7 +256,10 @@ static void refused(struct call *call, struct node *node, struct bytes text)
         topology_moved(calls->options.topology, node, &failure);
         break;
     case FAILURE_ASK: ask_there(call, &failure); break;
-    case FAILURE_LATER: wait_to_send(call, calls->now_us + RETRY_US); break;
+    case FAILURE_LATER:
+        node_refused(node, text.at, calls->now_us);
+        wait_to_send(call, calls->now_us + RETRY_US);
+        break;
     case FAILURE_FULL:
         say(calls, text.at);
         finish(call, ERR_MEMORY_LIMIT);
@@ -300,6 +303,8 @@ static void replied(struct link_call *on_link, redisReply *reply)
         freeReplyObject(reply);
         return;
     }
+    if (call->changes || call->urgent) /* a hello writes, too */
+        node_worked(node, call->calls->now_us);
     if (!list_empty(&call->held)) {
         call->reply = reply; /* until the replicas have it */
         return;

@@ -85,3 +85,27 @@ struct failure failure_read(struct bytes text)
         failure.kind = FAILURE_LATER; /* the map of slots will tell */
     return failure;
 }
+
+const char *failure_hint(struct bytes text)
+{
+    static const struct {
+        const char *words, *hint;
+    } hints[] = {
+        {"NOREPLICAS", "bring its replicas back, or lower its min-replicas-to-write"},
+        {"MISCONF", "its log says why it cannot save: a full disk, or no right to write there"},
+        {"TRYAGAIN", "a slot is moved in part: go on moving it, or redis-cli --cluster fix"},
+        {"CLUSTERDOWN", "redis-cli --cluster check names the slots that nobody serves"},
+        {"MASTERDOWN", "it is a replica without its master"},
+        {"LOADING", "it reads its data from disk: wait"},
+        {"BUSY", "somebody's script runs: wait, or SCRIPT KILL"},
+        {"a replica", "redis.url must name the master, or the sentinels that know it"},
+        {"NOAUTH", "it asks for a password"},
+        {"WRONGPASS", "look at user and password in redis.url"},
+        {"NOPERM", "docs/redis.md has the rights that laterd needs"},
+    };
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+        if (memmem(text.at, text.len, hints[i].words, strlen(hints[i].words)))
+            return hints[i].hint;
+    }
+    return "";
+}

@@ -25,5 +25,7 @@ struct failure {
 
 /* Reads the text of an error reply. What cannot be read is FAILURE_OTHER. */
 struct failure failure_read(struct bytes text);
+/* What people can do about it; empty: nothing that we know. */
+const char *failure_hint(struct bytes text);
 
 #endif

@@ -1,7 +1,17 @@
 #include "redis/node.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/log.h"
+#include "redis/failure.h"
 #include "redis/resp.h"
+
+enum {
+    STALL_US = 500 * 1000, /* "not now" is no news before; a slot that moves says it all the time */
+    QUIET_US = 1500 * 1000,   /* longer than the timers keep silent */
+    UNASKED_US = 5000 * 1000, /* nobody asks it for anything any more, or minds */
+};
 
 static void name_of(const struct node *node, char *room, size_t room_bytes)
 {
@@ -11,16 +21,23 @@ static void name_of(const struct node *node, char *room, size_t room_bytes)
     room[text.len < room_bytes ? text.len : room_bytes - 1] = '\0';
 }
 
-/* Once when it goes and once when it is back, however often it is tried in between. */
+/* Once when it goes, and once more when it has words of its own: it is loading, or denies us; and
+ * once when it is back, however often it is tried in between. */
 static void say_away(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
+    const char *trouble = node->link.trouble;
+    enum failure_kind kind = failure_read(bytes_str(trouble)).kind;
+    bool words = kind == FAILURE_LATER || kind == FAILURE_DENIED;
     bool wanted = node->link.retry_at_us != INT64_MAX;
-    if (node->said || !wanted)
+    if (!wanted || (node->said && (!words || node->said_words)))
         return;
+    const char *event = node->said ? "redis_stalled" : "redis_away";
     node->said = true;
+    node->said_words = node->said_words || words;
     name_of(node, name, sizeof(name));
-    log_event(LOG_WARN, "redis_away", "node=%s error=\"%s\"", name, node->link.trouble);
+    log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, trouble,
+              failure_hint(bytes_str(trouble)));
 }
 
 static void say_here(struct node *node)
@@ -28,8 +45,50 @@ static void say_here(struct node *node)
     char name[REDIS_HOST_MAX + 8];
     name_of(node, name, sizeof(name));
     log_event(LOG_INFO, node->said ? "redis_back" : "redis_connected", "node=%s", name);
-    node->said = false;
+    node->said = node->said_words = false;
 }
+
+/* ---- "not now" ---- */
+
+void node_refused(struct node *node, const char *error, int64_t now_us)
+{
+    char name[REDIS_HOST_MAX + 8];
+    if (!node->stalled_us)
+        node->stalled_us = now_us;
+    node->refused_us = now_us;
+    (void)snprintf(node->link.trouble, sizeof(node->link.trouble), "%s", error);
+    if (node->said_stalled || now_us - node->stalled_us < STALL_US)
+        return;
+    node->said_stalled = true;
+    name_of(node, name, sizeof(name));
+    log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name,
+              node->link.trouble, failure_hint(bytes_str(error)));
+}
+
+void node_worked(struct node *node, int64_t now_us)
+{
+    node->worked_us = now_us;
+}
+
+static void end_stall(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    name_of(node, name, sizeof(name));
+    if (node->said_stalled)
+        log_event(LOG_INFO, "redis_resumed", "node=%s after_ms=%lld", name,
+                  (long long)(node->refused_us - node->stalled_us) / 1000);
+    node->stalled_us = 0;
+    node->said_stalled = false;
+}
+
+void node_tick(struct node *node, int64_t now_us)
+{
+    int64_t enough_us = node->worked_us > node->refused_us ? QUIET_US : UNASKED_US;
+    if (node->stalled_us && now_us - node->refused_us >= enough_us)
+        end_stall(node);
+}
+
+/* ---- the link ---- */
 
 static bool is_master(const redisReply *reply)
 {
@@ -86,6 +145,7 @@ static void link_down(struct link_ear *ear, struct link *link)
     (void)link;
     struct node *node = LIST_ENTRY(ear, struct node, link_ear);
     node->ready = false;
+    end_stall(node);
     say_away(node);
     node->ear->lost(node->ear, node);
 }

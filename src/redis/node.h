@@ -1,6 +1,10 @@
 /*
  * A Redis server that takes our commands: a link, and the proof that it is a master. A node is
  * `ready` once it has said so; a replica is left again and asked later, for it may be promoted.
+ *
+ * What keeps it from working is logged once when it begins, with Redis' own words, and once when it
+ * is over: that it is away (redis_away, redis_back), and that it answers, but "not now", and goes
+ * on so (redis_stalled, redis_resumed).
  */
 #ifndef LATERD_REDIS_NODE_H
 #define LATERD_REDIS_NODE_H
@@ -23,9 +27,21 @@ struct node {
     bool replica;                /* it said so, the last time */
     struct redis_address master; /* replica: of whom; an empty host: it did not say */
     bool said;                   /* that it is away was logged */
+    bool said_words;             /* and, since, what it says itself */
+    /* It answers "not now": */
+    int64_t stalled_us; /* since when; 0: it does not */
+    int64_t refused_us; /* when it said so last */
+    int64_t worked_us;  /* when it did something last */
+    bool said_stalled;
 };
 
 void node_init(struct node *node, const struct link_options *options, struct node_ear *ear);
 void node_fini(struct node *node);
+
+/* It answered a call with an error that will pass, or did what it was asked. */
+void node_refused(struct node *node, const char *error, int64_t now_us);
+void node_worked(struct node *node, int64_t now_us);
+/* The error is over when it has not come for a while, a shorter one if something was done since. */
+void node_tick(struct node *node, int64_t now_us);
 
 #endif

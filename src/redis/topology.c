@@ -335,7 +335,7 @@ const struct link *topology_trouble(const struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
         const struct node *node = &topology->nodes[i];
-        if (in_use(node) && !node->ready)
+        if (in_use(node) && (!node->ready || node->stalled_us))
             return &node->link;
     }
     return topology->node_count ? NULL : sentinels_trouble(&topology->sentinels);
@@ -344,8 +344,10 @@ const struct link *topology_trouble(const struct topology *topology)
 void topology_tick(struct topology *topology, int64_t now_us)
 {
     topology->now_us = now_us;
-    for (unsigned i = 0; i < topology->node_count; i++)
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        node_tick(&topology->nodes[i], now_us);
         link_tick(&topology->nodes[i].link, now_us);
+    }
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_tick(&topology->sentinels, now_us, have_master(topology));
     if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)

@@ -1,0 +1,149 @@
+"""Redis is there, but says "not now", and goes on so: laterd logs it once when it begins, with Redis'
+own words and what to do, and once when it is over. What passes at once is no news."""
+
+import contextlib
+import shutil
+import threading
+import time
+
+import pytest
+from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
+from wire import Client, eventually
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+
+
+def config(url, **redis):
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **redis}}
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def stalls(server):
+    return [str(event) for event in server.events("redis_stalled")]
+
+
+def begins_and_ends(server, begin, end, words, hint):
+    """One event when it begins, none while it goes on, one when it is over."""
+    begin()
+    assert eventually(lambda: stalls(server), 5), "nothing was said"
+    time.sleep(0.5)
+    assert len(stalls(server)) == 1 and not server.events("redis_resumed")
+    assert words in stalls(server)[0] and hint in stalls(server)[0]
+    end()
+    assert eventually(lambda: server.events("redis_resumed"), 10), "it never ended"
+    with Client(server.port) as client:
+        assert eventually(lambda: client.push("t", body="x").status == 201, 5)
+    time.sleep(0.3)
+    assert len(stalls(server)) == len(server.events("redis_resumed")) == 1
+    assert not server.events("redis_away"), "it was there all the time"
+
+
+def test_too_few_replicas(laterd, redis):
+    begins_and_ends(laterd(config(redis.url)),
+                    lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 1),
+                    lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 0),
+                    "NOREPLICAS Not enough good replicas", "min-replicas-to-write")
+
+
+def test_a_disk_that_cannot_be_saved_to(laterd):
+    with Redis(save="3600 1") as redis:
+        server = laterd(config(redis.url))
+        shutil.rmtree(redis.folder)
+        redis.call("SET", "a", "b")
+        redis.call("BGSAVE")
+        wait_until(lambda: redis.info("persistence")["rdb_last_bgsave_status"] == "err")
+        begins_and_ends(server, lambda: None,
+                        lambda: redis.call("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"),
+                        "MISCONF", "full disk")
+
+
+def test_a_script_of_somebody_else(laterd):
+    with Redis(lua_time_limit=50) as redis, redis.connect() as other:
+        begins_and_ends(
+            laterd(config(redis.url, timeout="3s")),
+            lambda: other.socket.sendall(
+                b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n"),
+            lambda: redis.call("SCRIPT", "KILL"), "BUSY Redis is busy", "SCRIPT KILL")
+
+
+def test_what_passes_at_once_is_no_news(laterd, redis):
+    server = laterd(config(redis.url))
+    with Client(server.port) as client:
+        redis.call("CONFIG", "SET", "min-replicas-to-write", 1)
+        threading.Timer(0.2, lambda: redis.call("CONFIG", "SET", "min-replicas-to-write", 0)).start()
+        assert client.push("t", body="x").status == 201
+        time.sleep(2)
+    assert not server.events("redis_stalled") and not server.events("redis_resumed")
+
+
+def test_a_long_load_is_told_after_the_restart(laterd):
+    with Redis(key_load_delay=1000, loading_process_events_interval_bytes=1024) as redis:
+        server = laterd(config(redis.url))
+        with redis.connect() as one:
+            for number in range(1500):
+                one.call("SET", f"k{number}", "x" * 1000)
+            one.call("SAVE")
+        redis.kill()
+        redis.start()
+        assert eventually(lambda: server.events("redis_back"), 10)
+        assert len(server.events("redis_away")) == len(server.events("redis_back")) == 1
+        assert len(stalls(server)) == 1
+        assert "LOADING" in stalls(server)[0] and "wait" in stalls(server)[0]
+
+
+def test_a_server_that_became_a_replica(laterd, redis):
+    server = laterd(config(redis.url))
+    redis.call("REPLICAOF", "127.0.0.1", 1)
+    assert eventually(lambda: server.events("redis_away"), 5)
+    assert "it is a replica" in str(server.events("redis_away")[0])
+    assert "must name the master" in str(server.events("redis_away")[0])
+    time.sleep(0.5)
+    redis.call("REPLICAOF", "NO", "ONE")
+    assert eventually(lambda: server.events("redis_back"), 5)
+    assert len(server.events("redis_away")) == len(server.events("redis_back")) == 1
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0, appendonly="yes") as three:
+        yield three
+
+
+def test_a_cluster_that_is_down(laterd, cluster):
+    server = laterd(config(cluster.url, prefix="down"))
+    cluster.servers[0].kill()
+    assert eventually(lambda: len(stalls(server)) == 2, 10), "one for each that is left"
+    assert all("CLUSTERDOWN" in one and "--cluster check" in one for one in stalls(server))
+    cluster.servers[0].start()
+    wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers), 20)
+    assert eventually(lambda: len(server.events("redis_resumed")) == 2, 10)
+    assert len(stalls(server)) == 2
+    assert len(server.events("redis_away")) == len(server.events("redis_back")) == 1
+
+
+def test_a_slot_that_is_stuck_half_moved(laterd, cluster):
+    server = laterd(config(cluster.url, prefix="stuck", partitions=1))
+    slot = cluster.servers[0].call("CLUSTER", "KEYSLOT", "{stuck:0}:h")
+    row = next(row for row in cluster.servers[0].call("CLUSTER", "SLOTS") if row[0] <= slot <= row[1])
+    source = next(one for one in cluster.servers if one.port == row[2][1])
+    target = next(one for one in cluster.servers if one is not source)
+    names = {one: one.call("CLUSTER", "MYID") for one in (source, target)}
+    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 10)
+    target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
+    source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
+    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[:2])
+    assert eventually(lambda: stalls(server), 5)
+    assert "TRYAGAIN" in stalls(server)[0] and "go on moving" in stalls(server)[0]
+    source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[2:])
+    for one in (target, source):
+        with contextlib.suppress(RedisError):
+            one.call("CLUSTER", "SETSLOT", slot, "NODE", names[target])
+    with Client(server.port) as client:
+        assert eventually(lambda: client.push("t", body="x").status == 201, 5)
+    assert len(stalls(server)) == 1
+    assert eventually(lambda: len(server.events("redis_resumed")) == 1, 10)
