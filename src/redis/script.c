@@ -349,14 +349,15 @@ static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t byte
     return at + bytes;
 }
 
-/* A place but for the number at its end. */
+/* A place but for what only the script knows: the number at its end, the arrival before that. */
 static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
 {
     char place[1 + TOPIC_NAME_MAX + 4 + 8];
     place[0] = (char)push->topic.len;
     size_t len = put(place, 1, push->topic);
     len = put_big_endian(place, len, push->priority, 4);
-    len = put_big_endian(place, len, (uint64_t)due_us, 8);
+    if (push->order != ORDER_ARRIVAL)
+        len = put_big_endian(place, len, (uint64_t)due_us, 8);
     script_add(out, bytes_of(place, len));
 }
 
@@ -367,16 +368,16 @@ static void ask_push(struct buf *out, const struct script_space *space,
     static const char exists[] = {
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
     int64_t due_us = script_time_in(space, call->partition, push->due_us);
-    char how[2] = {exists[push->if_exists], push->buried ? 'b' : 'a'};
-    bool by_due = push->order != ORDER_ARRIVAL && !push->buried;
-    script_begin(out, space, call, SCRIPT_PUSH, 10);
+    struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
+    script_begin(out, space, call, SCRIPT_PUSH, 11);
     add_head(out, push, due_us, call->now_us);
     add_pair(out, push->content_type, push->body);
     script_add_i64(out, due_us);
     add_place(out, push, due_us);
     add_pair(out, BYTES("#p"), push->topic);
     add_pair(out, push->id.len ? BYTES("i") : BYTES(""), push->id);
-    script_add(out, bytes_of(how, by_due ? 1 : 2));
+    script_add(out, push->buried ? BYTES("b") : order);
+    script_add(out, bytes_of(&exists[push->if_exists], 1));
     script_add_i64(out, space->jobs_max ? (int64_t)space->jobs_max : SCRIPT_FOREVER);
     script_add_i64(out, space->topics_max);
 }

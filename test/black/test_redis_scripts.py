@@ -274,15 +274,17 @@ def test_jobs_that_have_gone_make_room_and_are_looked_for_once(queue):
     assert len(valid(queue)) == 3 and queue.topic("t")["pushed"] == 5
 
 
+@pytest.mark.parametrize("ranks", "da")
 @pytest.mark.parametrize("later", [0, HOUR])
-def test_the_quick_way_through_a_push_does_what_the_long_one_does(queue, later):
+def test_the_quick_way_through_a_push_does_what_the_long_one_does(queue, later, ranks):
     """The first job of a topic, and one that replaces, take the long one; others need not."""
     queue.push("t", id="x")
     queue.delete("x")
     jobs = []
     for at, id in enumerate(["long", "quick"]):
         topic = "u" if at == 0 else "t"
-        answer = queue.push(topic, body=b"some", due=queue.now() + later, id=id, priority=9, waits=(1, 2))
+        answer = queue.push(topic, body=b"some", due=queue.now() + later, id=id, priority=9, ranks=ranks,
+                            waits=(1, 2))
         assert answer.err == "ok" and answer.state == (DELAYED if later else READY)
         assert queue.repeat().seq == answer.seq
         assert queue.push(topic, id=id).err == "exists"

@@ -195,10 +195,11 @@ class Queue:
         head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, delay_s,
                          due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
-        start = bytes([len(topic)]) + topic.encode() + struct.pack(">IQ", priority, due)
+        start = bytes([len(topic)]) + topic.encode() + struct.pack(">I", priority)
+        start += b"" if ranks == "a" else struct.pack(">Q", due)
         jobs, topics = limits or (0, 0)
         return self.ask("push", head[:56], head[72:], body, due, start, "#p" + topic, id and "i" + id,
-                        exists + ranks.strip("d"), jobs or FOREVER, topics)
+                        ranks, exists, jobs or FOREVER, topics)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
         return self.ask("reserve", options, most, most_bytes, *topics)

@@ -238,7 +238,7 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
     script_ask(&out, &space, &(struct script_call){.partition = 2, .place = 258, .number = 4097},
                &cmd);
     struct args args = args_of(&out);
-    assert_int_equal(args.count, 7 + 11);
+    assert_int_equal(args.count, 7 + 12);
     assert_bytes(args.at[0], BYTES("EVALSHA"));
     assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
     assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
@@ -251,13 +251,14 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
     assert_int_equal(get_u64(rest.at + rest.len - 8), SCRIPT_FOREVER);
     assert_bytes(argv(&args, 4), BYTES("text/x{}\r\n"));
     assert_bytes(argv(&args, 5), BYTES("123456789"));
-    assert_bytes(argv(&args, 6), BYTES("\6orders\1\2\3\4\0\0\0\0\x07\x5b\xcd\x15"));
+    assert_bytes(argv(&args, 6), BYTES("\6orders\1\2\3\4")); /* by arrival: not by due time */
     assert_bytes(argv(&args, 7), BYTES("#porders"));
     assert_bytes(argv(&args, 8), BYTES("iorder-1"));
-    assert_bytes(argv(&args, 9), BYTES("ja"));
-    assert_bytes(argv(&args, 10), BYTES("9007199254740991"));
-    assert_bytes(argv(&args, 11), BYTES("0"));
-    for (uint32_t i = 1; i <= 11; i++)
+    assert_bytes(argv(&args, 9), BYTES("a"));
+    assert_bytes(argv(&args, 10), BYTES("j"));
+    assert_bytes(argv(&args, 11), BYTES("9007199254740991"));
+    assert_bytes(argv(&args, 12), BYTES("0"));
+    for (uint32_t i = 1; i <= 12; i++)
         assert_bytes(script_argument(buf_bytes(&out), i), argv(&args, i));
     struct arena arena = {0};
     struct script_head read;
@@ -307,6 +308,9 @@ static void a_pushed_job_is_read_from_its_request(void **state)
     (void)first_part(first, 0, 0, 1);
     put_u8(first + 1, JOB_DELAYED);
     put_u64(first + 16, 48);
+    struct args args = args_of(&out);
+    assert_bytes(argv(&args, 6), BYTES("\1t\0\0\0\x07\0\0\0\0\0\x26\x25\xa0"));
+    assert_bytes(argv(&args, 9), BYTES("d"));
     struct script_answer answer = read_push(&out, first, &arena);
     const struct job_view *job = answer.reply.jobs;
     assert_int_equal(job->ref.seq, 48);

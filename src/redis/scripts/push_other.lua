@@ -1,5 +1,5 @@
 -- Push, whatever has to be done for it: see push.lua, which comes before this and has looked.
-local exists, order_asked, topic = sub(ARGV[9], 1, 1), sub(ARGV[9], 2), sub(ARGV[7], 3)
+local exists, topic, most = ARGV[10], sub(ARGV[7], 3), tonumber(ARGV[11])
 local first = answered()
 if first then return { first } end
 if not found[1] then return redis.error_reply(CLOSED) end
@@ -11,16 +11,16 @@ elseif old and exists == 'k' then
     return { say(OK, 0, KEPT, 1, now, 0, 0), old }
 end
 local last, pushed, partitions, wake = state_of_all()
-if not old and pushed >= tonumber(ARGV[10]) then
+if not old and pushed >= most then
     -- Some of these have gone. They are taken off both numbers, so that it is long until the next
     -- push has to look here.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
-    if pushed >= tonumber(ARGV[10]) then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
+    if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
     call('HSET', hash, 'g', 0, 's', pack('<I8I8I8I8', last, pushed, partitions, wake))
 end
 if not found[2] then -- the first job of its topic
-    if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[11]), now) then
+    if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)
@@ -39,5 +39,5 @@ call('HSET', hash, 's', pack('<I8I8I8I8', seq, pushed + 1, partitions, wake),
     'b' .. job.name, ARGV[4])
 if id ~= '' then call('HSET', hash, id, job.name) end
 call('HINCRBY', hash, ARGV[7], 1)
-place(job, order_asked == 'b' and BURIED or WAITING, now)
+place(job, ARGV[9] == 'b' and BURIED or WAITING, now)
 return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }
