@@ -102,6 +102,7 @@ struct cmd_topic {      /* PEEK KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPIC
     uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
     bool all;           /* TOPICS: every topic at once, in no order, whatever `max` is */
     bool brief;         /* TOPIC: without next_due_us, which may take a long search */
+    bool in_use;        /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
     /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */

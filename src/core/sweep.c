@@ -406,11 +406,13 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
             list_topics(core, &cmd->topic, asker);
         return;
     }
-    if (cmd->kind == CMD_PAUSE) {
+    struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
+    if (topic && topic->idle && cmd->topic.in_use)
+        topic = NULL; /* it is there for its counters only */
+    if (cmd->kind == CMD_PAUSE && (topic || !cmd->topic.in_use)) {
         pause_topic(core, cmd, asker);
         return;
     }
-    struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
     if (!topic) {
         reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
         return;

@@ -17,6 +17,7 @@ enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 
 struct part {
     enum part_state state;
+    bool absent;     /* it does not know the topic, or does not use it */
     struct buf from; /* where its slice goes on; empty: from the start */
 };
 
@@ -34,6 +35,7 @@ struct script_gather {
     enum err err;
     bool found; /* a partition knows the topic */
     bool more;
+    bool in_all;          /* PAUSE: in every partition, for one uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
     uint32_t asked;   /* calls under way */
@@ -181,7 +183,9 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
     script_add(out, name);
     script_add_i64(out, number);
     script_add_i64(out, gather->space->topics_max);
-    script_add(out, cmd->brief ? BYTES("b") : (struct bytes){0});
+    script_add(out, cmd->brief                       ? BYTES("b")
+                    : cmd->in_use && !gather->in_all ? BYTES("u")
+                                                     : (struct bytes){0});
 }
 
 void script_gather_ask(struct script_gather *gather, struct buf *out,
@@ -443,6 +447,16 @@ static enum err take_sweep(struct script_gather *gather, struct part *part,
     return OK;
 }
 
+/* ---- pausing what is in use ---- */
+
+/* Some partitions may not have used the topic: one that has decides for them. */
+static void pause_in_all(struct script_gather *gather)
+{
+    gather->in_all = true;
+    for (uint32_t i = 0; i < gather->space->partitions; i++)
+        gather->parts[i].state = gather->parts[i].absent ? PART_IDLE : PART_DONE;
+}
+
 /* ---- answers ---- */
 
 enum err script_gather_take(struct script_gather *gather, uint32_t partition,
@@ -461,6 +475,7 @@ enum err script_gather_take(struct script_gather *gather, uint32_t partition,
         return err;
     }
     bool absent = answer.err == ERR_NOT_FOUND;
+    part->absent = absent;
     gather->found = gather->found || !absent;
     if (answer.err && !absent)
         gather->err = answer.err;
@@ -472,6 +487,9 @@ enum err script_gather_take(struct script_gather *gather, uint32_t partition,
         err = take_topics(gather, part, &answer, parts, count);
     if (err)
         gather->err = err;
+    bool asks_use = gather->cmd.kind == CMD_PAUSE && gather->cmd.topic.in_use;
+    if (asks_use && !gather->in_all && gather->found && script_gather_done(gather))
+        pause_in_all(gather);
     return err;
 }
 

@@ -39,7 +39,9 @@ static void refused(const struct beanstalk_owed *owed, enum err err, struct buf 
     bool waited = owed->cmd == BEANSTALK_RESERVE || owed->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT;
     if (owed->cmd == BEANSTALK_KICK && err == ERR_NOT_FOUND)
         beanstalk_say_kicked(out, 0); /* nothing was ever put into this tube */
-    else if (owed->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND)
+    else if (owed->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
+             beanstalk_tubes_find(&owed->session->session.server->beanstalk.tubes,
+                                  buf_bytes(&owed->tube)))
         beanstalk_say(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
     else if (waited && err == ERR_EMPTY && owed->deadline_soon)
         beanstalk_say(out, BEANSTALK_DEADLINE_SOON);

@@ -277,12 +277,13 @@ static void pause_tube(struct beanstalk_session *beanstalk, const struct beansta
 {
     struct cmd cmd = {
         .kind = request->delay_s ? CMD_PAUSE : CMD_RESUME,
-        .topic = {.topic = request->tube, .pause_until_us = later_us(beanstalk, request->delay_s)},
+        .topic = {.topic = request->tube,
+                  .pause_until_us = later_us(beanstalk, request->delay_s),
+                  .in_use = !beanstalk_tubes_find(tubes_of(beanstalk), request->tube)},
     };
-    if (beanstalk_tube_exists(server_of(beanstalk), request->tube))
-        ask(beanstalk, request, &cmd);
-    else
-        beanstalk_word(beanstalk, BEANSTALK_NOT_FOUND);
+    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&owed->tube, request->tube);
+    beanstalk_ask(beanstalk, owed, &cmd);
 }
 
 /* ---- answers from our own tables ---- */

@@ -39,34 +39,6 @@ bool beanstalk_tube_page(struct server *server, struct bytes name, const struct 
     return true;
 }
 
-/* A question whose answer is wanted at once. */
-struct inquiry {
-    struct ticket ticket;
-    bool answered;
-    bool exists;
-};
-
-static void topic_seen(struct ticket *ticket, const struct reply *reply)
-{
-    struct inquiry *inquiry = LIST_ENTRY(ticket, struct inquiry, ticket);
-    inquiry->answered = true;
-    inquiry->exists = !reply->err && is_tube(reply->topics);
-}
-
-bool beanstalk_tube_exists(struct server *server, struct bytes name)
-{
-    const struct engine_verbs *verbs = server->engine->verbs;
-    struct inquiry inquiry = {.ticket.answered = topic_seen};
-    struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = name, .brief = true}};
-    if (beanstalk_tubes_find(&server->beanstalk.tubes, name))
-        return true;
-    verbs->submit(server->engine, &cmd, &inquiry.ticket);
-    if (inquiry.answered)
-        return inquiry.exists;
-    verbs->cancel(server->engine, &inquiry.ticket); /* it is on our stack */
-    return true;
-}
-
 /* ---- all tubes ---- */
 
 /* Counts the tubes, and lists them if there is a document. O(tubes + topics). */

@@ -23,7 +23,7 @@ struct beanstalk_owed {
     uint32_t number;   /* in beanstalk_shared::owed */
     enum beanstalk_cmd cmd;
     uint64_t id;        /* the job's; of a reserve once it is answered */
-    struct buf tube;    /* STATS_TUBE: its name */
+    struct buf tube;    /* STATS_TUBE, PAUSE_TUBE: its name */
     bool deadline_soon; /* its wait is cut short: a hold is about to end */
     bool answered;      /* its text waits for older ones, in the session's `early`: */
     size_t early_at;
@@ -94,10 +94,5 @@ void beanstalk_tubes_page(struct server *server, const struct reply *topics, str
 /* `topic`: the answer to CMD_TOPIC, or ERR_NOT_FOUND. False: there is no such tube. */
 bool beanstalk_tube_page(struct server *server, struct bytes name, const struct reply *topic,
                          struct buf *yaml);
-/*
- * Does anybody use or watch the tube, or is there something in its topic? True as well when the
- * engine cannot tell at once: to pause a tube that is not there does no harm.
- */
-bool beanstalk_tube_exists(struct server *server, struct bytes name);
 
 #endif

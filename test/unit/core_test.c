@@ -543,6 +543,18 @@ static void a_drain_answers_all_who_wait(void **state)
     assert_int_equal(last()->err, ERR_DRAINING);
 }
 
+static void a_topic_that_holds_nothing_is_not_in_use(void **state)
+{
+    (void)state;
+    const struct cmd_topic pause = {.pause_until_us = START + 100, .in_use = true};
+    assert_int_equal(do_topic(CMD_PAUSE, pause), ERR_NOT_FOUND);
+    uint64_t seq = push_due(START);
+    assert_int_equal(do_topic(CMD_PAUSE, pause), OK);
+    assert_int_equal(do_job(CMD_DELETE, seq, 0), OK);
+    assert_int_equal(do_topic(CMD_RESUME, pause), OK);
+    assert_int_equal(do_topic(CMD_PAUSE, pause), ERR_NOT_FOUND);
+}
+
 static void a_paused_topic_gives_nothing_until_the_pause_is_over(void **state)
 {
     (void)state;
@@ -723,6 +735,7 @@ int main(void)
         TEST(a_job_pushed_as_buried_waits_for_a_kick),
         TEST(a_wait_ends_at_its_time_with_empty),
         TEST(a_drain_answers_all_who_wait),
+        TEST(a_topic_that_holds_nothing_is_not_in_use),
         TEST(a_paused_topic_gives_nothing_until_the_pause_is_over),
         TEST(a_waiter_on_a_topic_listed_twice_is_answered_once),
         TEST(the_first_of_100000_due_together_is_served_in_the_first_slice),

@@ -1,6 +1,6 @@
 -- A topic, or a page of them. ARGV: 2 p pause, u resume, t show one, l list; 3 topic (l: after this
 -- name), 4 pause until, or how many; 5 most topics (0: any); 6 b without the search for the next
--- due. Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
+-- due, u (pause, resume) only if it is in use. Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local LOOK = 1000 -- delayed jobs among which the topic's first is looked for
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
@@ -52,8 +52,18 @@ if what == 't' then
     return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic, ARGV[6] == 'b') }
 end
 
+-- Does it hold a job, or is it paused?
+local function in_use()
+    local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
+        '#u' .. topic)
+    local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
+    return (count[1] or 0) - gone > 0 or tonumber(count[5] or 0) > now
+end
+
+if (what == 'u' and not there) or (ARGV[6] == 'u' and not in_use()) then
+    return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) }
+end
 if not there then
-    if what == 'u' then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
     if not room_for_topic(tonumber(ARGV[5]), now) then
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
@@ -61,7 +71,9 @@ if not there then
 end
 local till = tonumber(ARGV[4])
 if till <= now then till = 0 end -- over already
-call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and till - now or 0)
+-- For how long is shown in seconds: what the request took on its way here is not to be seen.
+local seconds = math.floor((till - now) / 1000000 + 0.5)
+call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
 tell_ready(topic) -- who waits asks again, and learns when the pause ends now
 return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
