@@ -105,9 +105,21 @@ static void note_end(const struct beanstalk_owed *owed)
         hold->end = session_end(&beanstalk->session);
 }
 
+/* About tubes: a shared engine may take several steps, between which nothing else may come. */
+static bool is_of_tubes(enum beanstalk_cmd cmd)
+{
+    static const bool of_tubes[] = {
+        [BEANSTALK_PEEK_READY] = true,  [BEANSTALK_PEEK_DELAYED] = true,
+        [BEANSTALK_PEEK_BURIED] = true, [BEANSTALK_KICK] = true,
+        [BEANSTALK_PAUSE_TUBE] = true,  [BEANSTALK_STATS] = true,
+        [BEANSTALK_STATS_TUBE] = true,  [BEANSTALK_LIST_TUBES] = true,
+    };
+    return (size_t)cmd < sizeof(of_tubes) && of_tubes[cmd];
+}
+
 /*
- * The newest command, if nothing behind it may be done before it is answered: a reserve, or a
- * search through many jobs (a kick of delayed ones, say); else NULL.
+ * The newest command, if nothing behind it may be done before it is answered: a reserve, or what
+ * is asked of many jobs (a kick of delayed ones, say); else NULL.
  */
 static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
 {
@@ -116,7 +128,8 @@ static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
     struct beanstalk_owed *newest = LIST_ENTRY(beanstalk->owed.prev, struct beanstalk_owed, place);
     if (newest->answered)
         return NULL;
-    return newest->ticket.parked || is_reserve(newest->cmd) ? newest : NULL;
+    bool holds_up = newest->ticket.parked || is_reserve(newest->cmd) || is_of_tubes(newest->cmd);
+    return holds_up ? newest : NULL;
 }
 
 static bool may_take(const struct beanstalk_session *beanstalk)
