@@ -5,8 +5,9 @@ local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes 
 local function room_for_topic(most, now)
     if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
     local from = call('HGET', hash, 'e') or ''
-    local names = call('ZRANGEBYLEX', order, from == '' and '[t' or '(t' .. from, '(u',
-        'LIMIT', 0, LOOK_AT)
+    local names = call('ZRANGEBYLEX', order, '(t' .. from, '(u', 'LIMIT', 0, LOOK_AT)
+    local before = call('ZRANGEBYLEX', order, '[t', '[t' .. from, 'LIMIT', 0, LOOK_AT - #names)
+    for i = 1, #before do names[#names + 1] = before[i] end
     for i = 1, #names do
         local topic = sub(names[i], 2)
         local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic,
@@ -27,6 +28,6 @@ local function room_for_topic(most, now)
             return true
         end
     end
-    call('HSET', hash, 'e', #names == LOOK_AT and sub(names[#names], 2) or '')
+    call('HSET', hash, 'e', sub(names[#names], 2))
     return false
 end
