@@ -242,6 +242,24 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     waiter->line->wanted--;
 }
 
+/*
+ * What is under way to a partition, perhaps from this very client, may make jobs ready there: who
+ * does not wait asks behind it, and is not answered from what is known.
+ */
+static void ask_behind(const struct line *line)
+{
+    const struct waits_options *options = &line->waits->options;
+    for (uint32_t i = 0; i < options->space->partitions; i++) {
+        if (list_empty(&options->calls->partitions[i].calls))
+            continue;
+        for (uint32_t topic = 0; topic < line->topic_count; topic++) {
+            struct known *known = &line->topics[topic].topic->known[i];
+            if (known->what == EMPTY)
+                *known = (struct known){.what = UNKNOWN, .news = true};
+        }
+    }
+}
+
 void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket)
 {
     bool parks = reserve->wait_us > 0 && !waits->drained;
@@ -264,6 +282,8 @@ void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struc
     list_add_tail(&line->waiters, &waiter->place);
     line->wanted += waiter->max;
     line->settles += !parks;
+    if (!parks)
+        ask_behind(line);
     heap_add(waits, waiter);
     count_waiter(waiter, true);
     ticket->parked = 1;
