@@ -20,15 +20,24 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "embedded: about the store on disk; not for --engine redis")
+    config.addinivalue_line("markers",
+                            "embedded(why): about the embedded engine; not for --engine redis")
+
+
+def has_its_own(item):
+    """Is it of a file that starts a Redis by itself, whatever the engine is?"""
+    return item.path.name.startswith(("test_redis", "test_contract"))
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--engine") == "embedded":
         return
+    config.hook.pytest_deselected(items=[item for item in items if has_its_own(item)])
+    items[:] = [item for item in items if not has_its_own(item)]
     for item in items:
-        if item.get_closest_marker("embedded"):
-            item.add_marker(pytest.mark.skip(reason="about the store on disk"))
+        embedded = item.get_closest_marker("embedded")
+        if embedded:
+            item.add_marker(pytest.mark.skip(reason=embedded.args[0]))
 
 
 @pytest.fixture(scope="session", autouse=True)

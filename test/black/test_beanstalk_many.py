@@ -139,6 +139,7 @@ def fill(one, tubes):
     assert int(one.stats()["current-tubes"]) == tubes + 2, "default and busy are there too"
 
 
+@pytest.mark.embedded("what the embedded engine costs")
 @pytest.mark.skipif(not shutil.which("callgrind_control"), reason="valgrind is not installed")
 def test_a_put_costs_the_same_beside_a_hundred_thousand_tubes(tmp_path):
     """As many jobs wait in both: only the tubes differ."""

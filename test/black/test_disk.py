@@ -10,6 +10,7 @@ import pytest
 from process import LATER, DidNotStart
 from wire import Client, Closed, eventually
 
+pytestmark = pytest.mark.embedded("about the store on disk")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from process import LATER, LATERD, ROOT
 
+pytestmark = pytest.mark.embedded("the examples show the embedded engine")
+
 
 def text_of(*path):
     with open(os.path.join(ROOT, *path), encoding="utf-8") as file:

@@ -315,7 +315,8 @@ def test_records_of_version_5_are_read(importer, beanstalkd, tmp_path):
 
 
 def test_jobs_that_the_server_refuses_are_named(laterd, importer, beanstalkd):
-    importer.server = laterd({"limits": {"body_bytes": "1K", "jobs": 4}})
+    importer.server = laterd({"limits": {"body_bytes": "1K", "jobs": 4},
+                              "redis": {"partitions": 1}})
     server = beanstalkd()
     server.put("t", b"x" * 2000)
     for _ in range(6):

@@ -81,6 +81,7 @@ def test_a_topic_is_shown_with_its_rates_and_next_due_time(later, topic):
         assert line == line.rstrip()
 
 
+@pytest.mark.embedded("there is no store to verify")
 def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_path):
     assert later("verify", str(tmp_path / "none")).returncode == NOTHING
     answer = later("verify", str(tmp_path))

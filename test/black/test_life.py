@@ -98,7 +98,7 @@ def test_two_servers_do_not_share_a_port(laterd, tmp_path):
     assert "listen" in str(why.value)
 
 
-@pytest.mark.embedded
+@pytest.mark.embedded("about the directory of the store")
 def test_two_servers_do_not_share_a_directory(laterd):
     first = laterd()
     second = laterd(start=False, data=first.data)
@@ -109,7 +109,7 @@ def test_two_servers_do_not_share_a_directory(laterd):
         assert client.push("t", body="x").status == 201
 
 
-@pytest.mark.embedded
+@pytest.mark.embedded("about the directory of the store")
 def test_a_directory_it_may_not_use_is_named(laterd, tmp_path):
     path = tmp_path / "file"
     path.write_text("not a directory")
@@ -283,7 +283,7 @@ def test_it_rests_when_nothing_is_to_do(laterd):
         wire.close()
 
 
-@pytest.mark.embedded
+@pytest.mark.embedded("--no-persist is the store's")
 def test_without_persistence_nothing_is_written_and_jobs_live_in_memory(laterd):
     server = laterd(arguments=["--no-persist"])
     with Client(server.port) as client:

@@ -6,6 +6,9 @@ import pytest
 
 from wire import Client, Wire, eventually, request_bytes
 
+# On Redis each partition has its share of these limits; in one partition they are exact.
+ONE = {"partitions": 1}
+
 
 def names(answer, status, limit, code=None):
     statuses = status if isinstance(status, tuple) else (status,)
@@ -15,7 +18,7 @@ def names(answer, status, limit, code=None):
 
 
 def test_p8_jobs(laterd):
-    with Client(laterd({"limits": {"jobs": 3}}).port) as client:
+    with Client(laterd({"limits": {"jobs": 3}, "redis": ONE}).port) as client:
         ids = [client.push_id("t", body=n, delay="1h") for n in range(3)]
         names(client.push("t", body="x"), 429, "limits.jobs")
         assert "limits.jobs" in client.post("/push", id="i", topic="t", delay=1, ttr=1).text
@@ -25,7 +28,7 @@ def test_p8_jobs(laterd):
 
 
 def test_p8_topics(laterd):
-    with Client(laterd({"limits": {"topics": 3}}).port) as client:
+    with Client(laterd({"limits": {"topics": 3}, "redis": ONE}).port) as client:
         for number in range(3):
             client.push_id(f"t{number}", body="x", delay="1h")
         names(client.push("one more", body="x"), 429, "limits.topics")
@@ -35,7 +38,7 @@ def test_p8_topics(laterd):
 
 
 def test_p8_idle_topics_make_room(laterd):
-    with Client(laterd({"limits": {"topics": 3}}).port) as client:
+    with Client(laterd({"limits": {"topics": 3}, "redis": ONE}).port) as client:
         for number in range(20):
             job_id = client.push_id(f"t{number}", body="x")
             assert client.job(job_id, method="DELETE").status in (200, 204)
@@ -54,6 +57,7 @@ def test_p8_waiters(laterd):
     polls[1].close()
 
 
+@pytest.mark.embedded("Redis has maxmemory: test_redis_failures.py fills it")
 def test_p8_memory(laterd):
     with Client(laterd({"limits": {"memory_bytes": "24M", "jobs": 10000000},
                         "store": {"recent_bytes": "1M"}}).port) as client:
@@ -172,6 +176,7 @@ def test_p8_wait(laterd):
             assert answer.status == 204
 
 
+@pytest.mark.embedded("Redis keeps its own files")
 def test_p8_disk(laterd):
     server = laterd({"store": {"segment_bytes": "256K", "max_bytes": "2M"}})
     with Client(server.port) as client:

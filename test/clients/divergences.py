@@ -56,7 +56,7 @@ LOOKS = {"total-connections", "cmd-stats"}
 # What a client's program shows of statistics and beanstalkd was asked once more to see it is up.
 CLIENTS_SEE_OTHERWISE = {"cmd-pause-tube", "total-connections"}
 
-HEX_ID = re.compile(r"[0-9a-f]{16}")
+HEX_ID = re.compile(r"[0-9a-f]{16}")  # a server's; a job's has as many digits on Redis
 
 
 def value_of(key, value):
@@ -81,7 +81,8 @@ def normal(line, answer, tubes_kept=True):
     skipped = NOT_ALIKE.get(word, set()) | LOOKS
     if word == "stats-tube" and not tubes_kept:
         skipped = skipped | FORGOTTEN
-    return "OK " + " ".join(f"{key}={value_of(key, value)}"
+    jobs_id = table.get("id") if word == "stats-job" else None
+    return "OK " + " ".join(f"{key}={value if value is jobs_id else value_of(key, value)}"
                             for key, value in table.items() if key not in skipped)
 
 

@@ -51,6 +51,13 @@ class Stream:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.socket.close()
 
+    def close_softly(self):
+        """Ends both directions, though another thread may be reading."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the peer was quicker
+
     def __enter__(self):
         return self
 

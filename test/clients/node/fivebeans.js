@@ -82,6 +82,8 @@ async function work (producer) {
   worker.stop()
   await stopped // after its last reserve has timed out
   await step('worked', async () => seen.sort())
+  // Its connection ends in its own time: not before that is it gone from the statistics.
+  while ((await producer('stats_tube', 'b'))['current-watching'] > 0);
   await step('a after work', () => producer('stats_tube', 'a'))
   await step('b after work', () => producer('stats_tube', 'b'))
 }
