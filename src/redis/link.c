@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "redis/lookup.h"
 #include "redis/resp.h"
 
 enum {
@@ -97,6 +98,7 @@ static int64_t with_jitter(int64_t us)
 static void end(struct link *link)
 {
     bool was_open = link->state != LINK_DOWN;
+    link->attempt += link->state == LINK_CONNECTING; /* its name may have other addresses */
     forget_socket(link);
     if (link->retry_at_us != INT64_MAX) {
         link->retry_at_us = link->now_us + with_jitter(link->back_off_us);
@@ -245,21 +247,40 @@ static void connect_to(struct link *link, const struct sockaddr *address, sockle
         greet(link);
 }
 
-/* A name is looked up at each attempt, which holds up the daemon as long as that takes. */
+/* A name is looked up at each attempt. Meanwhile the link's socket is the one that the answer comes
+ * through. */
+static void look_up(struct link *link)
+{
+    link->state = LINK_LOOKING_UP;
+    link->since_us = link->now_us;
+    link->fd = lookup_start(&link->address, link->attempt);
+    if (link->fd < 0)
+        link_fail(link, strerror(errno));
+    else
+        watch(link, EPOLLIN);
+}
+
+static void looked_up(struct link *link)
+{
+    struct lookup_answer answer;
+    if (!lookup_take(link->fd, &answer)) {
+        link_fail(link, "its name was not looked up");
+    } else if (answer.error) {
+        link_fail(link, gai_strerror(answer.error));
+    } else {
+        (void)close(link->fd); /* leaves epoll, too */
+        link->interest = 0;
+        connect_to(link, (const struct sockaddr *)&answer.address, answer.len);
+    }
+}
+
 static void open_tcp(struct link *link)
 {
-    char port[8];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    struct addrinfo *found = NULL;
-    (void)snprintf(port, sizeof(port), "%u", link->address.port);
-    int failed = getaddrinfo(link->address.host, port, &hints, &found);
-    if (failed) {
-        link->state = LINK_CONNECTING;
-        link_fail(link, gai_strerror(failed));
-        return;
-    }
-    connect_to(link, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
+    struct lookup_answer answer;
+    if (lookup_numeric(&link->address, &answer))
+        connect_to(link, (const struct sockaddr *)&answer.address, answer.len);
+    else
+        look_up(link);
 }
 
 static void open_unix(struct link *link)
@@ -316,7 +337,7 @@ void link_expect(struct link *link, struct link_call *call)
 
 void link_flush(struct link *link)
 {
-    if (link->fd < 0 || link->state == LINK_CONNECTING || link->out_at == link->out.len)
+    if (link->state < LINK_GREETING || link->out_at == link->out.len)
         return;
     ssize_t sent =
         send(link->fd, link->out.at + link->out_at, link->out.len - link->out_at, MSG_NOSIGNAL);
@@ -393,6 +414,10 @@ static void take_event(struct link *link, uint32_t what)
 {
     if (link->fd < 0)
         return;
+    if (link->state == LINK_LOOKING_UP) {
+        looked_up(link);
+        return;
+    }
     if (link->state == LINK_CONNECTING) {
         connected(link);
         return;
@@ -437,6 +462,8 @@ void link_tick(struct link *link, int64_t now_us)
         open_link(link);
     else if (waits_for_answer(link) && oldest_us(link) <= limit_us)
         link_fail(link, "it does not answer");
+    else if (link->state == LINK_LOOKING_UP && link->since_us <= limit_us)
+        link_fail(link, "looking up its name takes too long");
     else if ((link->state == LINK_CONNECTING || link->state == LINK_GREETING) &&
              link->since_us <= limit_us)
         link_fail(link, "it does not answer a new connection");

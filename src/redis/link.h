@@ -1,11 +1,11 @@
 /*
- * One connection to one Redis server: connects, says who we are, sends what has gathered in one
- * write, hands replies to whom they belong, ends itself when the server is silent for too long,
- * and comes back after a while.
+ * One connection to one Redis server: looks up its name, connects, says who we are, sends what has
+ * gathered in one write, hands replies to whom they belong, ends itself when the server is silent
+ * for too long, and comes back after a while.
  *
- *     DOWN ─retry time─▶ CONNECTING ─▶ GREETING ─all accepted─▶ UP
- *       ▲                    │             │                     │
- *       └────────────────────┴─────────────┴──── any trouble ────┘
+ *     DOWN ─retry time─▶ LOOKING_UP ─▶ CONNECTING ─▶ GREETING ─all accepted─▶ UP
+ *       ▲                    │             │             │                     │
+ *       └────────────────────┴─────────────┴─────────────┴──── any trouble ────┘
  *
  * Of hiredis only the reader is used, which turns bytes into replies. Its connections (async.c of
  * 0.14) would not do: an answer that nobody waits for is an assertion there, they know no
@@ -24,7 +24,7 @@
 
 struct link;
 
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+enum link_state { LINK_DOWN, LINK_LOOKING_UP, LINK_CONNECTING, LINK_GREETING, LINK_UP };
 
 /* One answer that is owed. Owned by the asker; stays until `done`. */
 struct link_call {
@@ -66,9 +66,10 @@ struct link {
     struct link_call greeting;
     unsigned greetings; /* answers owed to the greeting */
     int64_t now_us;
-    int64_t since_us;    /* CONNECTING, GREETING: since when */
+    int64_t since_us;    /* LOOKING_UP; CONNECTING and GREETING: since when */
     int64_t retry_at_us; /* DOWN: when to try again; INT64_MAX: nobody wants it */
     int64_t back_off_us;
+    unsigned attempt; /* which of its name's addresses is tried */
     bool dispatching; /* replies are being handed out */
     bool doomed;      /* to be ended when that is over */
     char trouble[160];

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from process import ROOT, DidNotStart
-from redis import REDIS_SERVER, Cluster, Redis, cluster_ports, free_port, wait_until
+from redis import REDIS_SERVER, Cluster, Redis, Sentinels, cluster_ports, free_port, wait_until
 from wire import Client
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
@@ -202,3 +202,24 @@ def test_a_cluster_that_is_not_up_yet_is_waited_for(laterd):
         server = laterd(config(three.url))
         timer.join()
     assert server.events("redis_waiting")
+
+
+# Names
+
+
+def test_a_name_that_nobody_has_beside_good_ones_does_no_harm(laterd):
+    with Cluster(masters=3, replicas=0) as three:
+        url = f"redis+cluster://nobody.invalid:1,127.0.0.1:{three.servers[1].port}"
+        with Client(laterd(config(url)).port) as client:
+            client.push_id("t", body="x")
+    with Sentinels() as trio:
+        url = f"redis+sentinel://nobody.invalid,127.0.0.1:{trio.sentinels[0].port}/{trio.name}"
+        server = laterd(config(url))
+        with Client(server.port) as client:
+            client.push_id("t", body="x")
+        assert "nobody.invalid" in str(server.events("sentinel_away"))
+
+
+def test_a_server_may_have_a_name(laterd, redis):
+    with Client(laterd(config(f"redis://localhost:{redis.port}")).port) as client:
+        client.push_id("named", body="x")
