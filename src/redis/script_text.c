@@ -41,9 +41,9 @@ void script_write(struct buf *out, enum script_kind kind)
 {
     if (kind == SCRIPT_PUSH)
         ADD(out, push);
-    ADD(out, common);
     if (kind == SCRIPT_END)
         ADD(out, end);
+    ADD(out, common);
     if (kind != SCRIPT_RESERVE)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)

@@ -23,7 +23,7 @@ STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"
 HOUR = 3600 * 1000000
 PARTS = {"push": ["push", "common", "job", "room", "push_other"],
          "reserve": ["common", "reserve"], "topic": ["common", "job", "room", "topic"],
-         "end": ["common", "end", "job", "end_other"],
+         "end": ["end", "common", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
