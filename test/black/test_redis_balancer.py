@@ -121,7 +121,7 @@ class DelayQueue(V1):
 
 
 class DelayqueueJava(V1):
-    """The dialect of that name. It has no ids of clients: a push that is repeated is another job."""
+    """The dialect of that name. Clients have no ids there: a push that is repeated is another job."""
 
     def __init__(self, front, topic):
         super().__init__(front, topic)
@@ -146,7 +146,7 @@ class DelayqueueJava(V1):
 
 
 class Beanstalk:
-    """beanstalkd's protocol: a reservation is its connection's, so a job is taken and ended on one."""
+    """beanstalkd's protocol: a reservation is its connection's, so one sees a job to its end."""
 
     def __init__(self, front, topic):
         self.port, self.topic = front.beanstalk, topic
@@ -179,7 +179,7 @@ class Beanstalk:
 
 
 class Worker(threading.Thread):
-    """Leads one job after another through its life, until it is told to stop; then all are there."""
+    """Leads one job after another through its life until it is told to stop; then all are there."""
 
     def __init__(self, protocol, front, name):
         super().__init__(daemon=True)

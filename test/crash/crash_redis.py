@@ -2,7 +2,7 @@
 """kill -9 where the queue lives in Redis: of daemons, of Redis, and of a master with a replica.
 
 Two daemons serve one queue; eight connections, every third a client of beanstalkd, work through
-both without a pause and connect again when theirs is gone. Three parts, each with its oracle and a
+both without a pause and connect again when theirs is gone. Four parts, each with its oracle and a
 queue of its own, drained at the end:
 
     daemons    one of the two (now and then both) is killed and started again; Redis stays. A lease
@@ -12,11 +12,15 @@ queue of its own, drained at the end:
                while; sentinels make the replica the master. wait_replicas = 1. What is lost is
                counted, and told as it is: Redis promises nothing here. Three failovers with
                wait_replicas = 0 come before, as the control: they should lose.
+    cluster    three masters, each with a replica. redis-cli moves slots or evens them out, a
+               master joins and leaves, a replica takes over by hand, or from a master that is
+               killed. wait_replicas = 1, so that nothing may be lost.
 
 The negative controls come first: the oracle is shown each fault, and a Redis that keeps nothing on
 disk is killed, after which it must find jobs lost.
 
-usage: crash_redis.py [--daemons N] [--redis N] [--failovers N] [--seed N] [--threads N]
+usage: crash_redis.py [--daemons N] [--redis N] [--failovers N] [--cluster N] [--seed N]
+                      [--threads N]
 """
 
 import argparse
@@ -31,7 +35,7 @@ sys.path.insert(0, HERE)
 
 from oracle import FAULTS, control  # noqa: E402
 from process import DidNotStart  # noqa: E402
-from redis import Redis, Sentinels  # noqa: E402
+from redis import Cluster, Redis, Sentinels, role  # noqa: E402
 from redis_load import Part  # noqa: E402
 
 
@@ -79,6 +83,56 @@ def fail_over(part, sentinels):
     until(lambda: sentinels.slaves_known() == 3, "the sentinels do not know the replica")
 
 
+def move_slots(part, cluster, masters):
+    source, target = part.rng.sample(masters, 2)
+    cluster.reshard(source, target, part.rng.randrange(100, 1000))
+
+
+def even_out(part, cluster, masters):
+    del part
+    cluster.cli("rebalance", masters[0].address)
+
+
+def join_and_leave(part, cluster, masters):
+    server = cluster.add_master()
+    cluster.reshard(part.rng.choice(masters), server, part.rng.randrange(100, 1000))
+    part.load(0.1, 0.5)
+    cluster.remove_master(server)
+    server.close()
+
+
+def hand_over(part, cluster, masters):
+    cluster.fail_over(part.rng.choice([one for one in cluster.servers if one not in masters]))
+
+
+def kill_master(part, cluster, masters):
+    victim = part.rng.choice(masters)
+    victim.kill()
+    alive = [server for server in cluster.servers if server is not victim]
+    until(lambda: sum(role(server) == "master" for server in alive) == len(masters),
+          "no replica became the master")
+    part.load(0.2, 0.4)  # without its replica: what is there cannot be acknowledged
+    victim.start()
+    until(lambda: victim.info("replication").get("master_link_status") == "up",
+          "the old master did not become a replica")
+
+
+def rebuild(part, cluster):
+    part.load(0.3, 0.8)
+    until(lambda: replicated(cluster), "a replica is not there")
+    masters = [server for server in cluster.servers if role(server) == "master"]
+    part.rng.choice([move_slots, even_out, join_and_leave, hand_over, hand_over, kill_master,
+                     kill_master])(part, cluster, masters)
+    part.wait_ready(time.monotonic())
+
+
+def replicated(cluster):
+    """Has each master a replica that listens? One may have lost its own to another."""
+    facts = [server.info("replication") for server in cluster.servers]
+    return cluster.agreed() and all(fact["connected_slaves"] != "0" for fact in facts
+                                    if fact["role"] == "master")
+
+
 def until(claim, otherwise, seconds=30):
     end = time.monotonic() + seconds
     while not claim():
@@ -108,6 +162,7 @@ def run_part(name, rounds, part, one_round):
         if part.oracle.faults[fault]:
             print(f"crash-redis: {name}: {fault}: {part.oracle.faults[fault][:10]}")
     slowest = f", ready again within {part.slowest_s:.2f} s" if part.slowest_s else ""
+    slowest += f", slowest answer {part.oracle.slowest_answer_s:.2f} s"
     print(f"crash-redis: {name}: {done} rounds in {time.monotonic() - begin:.0f} s{slowest}: "
           + ", ".join(f"{counts[key]} {key}" for key in counts)
           + f", {part.oracle.not_now} not now", flush=True)
@@ -154,6 +209,11 @@ def run(options, rng):
     if options.failovers:
         good &= fail_over_often(rng, options.threads, 3, wait_replicas=0)
         good &= fail_over_often(rng, options.threads, options.failovers, wait_replicas=1)
+    if options.cluster:
+        with Cluster(appendonly="yes", repl_ping_replica_period=1) as cluster:
+            part = Part(cluster.url, rng, options.threads, wait_replicas=1, partitions=64)
+            counts = run_part("cluster", options.cluster, part, lambda: rebuild(part, cluster))
+            good &= counts is not None and not any(counts[name] for name in FAULTS)
     return good
 
 
@@ -162,13 +222,14 @@ def main():
     parser.add_argument("--daemons", type=int, default=100, help="rounds of killing daemons")
     parser.add_argument("--redis", type=int, default=20, help="rounds of killing Redis")
     parser.add_argument("--failovers", type=int, default=10)
+    parser.add_argument("--cluster", type=int, default=20, help="rounds of rebuilding a cluster")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--threads", type=int, default=8)
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
     control()
-    print(f"crash-redis: seed {seed}, {options.daemons} + {options.redis} + {options.failovers} "
-          f"rounds, {options.threads} connections", flush=True)
+    print(f"crash-redis: seed {seed}, {options.daemons} + {options.redis} + {options.failovers} + "
+          f"{options.cluster} rounds, {options.threads} connections", flush=True)
     good = run(options, random.Random(seed))
     print(f"crash-redis: seed {seed}: {'ok' if good else 'FAILED'}")
     return 0 if good else 1
