@@ -123,6 +123,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const char *reason = NULL;
         if (!script_notice(&space, parts[0], &notice))
             CHECK(notice.partition < space.partitions);
+        struct script_member members[SCRIPT_MEMBERS_MAX];
+        uint32_t found = 0;
+        struct script_parts said = {.at = parts, .count = count};
+        if (!script_read_members(&said, members, &found))
+            CHECK(found <= SCRIPT_MEMBERS_MAX);
         if (script_judge(parts[0], parts[count - 1], &reason))
             CHECK(reason);
         CHECK(failure_read(parts[0]).slot <= 16383);

@@ -14,6 +14,8 @@ enum {
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
+    CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
+    CLOCK_FAR_US = 1000 * 1000,
 };
 
 /* An answer that nobody needs. */
@@ -175,9 +177,44 @@ static void try_to_send(struct call *call)
     struct calls *calls = call->calls;
     struct partition *partition = partition_of(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
-    bool may = node && (partition->open || call->urgent);
+    bool may = node && (partition->open_at == node || call->urgent);
     if (may && call->retry_at_us <= calls->now_us)
         send_to(call, node);
+}
+
+/* ---- the clocks ---- */
+
+static void set_clock(struct calls *calls, const struct node *node, int64_t ahead_us)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (calls_node(calls, i) == node)
+            calls->options.space->ahead_us[i] = ahead_us;
+    }
+    if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
+        log_event(LOG_WARN, "redis_clock", "node=%.*s ahead_ms=%lld hint=\"set the clocks by NTP\"",
+                  (int)name.len, name.at, (long long)(ahead_us / 1000));
+}
+
+/*
+ * Due times are by the clock of the partition's server: see script_space::ahead_us. The server
+ * looked at its clock, which then said redis_us, some time between our sending and now. While what
+ * we believe is possible, we go on believing it.
+ */
+static void compare_clocks(const struct call *call, int64_t redis_us)
+{
+    struct calls *calls = call->calls;
+    int64_t believed_us = calls->options.space->ahead_us[call->id.partition];
+    int64_t most_us = redis_us - call->on_link.sent_us;
+    int64_t least_us = redis_us - calls->now_us;
+    bool possible =
+        believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
+    if (redis_us == 0 || possible || call->answered_by != calls_node(calls, call->id.partition))
+        return;
+    int64_t ahead_us = least_us + (most_us - least_us) / 2;
+    bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
+    set_clock(calls, call->answered_by, close ? 0 : ahead_us);
 }
 
 /* ---- answers ---- */
@@ -191,19 +228,19 @@ static struct bytes part_of(const redisReply *part)
 static void answer(struct call *call, const redisReply *reply)
 {
     struct bytes parts[SCRIPT_PARTS_MAX];
+    uint32_t count = 1;
     if (reply->type == REDIS_REPLY_STRING) {
         parts[0] = part_of(reply);
-        tell(call, OK, parts, 1);
-        call_free(call);
-        return;
-    }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements > SCRIPT_PARTS_MAX) {
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements <= SCRIPT_PARTS_MAX) {
+        count = (uint32_t)reply->elements;
+        for (uint32_t i = 0; i < count; i++)
+            parts[i] = part_of(reply->element[i]);
+    } else {
         finish(call, ERR_CORRUPT);
         return;
     }
-    for (size_t i = 0; i < reply->elements; i++)
-        parts[i] = part_of(reply->element[i]);
-    tell(call, OK, parts, (uint32_t)reply->elements);
+    compare_clocks(call, script_clock(parts, count));
+    tell(call, OK, parts, count);
     call_free(call);
 }
 
@@ -237,9 +274,8 @@ static void refused(struct call *call, struct node *node, struct bytes text)
     list_remove(&call->held);
     calls->retried++;
     if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
-        partition_of(call)->open = false;
+        calls_close(calls, call->id.partition);
         wait_to_send(call, 0);
-        calls->options.closed(calls->options.owner, call->id.partition);
         return;
     }
     switch (failure.kind) {
@@ -294,6 +330,7 @@ static void replied(struct link_call *on_link, redisReply *reply)
     struct call *call = LIST_ENTRY(on_link, struct call, on_link);
     struct node *node = call->sent_to;
     call->sent_to = NULL;
+    call->answered_by = node;
     if (!reply) {
         lost(call);
         return;
@@ -429,13 +466,13 @@ struct call *calls_new(struct calls *calls, uint32_t partition)
     uint32_t place;
     if (!ring_take(&calls->partitions[partition], &place))
         return NULL;
-    struct call *call = calls_new_hello(calls, partition);
+    struct call *call = calls_new_unkept(calls, partition);
     call->id.place = place;
     call->in_ring = true;
     return call;
 }
 
-struct call *calls_new_hello(struct calls *calls, uint32_t partition)
+struct call *calls_new_unkept(struct calls *calls, uint32_t partition)
 {
     struct partition *to = &calls->partitions[partition];
     struct call *call = call_take(calls);
@@ -469,6 +506,10 @@ void calls_forget(struct call *call)
 
 void calls_node_ready(struct calls *calls, struct node *node)
 {
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (calls->partitions[i].open_at == node)
+            calls_close(calls, i); /* it may have lost them, or be another server */
+    }
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
     /* What was given up on that connection may still be done there. Its answers must not take the
@@ -478,9 +519,25 @@ void calls_node_ready(struct calls *calls, struct node *node)
     load_scripts(calls, node);
 }
 
+struct node *calls_node(const struct calls *calls, uint32_t partition)
+{
+    return topology_node(calls->options.topology, calls->partitions[partition].slot);
+}
+
+bool calls_is_open(const struct calls *calls, uint32_t partition)
+{
+    const struct node *node = calls_node(calls, partition);
+    return node && calls->partitions[partition].open_at == node;
+}
+
 void calls_open(struct calls *calls, uint32_t partition)
 {
-    calls->partitions[partition].open = true;
+    calls->partitions[partition].open_at = calls_node(calls, partition);
+}
+
+void calls_close(struct calls *calls, uint32_t partition)
+{
+    calls->partitions[partition].open_at = NULL;
 }
 
 static void send_waiting(struct partition *partition)
@@ -544,8 +601,7 @@ int64_t calls_next_us(const struct calls *calls)
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         const struct partition *partition = &calls->partitions[i];
         /* What waits for its node goes when that says that it is there. */
-        if (!list_empty(&partition->unsent) && partition->open &&
-            topology_node(calls->options.topology, partition->slot)) {
+        if (!list_empty(&partition->unsent) && calls_is_open(calls, i)) {
             int64_t soon_us = calls->now_us + RETRY_US / 2;
             next_us = soon_us < next_us ? soon_us : next_us;
         }

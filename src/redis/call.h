@@ -28,12 +28,12 @@ struct call {
     struct script_call id;
     struct buf request;
     bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's */
-    bool urgent;  /* does not wait for the partition to be open: a hello */
+    bool urgent;  /* does not wait for the partition to be open: it opens it */
     bool changes; /* its answer waits for replicas */
-    bool in_ring; /* has a place in the ring: all but hello */
+    bool in_ring; /* has a place in the ring: all but those made by calls_new_unkept */
     int64_t deadline_us;
     int64_t retry_at_us;
-    struct node *sent_to;
+    struct node *sent_to, *answered_by;
     redisReply *reply;
     /* Who is told. The parts are borrowed until it returns. It may make new calls. */
     void (*done)(void *owner, struct call *call, enum err err, const struct bytes *parts,
@@ -50,7 +50,7 @@ struct partition {
     uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
     uint32_t ring_from;                   /* the word in which to look for a free one first */
     unsigned slot;
-    bool open; /* has said hello back */
+    const struct node *open_at; /* the script `open` was answered there; NULL: nowhere */
 };
 
 /* What to do for replicas: answers of a pipeline wait for one WAIT behind it. */
@@ -71,13 +71,10 @@ struct loading {
 };
 
 struct calls_options {
-    const struct script_space *space;
+    struct script_space *space; /* whose ahead_us is kept here */
     struct topology *topology;
     int64_t timeout_us;
     unsigned wait_replicas; /* 0: answer at once */
-    /* The partition is not there (any more): say hello. */
-    void (*closed)(void *owner, uint32_t partition);
-    void *owner;
 };
 
 struct calls {
@@ -98,19 +95,23 @@ void calls_fini(struct calls *calls);
 
 /* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
 struct call *calls_new(struct calls *calls, uint32_t partition);
-/* The same for hello, which leaves no answer in the ring: never NULL. Without it a partition that
-   is not there could not be opened for all that waits to be sent to it. */
-struct call *calls_new_hello(struct calls *calls, uint32_t partition);
+/* The same for scripts that keep no answer in the ring, like open and beat: never NULL. */
+struct call *calls_new_unkept(struct calls *calls, uint32_t partition);
 void calls_send(struct call *call, void *owner,
                 void (*done)(void *owner, struct call *call, enum err err,
                              const struct bytes *parts, uint32_t count));
 /* Its owner does not want to hear of it any more; it is still done. */
 void calls_forget(struct call *call);
 
-/* The node took commands from now on: load the scripts; or is gone. */
+/* The node takes commands from now on: loads the scripts; its partitions are to be opened. */
 void calls_node_ready(struct calls *calls, struct node *node);
-/* Hello was answered: what waited goes out. */
+/* The node that has the partition now, if it takes commands; else NULL. */
+struct node *calls_node(const struct calls *calls, uint32_t partition);
+bool calls_is_open(const struct calls *calls, uint32_t partition);
+/* It was opened: what waited goes out. */
 void calls_open(struct calls *calls, uint32_t partition);
+/* It must be opened anew: see opener.h. */
+void calls_close(struct calls *calls, uint32_t partition);
 
 /* Sends what waits, gives up what is too old. */
 void calls_tick(struct calls *calls, int64_t now_us);

@@ -17,12 +17,14 @@
 #include "base/sum.h"
 #include "redis/fitness.h"
 #include "redis/notices.h"
+#include "redis/opener.h"
 #include "redis/redis.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
     OPEN_SAY_US = 1000 * 1000, /* how long it waits in silence */
     OPEN_STEP_MS = 5,
+    ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
 };
 
 struct redis_engine {
@@ -33,6 +35,8 @@ struct redis_engine {
     struct topology topology;
     struct topology_ear topology_ear;
     struct calls calls;
+    struct opener opener;
+    struct members members;
     struct timers timers;
     struct waits waits;
     struct notices notices;
@@ -323,7 +327,10 @@ static void gathering_start(struct redis_engine *redis, const struct cmd *cmd,
 
 static void server_is_fit(void *owner)
 {
-    timers_start(&((struct redis_engine *)owner)->timers);
+    struct redis_engine *redis = owner;
+    opener_start(&redis->opener);
+    if (!redis->members.started)
+        members_start(&redis->members);
 }
 
 static void node_ready(struct topology_ear *ear, struct node *node)
@@ -346,11 +353,6 @@ static void sentinel_refused(struct topology_ear *ear, const struct link *link)
     fitness_lost(&LIST_ENTRY(ear, struct redis_engine, topology_ear)->fitness, link);
 }
 
-static void partition_closed(void *owner, uint32_t partition)
-{
-    timers_hello(&((struct redis_engine *)owner)->timers, partition);
-}
-
 static void partition_refused(void *owner, uint32_t stored)
 {
     struct redis_engine *redis = owner;
@@ -364,11 +366,21 @@ static void partition_forgot_us(void *owner)
 
 /* ---- the engine port ---- */
 
+static bool reaches_all(const struct redis_engine *redis)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        all = all && calls_is_open(&redis->calls, i);
+    return all;
+}
+
 static void engine_time(struct engine *engine, int64_t now_us)
 {
     struct redis_engine *redis = of_engine(engine);
     redis->now_us = now_us;
     redis->topology.now_us = now_us; /* answers are read before anything else ticks */
+    redis->opener.now_us = now_us;
+    redis->members.now_us = now_us;
     redis->timers.now_us = now_us;
     redis->calls.now_us = now_us;
     redis->waits.now_us = now_us;
@@ -380,6 +392,8 @@ static void engine_begin(struct engine *engine)
     link_poll(redis->epoll, redis->now_us);
     topology_tick(&redis->topology, redis->now_us);
     notices_tick(&redis->notices, redis->now_us);
+    opener_tick(&redis->opener, redis->now_us);
+    members_tick(&redis->members, redis->now_us);
     timers_tick(&redis->timers, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
     waits_tick(&redis->waits, redis->now_us);
@@ -443,6 +457,8 @@ static int64_t engine_end(struct engine *engine)
     link_flush(&redis->notices.link);
     int64_t next_us = topology_next_us(&redis->topology);
     next_us = sooner(next_us, link_next_us(&redis->notices.link));
+    next_us = sooner(next_us, opener_next_us(&redis->opener));
+    next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, timers_next_us(&redis->timers));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
     return sooner(next_us, waits_next_us(&redis->waits));
@@ -465,13 +481,7 @@ static enum err engine_health(const struct engine *engine)
     const struct redis_engine *redis = (const struct redis_engine *)engine;
     if (redis->draining || redis->refusing_pushes)
         return ERR_DRAINING;
-    for (uint32_t i = 0; i < redis->space.partitions; i++) {
-        const struct partition *partition = &redis->calls.partitions[i];
-        if (!partition->open ||
-            !topology_node((struct topology *)&redis->topology, partition->slot))
-            return ERR_AGAIN;
-    }
-    return OK;
+    return reaches_all(redis) ? OK : ERR_AGAIN;
 }
 
 static void engine_figures(const struct engine *engine, struct figures *out_figures)
@@ -497,6 +507,27 @@ static const struct engine_verbs verbs = {
 
 /* ---- life ---- */
 
+static bool we_reach_all(void *owner)
+{
+    return reaches_all(owner);
+}
+
+/* Others may have given back what our connections held, and dropped the answers kept for us: we
+ * leave word in every partition again. */
+static void we_were_silent(void *owner)
+{
+    struct redis_engine *redis = owner;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        opener_again(&redis->opener, i);
+}
+
+/* The answers kept for us go with us: a request may be sent again until it is old. */
+static int64_t alive_us(const struct redis_options *options)
+{
+    int64_t least_us = options->timeout_us + 2 * MEMBERS_BEAT_US;
+    return least_us > ALIVE_US ? least_us : ALIVE_US;
+}
+
 static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
@@ -519,14 +550,21 @@ static void make_parts(struct redis_engine *redis)
     calls_init(&redis->calls, &(struct calls_options){.space = &redis->space,
                                                       .topology = &redis->topology,
                                                       .timeout_us = options->timeout_us,
-                                                      .wait_replicas = options->wait_replicas,
-                                                      .closed = partition_closed,
-                                                      .owner = redis});
-    timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
+                                                      .wait_replicas = options->wait_replicas});
+    opener_init(&redis->opener, &(struct opener_options){.space = &redis->space,
                                                          .calls = &redis->calls,
                                                          .refused = partition_refused,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
+    members_init(&redis->members, &(struct members_options){.space = &redis->space,
+                                                            .calls = &redis->calls,
+                                                            .alive_us = alive_us(options),
+                                                            .serves = we_reach_all,
+                                                            .missed = we_were_silent,
+                                                            .owner = redis});
+    timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
+                                                         .calls = &redis->calls,
+                                                         .members = &redis->members});
     waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
                                                       .calls = &redis->calls,
                                                       .waiters_max = options->waiters_max,
@@ -538,6 +576,8 @@ static void make_parts(struct redis_engine *redis)
                  &(struct notices_options){.space = &redis->space,
                                            .topology = &redis->topology,
                                            .waits = &redis->waits,
+                                           .opener = &redis->opener,
+                                           .members = &redis->members,
                                            .timers = &redis->timers,
                                            .fitness = &redis->fitness,
                                            .link = {.epoll = redis->epoll,
@@ -572,7 +612,7 @@ static void say_waiting(const struct redis_engine *redis)
               trouble.text);
 }
 
-/* Turns without clients, until every partition has said hello and notices are heard, or something
+/* Turns without clients, until every partition is open and notices are heard, or something
  * says no. */
 static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
 {
@@ -635,22 +675,19 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     return OK;
 }
 
-/* Its leases of partitions and of jobs go back now and not when they end. */
+/* What its connections hold goes back now, and others take over its partitions. */
 static void leave(struct redis_engine *redis)
 {
     struct clock *clock = redis->options.clock;
     int64_t give_up_us = redis->now_us + redis->options.timeout_us / 2;
-    bool waits = true;
     timers_leave(&redis->timers);
-    while (waits && redis->now_us < give_up_us) {
+    members_leave(&redis->members);
+    while ((redis->timers.leaving || redis->members.asked) && redis->now_us < give_up_us) {
         struct epoll_event event;
-        waits = false;
         (void)engine_end(&redis->engine); /* sends; we do not sleep long */
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
         engine_time(&redis->engine, clock->now_us(clock));
         link_poll(redis->epoll, redis->now_us);
-        for (uint32_t i = 0; i < redis->space.partitions; i++)
-            waits = waits || redis->timers.timers[i].hello_asked;
     }
 }
 
@@ -665,6 +702,8 @@ void redis_engine_close(struct redis_engine *redis)
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);
     timers_fini(&redis->timers);
+    members_fini(&redis->members);
+    opener_fini(&redis->opener);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     (void)close(redis->epoll);

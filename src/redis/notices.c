@@ -27,10 +27,17 @@ static void take_notice(const struct notices *notices, struct bytes message)
     struct script_notice notice;
     if (script_notice(notices->options.space, message, &notice))
         return; /* somebody else's, on our channel: it is not for us */
-    if (notice.ready)
+    switch (notice.news) {
+    case SCRIPT_READY_NOW:
         waits_ready(notices->options.waits, notice.topic, notice.partition);
-    else
-        timers_due(notices->options.timers, notice.partition, notice.due_us);
+        break;
+    case SCRIPT_DUE: timers_due(notices->options.timers, notice.partition, notice.due_us); break;
+    case SCRIPT_MADE:
+        if (!notice.by_us)
+            opener_again(notices->options.opener, notice.partition);
+        break;
+    case SCRIPT_MEMBER: members_heard(notices->options.members, &notice.member); break;
+    }
 }
 
 static void notified(struct link_ear *ear, struct link *link, const redisReply *reply)

@@ -1,7 +1,7 @@
 /*
  * The subscription to the queue's notices: a connection of its own to any server that takes
  * commands (a cluster passes messages on to all its servers), and to another when that one is gone.
- * What is heard is passed on to those who wait for jobs and to the timers.
+ * What is heard is passed on to those who wait for jobs, to the timers and to the members.
  *
  * While it is not up nobody here is woken, so a start waits for it, and fails with its reason: a
  * user of Redis 7 has no right to any channel unless somebody gave it.
@@ -10,6 +10,7 @@
 #define LATERD_REDIS_NOTICES_H
 
 #include "redis/fitness.h"
+#include "redis/opener.h"
 #include "redis/timers.h"
 #include "redis/waits.h"
 
@@ -17,6 +18,8 @@ struct notices_options {
     const struct script_space *space;
     struct topology *topology;
     struct waits *waits; /* knows whether we are subscribed */
+    struct opener *opener;
+    struct members *members;
     struct timers *timers;
     struct fitness *fitness;  /* is told why a subscription ended */
     struct link_options link; /* `ear` and `subscriber` are made here */

@@ -11,10 +11,11 @@
 #define CHANNEL_END ":notice"
 
 enum {
-    RESERVE_BYTES = 16 * 1024 * 1024, /* bodies handed out at once, as the core has it */
-    TOPICS_MAX = 2000,                /* of a reserve: Lua cannot pass on many more */
-    PLACES_MAX = 4000,                /* looked at by a reserve in all its topics */
-    REQUEST_BYTES = 20,               /* of ARGV[1]: see add_request() */
+    RESERVE_BYTES = 16 * 1024 * 1024,  /* bodies handed out at once, as the core has it */
+    TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
+    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
+    REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
+    MEMBER_KEPT_US = 60 * 1000 * 1000, /* the record of a daemon that says nothing more */
 };
 
 /* ---- the space ---- */
@@ -522,15 +523,32 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
     script_add_i64(out, max);
 }
 
-void script_ask_hello(struct buf *out, const struct script_space *space,
-                      const struct script_call *call, const struct script_hello *hello)
+void script_ask_open(struct buf *out, const struct script_space *space,
+                     const struct script_call *call)
 {
     char room[SCRIPT_PREFIX_MAX + 16];
-    script_begin(out, space, call, SCRIPT_HELLO, 6);
+    script_begin(out, space, call, SCRIPT_OPEN, 4);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, script_channel(space, room));
-    script_add_i64(out, hello->own_us);
-    script_add_i64(out, hello->alive_us);
     script_add_i64(out, SCRIPT_LAYOUT);
+}
+
+void script_ask_beat(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, enum script_how how)
+{
+    char letter = (char)how;
+    script_begin(out, space, call, SCRIPT_BEAT, 2);
+    script_add(out, bytes_of(&letter, 1));
+    script_add_i64(out, MEMBER_KEPT_US);
+}
+
+void script_ask_forget(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, struct bytes living, int64_t young_us,
+                       uint32_t max)
+{
+    script_begin(out, space, call, SCRIPT_FORGET, 3);
+    script_add_i64(out, max);
+    script_add(out, living);
+    script_add_i64(out, young_us);
 }

@@ -11,16 +11,21 @@
  * truth.
  *
  * Invariants
+ *
  * R1 A transition is one call of one script. A job is in exactly one of delayed, reserved, ready
- *    and buried. A due job that nobody has promoted yet is delayed, but is shown as ready.
+ * and buried. A due job that nobody has promoted yet is delayed, but is shown as ready.
+ *
  * R2 A job lives in partition `seq % partitions`. That of a client's id is a hash of the id, and
- * the job's number is made there, so both names lead to one place. R3 Numbers and leases are about
- * the microsecond of their making and only grow, so that none is given twice even if Redis forgot
- * its last seconds, and numbers order jobs of all partitions. R4 A change leaves its answer in a
- * ring of SCRIPT_RING places per daemon and partition. A request sent again (script_mark_again) is
- * answered from there and does nothing. R5 Times in Redis are microseconds on Redis' own clock,
- * from 0 to 2^53 - 1 (the year 2255), which a score holds exactly. Earlier and later ones are
- * clamped; the last stands for INT64_MAX.
+ * the job's number is made there, so both names lead to one place.
+ *
+ * R3 Numbers and leases are about the microsecond of their making and only grow, so that none is
+ * given twice even if Redis forgot its last seconds, and numbers order jobs of all partitions.
+ *
+ * R4 A change leaves its answer in a ring of SCRIPT_RING places per daemon and partition. A request
+ * sent again (script_mark_again) is answered from there and does nothing.
+ *
+ * R5 Times in Redis are microseconds on Redis' own clock, from 0 to 2^53 - 1 (the year 2255), which
+ * a score holds exactly. Earlier and later ones are clamped; the last stands for INT64_MAX.
  */
 #ifndef LATERD_REDIS_SCRIPT_H
 #define LATERD_REDIS_SCRIPT_H
@@ -30,14 +35,18 @@
 
 enum {
     SCRIPT_PARTITIONS_MAX = 1024,
-    SCRIPT_PREFIX_MAX = 64, /* bytes */
-    SCRIPT_RING = 4096,     /* requests to one partition that may be unanswered: see script_call */
-    SCRIPT_DIGEST = 40,     /* hex digits of SHA-1 */
-    SCRIPT_PARTS_MAX = 4096 /* of any answer */
+    SCRIPT_PREFIX_MAX = 64,  /* bytes */
+    SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: see script_call */
+    SCRIPT_DIGEST = 40,      /* hex digits of SHA-1 */
+    SCRIPT_PARTS_MAX = 4096, /* of any answer */
+    SCRIPT_NAME = 8,         /* bytes of a daemon's name */
+    SCRIPT_MEMBERS_MAX = 1024,
 };
 
 enum script_kind {
-    SCRIPT_HELLO,
+    SCRIPT_OPEN,
+    SCRIPT_BEAT,
+    SCRIPT_FORGET,
     SCRIPT_PROMOTE,
     SCRIPT_PUSH,
     SCRIPT_RESERVE,
@@ -58,9 +67,9 @@ enum script_kind {
 struct script_space {
     char prefix[SCRIPT_PREFIX_MAX + 1];
     uint32_t partitions;
-    char daemon[8];      /* random: this life of this process */
-    uint64_t jobs_max;   /* pushes into a partition with so many are refused; 0 = no limit */
-    uint32_t topics_max; /* in each partition; 0 = no limit */
+    char daemon[SCRIPT_NAME]; /* random: this life of this process */
+    uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
+    uint32_t topics_max;      /* in each partition; 0 = no limit */
     int64_t *ahead_us;
     struct {
         struct buf text;
@@ -135,24 +144,44 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
 void script_ask_promote(struct buf *out, const struct script_space *space,
                         const struct script_call *call, uint32_t max);
 
-struct script_hello {
-    /* Ask for the partition's timer, or keep it, for so long; 0: do not ask, and give up mine. */
-    int64_t own_us;
-    /* This daemon lives for so long unless it says hello again; 0: it goes, its jobs go back. */
-    int64_t alive_us;
+/*
+ * The first call to each partition over a new connection: makes the partition, if need be, and
+ * leaves word there that answers and connections of this daemon are in it. The answer: err
+ * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
+ * now_us; count (1: the partition did not know this daemon, so marks that it left are gone).
+ */
+void script_ask_open(struct buf *out, const struct script_space *space,
+                     const struct script_call *call);
+
+/* How a daemon is. */
+enum script_how {
+    SCRIPT_SERVES = 'y',
+    SCRIPT_LIVES = 'n', /* but does not reach all partitions now */
+    SCRIPT_LEAVES = 'x',
 };
 
 /*
- * The first call to each partition after connecting (it makes the partition, if need be), and
- * then about once a second while the daemon owns it, wants to own it, or has bound leases in it
- * (alive_us 5 s), else once a minute (alive_us 3 min). The answer: err (ERR_INVALID: made with
- * another number of partitions, in .count, or another layout, in .seq); now_us; owner (it is us);
- * next_us (when the ownership ends, whoever's it is: a time to ask again); count (1: the partition
- * did not know this daemon, so marks that it left there are gone).
- * The owner's lease of 2 s is renewed each second; whoever gets it calls promote at once.
+ * "I live", said about once a second, to partition 0 for all of them: see members.h. All daemons
+ * hear it, as a notice. script_read_members() reads the answer.
  */
-void script_ask_hello(struct buf *out, const struct script_space *space,
-                      const struct script_call *call, const struct script_hello *hello);
+void script_ask_beat(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, enum script_how how);
+
+struct script_member {
+    char name[SCRIPT_NAME];
+    enum script_how how;
+    int64_t age_us; /* since it said so, by Redis' clock; for a notice: 0 */
+};
+
+/*
+ * Forgets daemons that left word in the partition and are not among the living: what their
+ * connections held is ready again, the answers kept for them go. One that left word less than
+ * young_us ago is left alone. `living` are names, one behind the other; empty: forgets the asker
+ * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again).
+ */
+void script_ask_forget(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, struct bytes living, int64_t young_us,
+                       uint32_t max);
 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);
@@ -162,7 +191,7 @@ void script_mark_again(char *request, size_t len);
 /*
  * Every script answers with an array of strings, or with one that stands for itself: `parts`,
  * borrowed. An error instead is the engine's affair; one is ours: it begins with SCRIPT_CLOSED and
- * says that the partition is not there (Redis lost its data): say hello, then send the request
+ * says that the partition is not there (Redis lost its data): open it, then send the request
  * again.
  */
 #define SCRIPT_CLOSED "LATERDCLOSED"
@@ -179,7 +208,6 @@ struct script_answer {
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept, replaced;  /* PUSH */
     bool more;
-    bool owner;  /* hello */
     bool marked; /* reserve: marks were left at all topics that have none */
     uint32_t count;
     int64_t now_us;  /* our clock; 0 = the script did not look */
@@ -188,6 +216,9 @@ struct script_answer {
     struct bytes firsts; /* reserve: see script_first() */
     struct reply reply;  /* of script_read(): as the core would answer, its err included */
 };
+
+/* What the server's clock said when it answered; 0: nothing. */
+int64_t script_clock(const struct bytes *parts, uint32_t count);
 
 /*
  * Reads an answer to script_ask…. ERR_CORRUPT: it is not what a script of ours says. Jobs (an array
@@ -199,9 +230,13 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer) MUST_USE;
 
-/* Reads the answer to hello or promote. */
+/* Reads the answer to open, forget or promote. */
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
+
+/* Reads the answer to a beat: up to SCRIPT_MEMBERS_MAX daemons, the asker among them. */
+enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
+                             uint32_t *out_count) MUST_USE;
 
 /* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
 struct script_rank {
@@ -256,11 +291,20 @@ void script_gather_reply(struct script_gather *gather, struct reply *out_reply);
 /* All partitions publish on one channel: `PREFIX:notice`, into room[SCRIPT_PREFIX_MAX + 16]. */
 struct bytes script_channel(const struct script_space *space, char *room);
 
+enum script_news {
+    SCRIPT_READY_NOW = 'r', /* a job became ready in `topic`, where somebody had left a mark */
+    SCRIPT_DUE = 'w',       /* something is due sooner than the owner knows: at `due_us` */
+    SCRIPT_MADE = 'n',      /* the partition was made, `by_us`: what was there before is gone */
+    SCRIPT_MEMBER = 'b',    /* a daemon says how it is: `member` */
+};
+
 struct script_notice {
-    uint32_t partition;
-    bool ready;         /* a job became ready in `topic`, where somebody had left a mark */
+    enum script_news news;
+    uint32_t partition; /* but for a member */
     struct bytes topic; /* borrowed */
-    int64_t due_us;     /* !ready: something is due sooner than the owner knows: at this time */
+    bool by_us;
+    int64_t due_us;
+    struct script_member member;
 };
 
 /* ERR_CORRUPT: not a notice of ours. */
@@ -273,7 +317,8 @@ enum err script_notice(const struct script_space *space, struct bytes message,
  * Judges the texts of INFO and (only if script_is_cluster) of CLUSTER INFO; `cluster` is empty
  * otherwise. OK, or an error with a sentence for people in *out_reason (static). ERR_UNSUPPORTED:
  * too old, may evict keys, a cluster without all its slots. ERR_AGAIN: the cluster is not up yet,
- * or this server has no part in it. The number of partitions is checked by hello.
+ * or this server has no part in it. The number of partitions is checked when
+ * they are opened (script_ask_open).
  */
 enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason) MUST_USE;
 bool script_is_cluster(struct bytes info);

@@ -1,6 +1,6 @@
 /*
- * Is a server fit for us, and what do the scripts publish? Texts that Redis and its relatives send;
- * a field that is missing is taken for the worst.
+ * Is a server fit for us? Reads the texts that Redis and its relatives tell of themselves; a field
+ * that is missing is taken for the worst.
  */
 #include "redis/script_parts.h"
 
@@ -21,25 +21,13 @@ static struct bytes field_of(struct bytes text, struct bytes name)
     return (struct bytes){0};
 }
 
-/* The number at the beginning of `text`, at most what fits 32 bits; *text then begins behind it. */
-static bool take_number(struct bytes *text, uint64_t *out_number)
-{
-    size_t digits = 0;
-    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
-        digits++;
-    if (!bytes_to_u64(bytes_of(text->at, digits), out_number))
-        return false;
-    *text = bytes_of(text->at + digits, text->len - digits);
-    return true;
-}
-
 static bool is_at_least_6_2(struct bytes version)
 {
     uint64_t major = 0, minor = 0;
-    if (!take_number(&version, &major) || version.len == 0 || version.at[0] != '.')
+    if (!script_take_number(&version, &major) || version.len == 0 || version.at[0] != '.')
         return false;
     version = bytes_of(version.at + 1, version.len - 1);
-    if (!take_number(&version, &minor))
+    if (!script_take_number(&version, &minor))
         return false;
     return major > 6 || (major == 6 && minor >= 2);
 }
@@ -90,28 +78,4 @@ bool script_is_cluster(struct bytes info)
 bool script_is_master(struct bytes info)
 {
     return says(info, BYTES("role"), BYTES("master"));
-}
-
-enum err script_notice(const struct script_space *space, struct bytes message,
-                       struct script_notice *out_notice)
-{
-    uint64_t partition, due_us;
-    if (message.len < 4 || (message.at[0] != 'r' && message.at[0] != 'w'))
-        return ERR_CORRUPT;
-    bool ready = message.at[0] == 'r';
-    struct bytes rest = bytes_of(message.at + 1, message.len - 1);
-    if (!take_number(&rest, &partition) || partition >= space->partitions || rest.len < 2 ||
-        rest.at[0] != ' ')
-        return ERR_CORRUPT;
-    rest = bytes_of(rest.at + 1, rest.len - 1);
-    struct script_notice notice = {.partition = (uint32_t)partition, .ready = ready};
-    if (ready) {
-        notice.topic = rest;
-    } else {
-        if (!bytes_to_u64(rest, &due_us) || due_us > (uint64_t)SCRIPT_FOREVER)
-            return ERR_CORRUPT;
-        notice.due_us = script_time_out(space, (uint32_t)partition, (int64_t)due_us);
-    }
-    *out_notice = notice;
-    return OK;
 }

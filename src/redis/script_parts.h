@@ -1,7 +1,7 @@
 /*
  * What the files of the scripts share, and nobody else: script.c asks, script_read.c reads answers,
- * script_gather.c makes one answer out of many, script_fit.c judges servers and reads notices,
- * script_text.c holds the texts, script_digest.c their names.
+ * script_gather.c makes one answer out of many, script_fit.c judges servers, script_news.c reads
+ * what daemons hear of each other, script_text.c holds the texts, script_digest.c their names.
  */
 #ifndef LATERD_REDIS_SCRIPT_PARTS_H
 #define LATERD_REDIS_SCRIPT_PARTS_H
@@ -11,11 +11,12 @@
 #define SCRIPT_FOREVER INT64_C(9007199254740991) /* 2^53 - 1: stands for INT64_MAX */
 
 enum {
-    SCRIPT_LAYOUT = 1,      /* raise it when what lies in Redis changes */
+    SCRIPT_LAYOUT = 2,      /* raise it when what lies in Redis changes */
     SCRIPT_HEAD_BYTES = 96, /* of a job, before its topic: docs/redis-layout.md */
     SCRIPT_MADE_AT = 56,    /* in a head: number and time of making, which only the script knows */
     SCRIPT_MADE_BYTES = 16,
     SCRIPT_ANSWER_BYTES = 32,
+    SCRIPT_MEMBER_BYTES = 17, /* of an answer to a beat */
     SCRIPT_FIGURES = 18,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
     SCRIPT_TOPICS_PAGE = 200, /* each takes some ten microseconds */
@@ -50,5 +51,8 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
                           struct arena *arena, struct script_head *out_head) MUST_USE;
 /* Puts content type and body into the view. ERR_DAMAGED: its checksum does not match. */
 enum err script_read_content(struct bytes part, struct script_head *head) MUST_USE;
+
+/* The number at the beginning of `text`, at most what fits 64 bits; *text then begins behind it. */
+bool script_take_number(struct bytes *text, uint64_t *out_number);
 
 #endif

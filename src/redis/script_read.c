@@ -7,7 +7,7 @@
 #include "redis/script_parts.h"
 
 /* Flags of an answer and of a head, as scripts/common.lua has them. */
-enum { KEPT = 1, REPLACED = 2, MORE = 4, OWNER = 8, MARKED = 16 };
+enum { KEPT = 1, REPLACED = 2, MORE = 4, MARKED = 16 };
 enum { BOUND = 1, ARRIVAL = 2 };
 
 enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
@@ -38,7 +38,6 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
         .kept = flags & KEPT,
         .replaced = flags & REPLACED,
         .more = flags & MORE,
-        .owner = flags & OWNER,
         .marked = flags & MARKED,
         .count = get_u32(part.at + 4),
         .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,
@@ -264,6 +263,12 @@ enum err script_read_answer(const struct script_space *space, const struct scrip
 {
     return parts->count ? read_first(space, parts->partition, parts->at[0], out_answer)
                         : ERR_CORRUPT;
+}
+
+int64_t script_clock(const struct bytes *parts, uint32_t count)
+{
+    uint64_t now_us = count && parts[0].len == SCRIPT_ANSWER_BYTES ? get_u64(parts[0].at + 24) : 0;
+    return in_range(now_us) ? (int64_t)now_us : 0;
 }
 
 uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,

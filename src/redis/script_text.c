@@ -20,7 +20,9 @@ TEXT(common);
 TEXT(job);
 TEXT(walk);
 TEXT(room);
-TEXT(hello);
+TEXT(open);
+TEXT(beat);
+TEXT(forget);
 TEXT(promote);
 TEXT(push);
 TEXT(push_other);
@@ -51,7 +53,9 @@ void script_write(struct buf *out, enum script_kind kind)
     if (kind == SCRIPT_PUSH || kind == SCRIPT_TOPIC)
         ADD(out, room);
     switch (kind) {
-    case SCRIPT_HELLO: ADD(out, hello); break;
+    case SCRIPT_OPEN: ADD(out, open); break;
+    case SCRIPT_BEAT: ADD(out, beat); break;
+    case SCRIPT_FORGET: ADD(out, forget); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
     case SCRIPT_PUSH: ADD(out, push_other); break;
     case SCRIPT_RESERVE: ADD(out, reserve); break;

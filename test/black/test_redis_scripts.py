@@ -12,6 +12,7 @@ import time
 
 import pytest
 from redis import REDIS_SERVER
+from redis import wait_until
 from redis_scripts import (BURIED, Connection, DELAYED, FOREVER, HOUR, Job, Queue, READY, RESERVED,
                            RedisError, Server, script_text, valid)
 
@@ -339,12 +340,12 @@ def test_a_mark_brings_one_notice(queue, script_port):
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     queue.push("t")
-    queue.reserve("t", "u", most=2, options="w")
+    until = queue.reserve("t", "u", most=2, options="w").jobs[0].until
     queue.push("t")
     queue.push("t")
     queue.push("u")
     ear.socket.settimeout(0.2)
-    assert [ear.read()[2] for _ in range(2)] == [b"r3 t", b"r3 u"]
+    assert [ear.read()[2] for _ in range(3)] == [b"w3 %d" % until, b"r3 t", b"r3 u"]
     with pytest.raises(TimeoutError):
         ear.read()
     ear.close()
@@ -392,7 +393,6 @@ def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     due = queue.now() + HOUR
-    queue.hello(alive_us=9 * HOUR)
     queue.promote()
     for step in (0, 1, -1):
         queue.push(due=due + step)
@@ -406,37 +406,75 @@ def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
     ear.close()
 
 
-def test_one_daemon_owns_the_timer_until_it_is_silent(queue, script_port):
+def test_daemons_hear_of_each_other(queue, script_port):
+    ear = Connection(script_port)
+    ear.call("SUBSCRIBE", "laterd:notice")
     other = Queue(script_port, daemon=b"daemon-2")
-    assert queue.hello(own_us=50000).owner
-    answer = other.hello(own_us=50000)
-    assert not answer.owner and answer.next_us > answer.now
-    assert queue.hello(own_us=50000).owner
-    time.sleep(0.06)
-    assert other.hello(own_us=50000).owner
-    assert not queue.hello(own_us=50000).owner
-    other.hello(own_us=0)
-    assert queue.hello(own_us=50000).owner
+    assert set(queue.beat()) == {b"daemon-1"}
+    seen = other.beat("n")
+    assert {name: how for name, (how, _) in seen.items()} == {b"daemon-1": "y", b"daemon-2": "n"}
+    assert seen[b"daemon-1"][1] < queue.beat()[b"daemon-1"][1]
+    assert set(other.beat("x")) == {b"daemon-1"}
+    told = [b"bydaemon-1", b"bndaemon-2", b"bydaemon-1", b"bxdaemon-2"]
+    assert [ear.read()[2] for _ in told] == told
+    other.close()
+    ear.close()
+
+
+def test_a_daemon_that_says_nothing_more_is_dropped_from_the_records(queue, script_port):
+    other = Queue(script_port, daemon=b"daemon-2")
+    other.beat()
+    assert set(queue.beat()) == {b"daemon-1", b"daemon-2"}
+    wait_until(lambda: set(queue.beat(kept_us=1)) == {b"daemon-1"})
     other.close()
 
 
 def test_p6_a_dead_daemons_bound_jobs_go_back(queue, script_port):
     other = Queue(script_port, daemon=b"daemon-2")
-    other.hello(alive_us=20000)
+    assert other.open().count == 1 and other.open().count == 0
     queue.push(), queue.push(), queue.push()
     held = other.reserve("t", most=2, options="b").jobs
     mine = queue.reserve("t", options="b").jobs[0]
     valid(queue)
-    time.sleep(0.03)
-    queue.promote()
+    assert queue.forget(b"daemon-2").count == 0
+    assert queue.forget(b"daemon-9", young_us=HOUR).count == 0
+    assert queue.forget(b"daemon-9").count == 1
     assert [queue.get(job.seq).state for job in held] == [READY, READY]
     assert queue.get(held[0].seq).jobs[0].failures == 0
     assert queue.get(mine.seq).state == RESERVED
+    assert other.open().count == 1, "it is not known here any more"
+    other.close()
+
+
+def test_a_daemon_that_leaves_gives_back_what_it_held_and_no_more(queue, script_port):
+    other = Queue(script_port, daemon=b"daemon-2")
+    other.open()
+    seqs = [queue.push().seq for _ in range(4)]
+    other.reserve("t", most=3, options="b"), queue.reserve("t", options="b")
+    answer = other.forget(most=2)
+    assert answer.more and answer.count == 0
+    answer = other.forget(most=2)
+    assert not answer.more and answer.count == 1
+    assert [queue.get(seq).state for seq in seqs] == [READY, READY, READY, RESERVED]
+    kept = [field for field in queue.redis.call("HKEYS", queue.keys[0]) if b"daemon-2" in field]
+    assert not kept, "its answers go with it"
+    other.close()
+
+
+def test_a_daemon_taken_for_dead_by_mistake_is_known_again_once_it_holds_a_job(queue, script_port):
+    other = Queue(script_port, daemon=b"daemon-2")
+    queue.push(), queue.push()
+    job = other.reserve("t", options="b").jobs[0]
+    assert queue.forget(b"daemon-9").count == 1
+    assert other.finish(job.seq, job.lease).err == "stale_lease"
+    assert other.change("v", job.seq, options="b").err == "ok"
+    assert queue.forget(b"daemon-9").count == 1
+    assert queue.get(job.seq).state == READY
     other.close()
 
 
 def test_another_count_of_partitions_is_refused(queue):
-    answer = queue.hello(partitions=8)
+    answer = queue.open(partitions=8)
     assert answer.err == "invalid" and answer.count == 16
 
 
@@ -446,13 +484,13 @@ def test_a_partition_that_is_not_there_says_so(queue):
         queue.push()
     with pytest.raises(RedisError, match="LATERDCLOSED"):
         queue.reserve("t")
-    queue.hello()
+    queue.open()
 
 
 def test_numbers_grow_even_if_redis_forgot_them(queue):
     before = queue.push().seq
     queue.redis.call("FLUSHALL")
-    queue.hello()
+    queue.open()
     assert queue.push().seq > before
 
 
@@ -464,7 +502,7 @@ def test_p8_a_full_redis_refuses_pushes_but_the_rest_goes_on(queue):
             queue.push("new topic")
         assert len(valid(queue)) == 9 and queue.topic("new topic") is None
         queue.promote()
-        queue.hello(own_us=1000)
+        queue.beat(), queue.forget(b"daemon-9")
         taken = queue.reserve("t", most=3, options="b").jobs + queue.reserve("t", most=2).jobs
         assert [job.seq for job in taken] == seqs[:5]
         assert queue.change("t", seqs[0]).err == "ok"
@@ -493,13 +531,15 @@ def test_an_older_answer_in_the_same_place_is_not_taken_for_this_one(queue):
     assert answer.seq > first.seq and len(valid(queue)) == 2
 
 
-def test_a_daemon_that_never_said_hello_is_missed_all_the_same(queue, script_port):
-    other = Queue(script_port, daemon=b"daemon-3")
-    queue.push()
-    taken = other.reserve("t", options="b")
-    score = int(queue.redis.call("ZSCORE", queue.keys[2], b"\0daemon-3"))
-    assert score == taken.now + 5000000
-    other.close()
+def test_all_hear_that_a_partition_was_made_anew(queue, script_port):
+    ear = Connection(script_port)
+    ear.call("SUBSCRIBE", "laterd:notice")
+    queue.open()
+    queue.redis.call("FLUSHALL")
+    queue.open()
+    queue.beat()
+    assert [ear.read()[2] for _ in range(2)] == [b"n3 daemon-1", b"bydaemon-1"]
+    ear.close()
 
 
 def test_each_end_is_counted_as_what_it_is(queue):
@@ -534,7 +574,7 @@ def test_while_a_cluster_moves_a_slot_no_half_of_a_partition_is_served(tmp_path)
         wait_until(lambda: all(b"cluster_state:ok" in node.call("CLUSTER", "INFO")
                                for node in (one, two)))
         here, there = Queue(servers[0].port), Queue(servers[1].port)
-        here.hello()
+        here.open()
         here.push(), here.push(due=here.now() + HOUR)
         there.digests["push"] = two.call("SCRIPT", "LOAD", script_text("push"))
         slot = one.call("CLUSTER", "KEYSLOT", here.keys[0])

@@ -104,7 +104,7 @@ class Answer:
          self.now) = struct.unpack("<BBBBIQQQ", first)
         self.err = ERRORS[err]
         self.kept, self.replaced = bool(self.flags & 1), bool(self.flags & 2)
-        self.more, self.owner = bool(self.flags & 4), bool(self.flags & 8)
+        self.more = bool(self.flags & 4)
         self.marked = bool(self.flags & 16)
         self.jobs = []
 
@@ -181,9 +181,21 @@ class Queue:
         seconds, micros = self.redis.call("TIME")
         return int(seconds) * 1000000 + int(micros)
 
-    def hello(self, own_us=0, alive_us=60000000, partitions=None):
-        return self.ask("hello", self.partition, partitions or self.partitions, "laterd:notice",
-                        own_us, alive_us, 1)
+    def open(self, partitions=None):
+        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2)
+
+    def beat(self, how="y", kept_us=HOUR):
+        """{daemon: (how, when)}, as all daemons have said."""
+        answer, parts = self.run("beat", how, kept_us)
+        records = [parts[0][at:at + 17] for at in range(0, len(parts[0]), 17)]
+        assert answer.count == len(records)
+        return {record[:8]: (record[8:9].decode(), struct.unpack("<Q", record[9:])[0])
+                for record in records}
+
+    def forget(self, *living, most=100, young_us=0):
+        """All daemons but these, and this one; none: this one."""
+        names = b"".join(living + (self.daemon,)) if living else b""
+        return self.ask("forget", most, names, young_us)
 
     def promote(self, most=100):
         return self.ask("promote", most)
@@ -271,9 +283,9 @@ def valid(queue):
             where.setdefault(member[-8:], []).append((DELAYED, member, int(score)))
     flat = redis.call("ZRANGE", queue.keys[2], 0, -1, "WITHSCORES")
     for member, score in zip(flat[::2], flat[1::2]):
-        if member != filler and member[0] != 0:
+        if member != filler:
             where.setdefault(member[-8:], []).append((RESERVED, member, int(score)))
-    topics, holds = set(), set()
+    topics, holds, daemons = set(), set(), set()
     for member in redis.call("ZRANGE", queue.keys[3], 0, -1):
         kind, rest = member[:1], member[1:]
         if kind == b"r":
@@ -284,6 +296,9 @@ def valid(queue):
             topics.add(rest.decode())
         elif kind == b"h":
             holds.add((rest[:8], rest[8:]))
+        elif kind == b"d":
+            daemons.add(rest)
+    assert {daemon for daemon, _ in holds} <= daemons
     jobs = {}
     for field, value in fields.items():
         if field[:1] == b"j" and len(field) == 9:
@@ -337,7 +352,7 @@ def queue(script_port):
     """An empty partition, looked over when the test is done."""
     queue = Queue(script_port)
     queue.redis.call("FLUSHALL")
-    assert queue.hello().err == "ok"
+    assert queue.open().err == "ok"
     yield queue
     valid(queue)
     queue.close()

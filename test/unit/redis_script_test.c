@@ -696,19 +696,53 @@ static void the_first_error_ends_a_gathering(void **state)
 
 /* ---- notices and fitness ---- */
 
+static void members_are_read_or_refused(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], records[2 * SCRIPT_MEMBER_BYTES];
+    struct script_member members[SCRIPT_MEMBERS_MAX];
+    uint32_t count = 0;
+    (void)state;
+    memcpy(records, "daemon-1y", 9);
+    put_u64(records + 9, NOW_US - 5);
+    memcpy(records + 17, "daemon-2n", 9);
+    put_u64(records + 26, NOW_US + 5); /* of a clock before a failover */
+    struct bytes parts[] = {first_part(first, 0, 0, 2), bytes_of(records, sizeof(records))};
+    struct script_parts said = {.at = parts, .count = 2};
+    assert_int_equal(script_read_members(&said, members, &count), OK);
+    assert_int_equal(count, 2);
+    assert_memory_equal(members[1].name, "daemon-2", SCRIPT_NAME);
+    assert_true(members[0].how == SCRIPT_SERVES && members[0].age_us == 5);
+    assert_true(members[1].how == SCRIPT_LIVES && members[1].age_us == 0);
+    parts[1].len--;
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+    parts[1].len++;
+    put_u64(records + 9, UINT64_MAX);
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+    said.count = 1;
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+}
+
 static void notices_are_read_or_refused(void **state)
 {
     struct script_notice notice;
     (void)state;
     assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
-    assert_true(notice.ready && notice.partition == 3);
+    assert_true(notice.news == SCRIPT_READY_NOW && notice.partition == 3);
     assert_bytes(notice.topic, BYTES("a topic"));
     assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
-    assert_true(!notice.ready && notice.due_us == 1234);
-    const struct bytes bad[] = {BYTES(""),     BYTES("r3 "),   BYTES("r4 t"),
-                                BYTES("x3 t"), BYTES("w3 "),   BYTES("w3 x"),
-                                BYTES("r t"),  BYTES("r3t t"), BYTES("w3 99999999999999999"),
-                                BYTES("w1 -1")};
+    assert_true(notice.news == SCRIPT_DUE && notice.due_us == 1234);
+    assert_int_equal(script_notice(&space, BYTES("n2 daemon-7"), &notice), OK);
+    assert_true(notice.news == SCRIPT_MADE && notice.partition == 2 && !notice.by_us);
+    assert_int_equal(script_notice(&space, BYTES("bydaemon-7"), &notice), OK);
+    assert_true(notice.news == SCRIPT_MEMBER && notice.member.how == SCRIPT_SERVES);
+    assert_memory_equal(notice.member.name, "daemon-7", SCRIPT_NAME);
+    const struct bytes bad[] = {
+        BYTES(""),           BYTES("r3 "),         BYTES("r4 t"),
+        BYTES("x3 t"),       BYTES("w3 "),         BYTES("w3 x"),
+        BYTES("r t"),        BYTES("r3t t"),       BYTES("w3 99999999999999999"),
+        BYTES("w1 -1"),      BYTES("n4 daemon-1"), BYTES("n2 "),
+        BYTES("n"),          BYTES("bydaemon"),    BYTES("b?daemon-7"),
+        BYTES("bydaemon-77")};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(script_notice(&space, bad[i], &notice), ERR_CORRUPT);
 }
@@ -791,6 +825,7 @@ int main(void)
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
         cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
         cmocka_unit_test(the_first_error_ends_a_gathering),
+        cmocka_unit_test(members_are_read_or_refused),
         cmocka_unit_test(notices_are_read_or_refused),
         cmocka_unit_test(an_unfit_server_is_refused_with_a_reason),
         cmocka_unit_test(valkey_is_judged_as_redis_is),

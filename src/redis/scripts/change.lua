@@ -47,8 +47,7 @@ local function reserve()
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
-        call('ZADD', reserved, 'NX', now + 5000000, '\0' .. job.holder)
-        tell_due(now + 5000000)
+        call('ZADD', order, 0, 'd' .. job.holder) -- it may have been taken for dead meanwhile
     end
     count('#r')
     place(job, RESERVED, now)

@@ -1,4 +1,4 @@
--- What is due becomes ready; leases whose ttr ran out end, and those of daemons that are dead.
+-- What is due becomes ready; leases whose ttr ran out end.
 -- ARGV: 2 steps at most. Answer: {it}: count, more, next_us.
 local most, now = tonumber(ARGV[2]), clock()
 if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
@@ -18,44 +18,16 @@ for from = 1, #ripe, 500 do
 end
 for i = 1, #topics do tell_ready(topics[i]) end
 
--- A daemon that is dead: what its connections held waits again, as if it had not been tried.
-local function forget_daemon(member)
-    local daemon = sub(member, 2)
-    local held = call('ZRANGEBYLEX', order, '[h' .. daemon, '(h' .. daemon .. string.rep('\255', 9),
-        'LIMIT', 0, most)
-    for i = 1, #held do
-        local job = find('', sub(held[i], -8))
-        if job and job.state == RESERVED then
-            lift(job)
-            place(job, WAITING, now)
-        else
-            call('ZREM', order, held[i])
-        end
-    end
-    if #held < most then
-        for from = 0, 4095, 1024 do
-            local answers = {}
-            for i = from, from + 1023 do answers[#answers + 1] = 'a' .. daemon .. pack('>I2', i) end
-            call('HDEL', hash, unpack(answers))
-        end
-        call('ZREM', reserved, member)
-    end
-end
-
 local half = math.floor(most / 2) + 1
 local over = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, half)
 for i = 1, #over do
-    if string.byte(over[i]) == 0 then
-        forget_daemon(over[i])
+    local job = find('', sub(over[i], -8))
+    if job and job.state == RESERVED then
+        job.timeouts = up(job.timeouts)
+        call('HINCRBY', hash, '#t' .. job.topic, 1)
+        fail(job, now)
     else
-        local job = find('', sub(over[i], -8))
-        if job and job.state == RESERVED then
-            job.timeouts = up(job.timeouts)
-            call('HINCRBY', hash, '#t' .. job.topic, 1)
-            fail(job, now)
-        else
-            call('ZREM', reserved, over[i])
-        end
+        call('ZREM', reserved, over[i])
     end
 end
 

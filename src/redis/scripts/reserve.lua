@@ -132,8 +132,7 @@ if wait and (most == 0 or count < most and bytes < most_bytes) then
     end
 end
 if count > 0 and bound then
-    call('ZADD', reserved, 'NX', now + 5000000, '\0' .. daemon)
-    soonest = math.min(soonest, now + 5000000)
+    call('ZADD', order, 0, 'd' .. daemon) -- it may have been taken for dead meanwhile
 end
 if count > 0 then
     for i = 1, #topics do

@@ -1,0 +1,49 @@
+/*
+ * Opens partitions: before anything else is sent to a partition over a new connection, or at a
+ * node that has it newly, the script `open` makes sure that it is there and as ours are. Until it
+ * is answered, calls to the partition wait (calls_is_open).
+ */
+#ifndef LATERD_REDIS_OPENER_H
+#define LATERD_REDIS_OPENER_H
+
+#include "redis/call.h"
+
+struct opener;
+
+struct opening {
+    struct opener *opener;
+    uint32_t partition;
+    bool asked;
+    bool again;    /* although it is open */
+    int64_t at_us; /* not before */
+};
+
+struct opener_options {
+    const struct script_space *space;
+    struct calls *calls;
+    /* The partition is not as ours are: it is one of so many. */
+    void (*refused)(void *owner, uint32_t stored_partitions);
+    /* The partition does not know us (any more): what we left there is gone. */
+    void (*forgotten)(void *owner);
+    void *owner;
+};
+
+struct opener {
+    struct opener_options options;
+    struct opening *openings; /* one for each partition */
+    int64_t now_us;
+    bool started;
+};
+
+void opener_init(struct opener *opener, const struct opener_options *options);
+void opener_fini(struct opener *opener);
+
+/* Redis is there and fit. */
+void opener_start(struct opener *opener);
+/* What we left in the partition may be gone: opens it again, while calls go on. */
+void opener_again(struct opener *opener, uint32_t partition);
+
+void opener_tick(struct opener *opener, int64_t now_us);
+int64_t opener_next_us(const struct opener *opener);
+
+#endif

@@ -1,0 +1,23 @@
+-- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
+-- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout. Answer: {it}:
+-- count: 1 if the daemon was unknown here. INVALID: count partitions are there, of layout seq.
+local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
+local found, now = call('HMGET', hash, 's', 'v'), clock()
+if not found[1] then
+    -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
+    -- which would be slower. The first number is about now: see number_after().
+    local filler = string.rep('\255', 65)
+    found = { pack('<I8I8I8I8', now - now % partitions + number, 0, partitions, FOREVER), ARGV[5] }
+    call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4])
+    call('ZADD', delayed, '+inf', filler)
+    call('ZADD', reserved, '+inf', filler)
+    call('ZADD', order, 0, filler)
+    publish('n' .. ARGV[2] .. ' ' .. daemon) -- what daemons left here, if it was there before, is gone
+end
+local stored = unpack_bytes('<I8', found[1], 17)
+if stored ~= partitions or found[2] ~= ARGV[5] then
+    return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
+end
+even_if_full()
+call('ZADD', order, 0, 'd' .. daemon)
+return { say(OK, 0, 0, call('HSET', hash, 'd' .. daemon, pack('<I8', now)), now, 0, 0) }

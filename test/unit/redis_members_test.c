@@ -1,0 +1,200 @@
+/*
+ * Who lives and who owns what, by what daemons say of themselves. No Redis takes part: our own
+ * beats are not sent, their answers are told by hand.
+ */
+#include "redis/members.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PARTITIONS = 64, ALIVE_US = 5 * 1000 * 1000, SECOND_US = 1000 * 1000 };
+
+static const struct script_space spaces[3] = {
+    {.partitions = PARTITIONS, .daemon = "daemon-0"},
+    {.partitions = PARTITIONS, .daemon = "daemon-1"},
+    {.partitions = PARTITIONS, .daemon = "daemon-2"},
+};
+static struct members members[3];
+static int64_t now_us;
+
+/* All have been in contact for a long time. */
+static int set_up(void **state)
+{
+    (void)state;
+    now_us = 1000 * SECOND_US;
+    for (int i = 0; i < 3; i++) {
+        members_init(&members[i],
+                     &(struct members_options){.space = &spaces[i], .alive_us = ALIVE_US});
+        members[i].contact_us = now_us;
+        members[i].since_us = now_us - ALIVE_US;
+        members[i].how = SCRIPT_SERVES;
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        members_fini(&members[i]);
+    return 0;
+}
+
+static void say(int who, enum script_how how)
+{
+    struct script_member said = {.how = how};
+    memcpy(said.name, spaces[who].daemon, SCRIPT_NAME);
+    members[who].how = how;
+    for (int i = 0; i < 3; i++) {
+        members[i].now_us = now_us;
+        members_heard(&members[i], &said);
+    }
+}
+
+static void pass(int64_t us)
+{
+    now_us += us;
+    for (int i = 0; i < 3; i++) {
+        members[i].contact_us = now_us;
+        members_tick(&members[i], now_us);
+    }
+}
+
+static uint32_t owned(int who)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < PARTITIONS; i++)
+        count += members_own(&members[who], i);
+    return count;
+}
+
+static size_t living(int who)
+{
+    struct buf names = {0};
+    members_living(&members[who], &names);
+    size_t count = names.len / SCRIPT_NAME;
+    buf_fini(&names);
+    return count;
+}
+
+static void all_say(enum script_how how)
+{
+    for (int i = 0; i < 3; i++)
+        say(i, how);
+    pass(0);
+}
+
+static void every_partition_has_one_owner(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    for (uint32_t i = 0; i < PARTITIONS; i++) {
+        int owners = 0;
+        for (int who = 0; who < 3; who++)
+            owners += members_own(&members[who], i);
+        assert_int_equal(owners, 1);
+    }
+    for (int who = 0; who < 3; who++)
+        assert_in_range(owned(who), PARTITIONS / 8, PARTITIONS / 2);
+}
+
+static void one_that_is_silent_loses_its_partitions_within_two_seconds(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    pass(SECOND_US);
+    say(0, SCRIPT_SERVES);
+    say(1, SCRIPT_SERVES);
+    pass(SECOND_US / 2);
+    assert_int_equal(owned(0) + owned(1), PARTITIONS);
+    assert_int_equal(living(0), 3);
+    assert_int_equal(members[0].deaths, 0);
+    say(2, SCRIPT_SERVES);
+    pass(0);
+    assert_int_equal(owned(0) + owned(1) + owned(2), PARTITIONS);
+    assert_true(owned(2) > 0);
+}
+
+static void one_that_is_silent_for_long_is_dead(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    pass(ALIVE_US - 1);
+    say(1, SCRIPT_SERVES);
+    pass(0);
+    assert_int_equal(living(0), 3);
+    assert_int_equal(members_next_us(&members[0]), now_us + 1);
+    pass(1);
+    assert_int_equal(living(0), 2);
+    assert_int_equal(members[0].deaths, 1);
+    assert_true(members_know(&members[0]));
+}
+
+static void one_that_leaves_is_gone_at_once_and_is_no_death(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    say(2, SCRIPT_LEAVES);
+    pass(0);
+    assert_int_equal(living(0), 2);
+    assert_int_equal(owned(0) + owned(1), PARTITIONS);
+    assert_int_equal(members[0].deaths, 0);
+}
+
+static void who_does_not_reach_all_owns_nothing_unless_nobody_does(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    say(2, SCRIPT_LIVES);
+    pass(0);
+    assert_int_equal(owned(0) + owned(1), PARTITIONS);
+    assert_int_equal(owned(2), 0);
+    all_say(SCRIPT_LIVES);
+    assert_int_equal(owned(0) + owned(1) + owned(2), PARTITIONS);
+    assert_true(owned(2) > 0);
+}
+
+static void who_hears_nothing_itself_says_nobody_dead(void **state)
+{
+    (void)state;
+    all_say(SCRIPT_SERVES);
+    now_us += ALIVE_US; /* no beat of ours was answered meanwhile */
+    members_tick(&members[0], now_us);
+    assert_false(members_know(&members[0]));
+    members[0].contact_us = members[0].since_us = now_us; /* it is back */
+    assert_false(members_know(&members[0]));
+    assert_int_equal(owned(0), PARTITIONS);
+}
+
+static void who_was_never_in_contact_owns_nothing(void **state)
+{
+    (void)state;
+    members[0].contact_us = 0;
+    members[0].now_us = now_us;
+    members_heard(&members[0], &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES});
+    members_tick(&members[0], now_us);
+    assert_int_equal(owned(0), 0);
+    assert_false(members_know(&members[0]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_partition_has_one_owner, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_silent_loses_its_partitions_within_two_seconds,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_silent_for_long_is_dead, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_leaves_is_gone_at_once_and_is_no_death, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_reach_all_owns_nothing_unless_nobody_does,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_hears_nothing_itself_says_nobody_dead, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
