@@ -29,16 +29,18 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
                 struct addrinfo **out_found)
 {
     char byte;
+    uint64_t number;
     bool digits = hints->ai_flags & AI_NUMERICHOST;
     if (digits || strcmp(host, "none.test") == 0)
         return EAI_NONAME;
     if (strcmp(host, "slow.test") == 0 && read(answers[0], &byte, 1) != 1)
         return EAI_AGAIN;
+    assert_true(bytes_to_u64(bytes_str(port), &number));
     struct addrinfo *found = calloc(2, sizeof(*found));
     struct sockaddr_in *addresses = calloc(2, sizeof(*addresses));
     for (int i = 0; i < 2; i++) {
         addresses[i] = (struct sockaddr_in){.sin_family = AF_INET,
-                                            .sin_port = htons((uint16_t)atol(port)),
+                                            .sin_port = htons((uint16_t)number),
                                             .sin_addr.s_addr = htonl(0x7f000002U - (uint32_t)i)};
         found[i].ai_addr = (struct sockaddr *)&addresses[i];
         found[i].ai_addrlen = sizeof(addresses[i]);
