@@ -186,14 +186,28 @@ static void add_quoted(struct buf *out, struct bytes text)
     buf_add_char(out, '\'');
 }
 
-static void write_import(struct conversion *conversion)
+/* The other choice: the queue stays where it was. */
+static void write_engine(const struct conversion *conversion, uint64_t db)
+{
+    struct buf *out = conversion->out;
+    buf_add_str(
+        out, "\n# laterd keeps jobs on its own disk. To keep them in that Redis instead, shared by "
+             "any\n# number of laterds (docs/redis.md), take these # away:\n"
+             "#[engine]\n#engine = redis\n#[redis]\n#url = redis://");
+    buf_add_bytes(out, conversion->values[REDIS_HOST]);
+    buf_addf(out, "/%llu\n", (unsigned long long)db);
+    if (conversion->values[REDIS_PASSWORD].len)
+        buf_add_str(out, "# with redis.password in the environment's LATERD_REDIS_PASSWORD.\n");
+    buf_add_str(out, "# Its keys, \"{laterd:…\", lie beside those of the Go server.\n");
+}
+
+static void write_import(const struct conversion *conversion, uint64_t db)
 {
     struct buf *out = conversion->out;
     struct bytes bucket = conversion->values[BUCKET_NAME], queue = conversion->values[QUEUE_NAME];
-    uint64_t db = number_of(conversion, REDIS_DB);
     bool password = conversion->values[REDIS_PASSWORD].len > 0;
-    buf_add_str(out, "\n# laterd keeps jobs on its own disk. Those in Redis, once the Go server is "
-                     "stopped:\n#   later import redis --layout delay-queue");
+    buf_add_str(out, "\n# Jobs that the Go server has in Redis, once it is stopped:\n#   later "
+                     "import redis --layout delay-queue");
     if (!bytes_eq(bucket, bytes_str(go_keys[BUCKET_NAME].initial))) {
         buf_add_str(out, " --bucket-name ");
         add_quoted(out, bucket);
@@ -238,7 +252,9 @@ enum err import_config_convert(struct bytes text, struct buf *out,
     buf_add_str(out, "# The Go server has no listener for beanstalkd's clients.\n"
                      "beanstalk = none\n\n[defaults]\n");
     write_block_timeout(&conversion);
-    write_import(&conversion);
+    uint64_t db = number_of(&conversion, REDIS_DB);
+    write_engine(&conversion, db);
+    write_import(&conversion, db);
     return OK;
 }
 

@@ -1,9 +1,12 @@
 """laterd --import-config: what it prints is a configuration that laterd runs with."""
 
+import re
 import subprocess
 import time
 
+import pytest
 from process import LATERD
+from redis import REDIS_SERVER, Redis
 from wire import Client
 
 
@@ -29,6 +32,27 @@ def test_a_server_with_the_printed_configuration_does_what_the_go_server_did(tmp
         answer = client.post("/pop", topic="a").json()
         assert answer == {"code": 0, "message": "操作成功", "data": None}
         assert 0.9 < time.monotonic() - start < 5
+
+
+@pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+def test_the_printed_configuration_serves_from_redis_when_the_comment_is_taken_away(tmp_path, laterd):
+    with Redis() as redis:
+        redis.call("CONFIG", "SET", "requirepass", "secret")
+        redis.password = "secret"
+        old = tmp_path / "delay-queue.conf"
+        old.write_text(f"bind_address = 127.0.0.1:0\nredis.host = 127.0.0.1:{redis.port}\n"
+                       "redis.db = 3\nredis.password = secret\n")
+        answer = convert(old)
+        assert (answer.returncode, answer.stderr) == (0, "") and "secret" not in answer.stdout
+        text = re.sub(r"^#(\[|engine =|url =)", r"\1", answer.stdout, flags=re.M)
+        assert f"\nurl = redis://127.0.0.1:{redis.port}/3\n" in text
+        new = tmp_path / "laterd.conf"
+        new.write_text(text)
+        server = laterd(start=False, arguments=("-c", str(new)),
+                        environment={"LATERD_REDIS_PASSWORD": "secret"})
+        with server.start(), Client(server.port) as client:
+            assert client.post("/push", topic="a", id="1", delay=10, ttr=10, body="x").status == 200
+            assert "db3:keys=" in redis.call("INFO", "keyspace").decode()
 
 
 def test_a_file_that_cannot_be_read_or_understood_is_told(tmp_path):
