@@ -313,6 +313,21 @@ def test_p6_what_beanstalkd_clients_of_a_dead_daemon_held_comes_back_soon(pair):
         assert time.monotonic() - since < 8
 
 
+def test_p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(laterd):
+    with Redis(appendonly="yes", appendfsync="always") as redis:
+        one, two = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))
+        with Connection(one.beanstalk_port) as holder, Connection(two.beanstalk_port) as other:
+            job_id = holder.put(b"x", ttr=600)
+            assert holder.reserve()[0] == job_id
+            time.sleep(6)  # both have heard of each other for long enough to say who is dead
+            redis.kill()
+            time.sleep(7)  # longer than a daemon may be silent
+            redis.start()
+            assert eventually(lambda: Client(two.port).get("/readyz").status == 200)
+            assert other.reserve(timeout=7) is None, "the holder is no more dead than Redis was"
+            assert holder.ask(f"delete {job_id}").word == "DELETED"
+
+
 def test_a_daemon_that_stops_gives_its_timers_and_holds_away_at_once(pair):
     going, staying = pair
     with Connection(going.beanstalk_port) as holder, Client(staying.port) as client:
