@@ -19,6 +19,7 @@
 #include "redis/notices.h"
 #include "redis/opener.h"
 #include "redis/redis.h"
+#include "redis/returns.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
@@ -39,6 +40,7 @@ struct redis_engine {
     struct members members;
     struct timers timers;
     struct waits waits;
+    struct returns returns;
     struct notices notices;
     struct fitness fitness;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
@@ -104,27 +106,31 @@ static void errand_fail(struct errand *errand, enum err err)
 static void op_start(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
                      struct ticket *ticket);
 
-/* What nobody will answer for: jobs that were reserved for somebody who has gone, or damaged. */
-static void settle_job(struct redis_engine *redis, const struct job_view *job, enum cmd_kind kind)
-{
-    struct cmd cmd = {
-        .kind = kind,
-        .job = {.ref.seq = job->ref.seq, .lease = job->lease, .why = RELEASE_UNDELIVERED},
-    };
-    op_start(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
-}
-
 static void give_back(void *owner, const struct job_view *job)
 {
-    settle_job(owner, job, CMD_RELEASE);
+    struct redis_engine *redis = owner;
+    struct cmd_job release = {
+        .ref.seq = job->ref.seq,
+        .lease = job->lease,
+        .why = RELEASE_UNDELIVERED,
+    };
+    returns_add(&redis->returns, &release);
+}
+
+static void given_back(void *owner, const struct job_view *job, uint32_t partition)
+{
+    struct redis_engine *redis = owner;
+    if (job->state == JOB_READY)
+        waits_see(&redis->waits, job, partition);
 }
 
 static void bury_damaged(void *owner, const struct job_view *job)
 {
     struct redis_engine *redis = owner;
+    struct cmd cmd = {.kind = CMD_BURY, .job = {.ref.seq = job->ref.seq, .lease = job->lease}};
     log_event(LOG_ERROR, "body_damaged", "job=%llu hint=\"it is buried in its topic\"",
               (unsigned long long)job->ref.seq);
-    settle_job(redis, job, CMD_BURY);
+    op_start(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
 }
 
 /* What its answer says about a job is news for those who wait. */
@@ -384,6 +390,7 @@ static void engine_time(struct engine *engine, int64_t now_us)
     redis->timers.now_us = now_us;
     redis->calls.now_us = now_us;
     redis->waits.now_us = now_us;
+    redis->returns.now_us = now_us;
 }
 
 static void engine_begin(struct engine *engine)
@@ -396,6 +403,7 @@ static void engine_begin(struct engine *engine)
     members_tick(&redis->members, redis->now_us);
     timers_tick(&redis->timers, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
+    returns_tick(&redis->returns, redis->now_us);
     waits_tick(&redis->waits, redis->now_us);
 }
 
@@ -403,6 +411,12 @@ static uint32_t partition_for(const struct redis_engine *redis, const struct cmd
 {
     struct bytes topic = cmd->push.topic;
     return (uint32_t)(sum_of(topic.at, topic.len) % redis->space.partitions);
+}
+
+/* Nobody is there any more who would hear that it failed. */
+static bool must_return(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_RELEASE && cmd->job.why != RELEASE_ASKED && cmd->job.lease;
 }
 
 static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
@@ -414,6 +428,11 @@ static void engine_submit(struct engine *engine, const struct cmd *cmd, struct t
     ticket->held = NULL;
     if (cmd->kind == CMD_PUSH && redis->refusing_pushes) {
         ticket->answered(ticket, &(struct reply){.err = ERR_DRAINING, .kind = cmd->kind});
+        return;
+    }
+    if (must_return(cmd)) {
+        returns_add(&redis->returns, &cmd->job);
+        ticket->answered(ticket, &(struct reply){.kind = cmd->kind}); /* it will be done */
         return;
     }
     switch (script_route(&redis->space, cmd, &partition, &err)) {
@@ -461,6 +480,7 @@ static int64_t engine_end(struct engine *engine)
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, timers_next_us(&redis->timers));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
+    next_us = sooner(next_us, returns_next_us(&redis->returns));
     return sooner(next_us, waits_next_us(&redis->waits));
 }
 
@@ -565,6 +585,10 @@ static void make_parts(struct redis_engine *redis)
     timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
                                                          .calls = &redis->calls,
                                                          .members = &redis->members});
+    returns_init(&redis->returns, &(struct returns_options){.space = &redis->space,
+                                                            .calls = &redis->calls,
+                                                            .returned = given_back,
+                                                            .owner = redis});
     waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
                                                       .calls = &redis->calls,
                                                       .waiters_max = options->waiters_max,
@@ -701,6 +725,7 @@ void redis_engine_close(struct redis_engine *redis)
     topology_fini(&redis->topology);
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);
+    returns_fini(&redis->returns);
     timers_fini(&redis->timers);
     members_fini(&redis->members);
     opener_fini(&redis->opener);

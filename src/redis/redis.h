@@ -7,6 +7,7 @@
  *     waits.c     parked reserves: who waits
  *     asking.c    their calls for jobs
  *     watched.c   what we know of ready jobs
+ *     returns.c   jobs whose consumers have gone
  *     timers.c    who makes due jobs ready
  *     notices.c   what daemons tell each other through Redis
  *     fitness.c   whether a server is fit to hold a queue

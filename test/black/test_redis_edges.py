@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from beanstalk import Connection
 from redis import REDIS_SERVER, Cluster, Redis
 from relay import Relay
 from wire import Client, Wire, eventually, request_bytes
@@ -184,3 +185,51 @@ def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
             client.push_id("t", id=f"job-{number}", body="x")
             assert client.reserve("t")[0]["id"] == f"job-{number}"
         assert reserves(redis) - before < 150
+
+
+# Jobs whose consumers have gone
+
+
+def test_p6_what_a_connection_held_goes_back_however_long_redis_is_away(laterd):
+    with Redis(appendonly="yes", appendfsync="always") as redis:
+        server = laterd(config(redis.url), beanstalk=["127.0.0.1:0"])
+        with Client(server.port) as client:
+            client.push_id("default", body="x", ttr="1h")
+            with Connection(server.beanstalk_port) as worker:
+                worker.reserve()
+                redis.kill()
+            time.sleep(2.5)  # longer than any request waits for an answer
+            redis.start()
+            assert eventually(lambda: client.reserve("default"), 8)
+
+
+def test_p6_a_connection_that_held_very_many_jobs_gives_back_all(laterd, redis):
+    server = laterd(config(redis.url, partitions=1), beanstalk=["127.0.0.1:0"])
+    many = RING + 500
+    with Client(server.port) as client:
+        for _ in range(0, many, 100):
+            client.push_many("default", [{"body": "x", "ttr": "1h"}] * 100)
+        with Connection(server.beanstalk_port) as worker:
+            for _ in range(many):
+                worker.send(b"reserve-with-timeout 0\r\n")
+            for _ in range(many):
+                assert worker.answer().word == "RESERVED"
+            assert client.counts("default")["reserved"] == many
+        assert eventually(lambda: client.counts("default")["reserved"] == 0, 10)
+
+
+def test_a_job_whose_give_back_is_lost_comes_back_after_its_ttr(laterd, redis):
+    """The daemon goes with what it had still to give back."""
+    server = laterd(config(redis.url))
+    with Client(server.port) as client:
+        client.push_id("t", body="x", ttr="2s")
+        redis.call("CLIENT", "PAUSE", 700, "WRITE")  # the reserve is done when its poll has gone
+        poll = Wire(server.port)
+        poll.send(request_bytes("POST", "/v1/reserve", b'{"topics": ["t"]}'))
+        time.sleep(0.2)
+        poll.close()
+        time.sleep(0.2)
+        server.kill()
+    with Client(laterd(config(redis.url)).port) as client:
+        assert eventually(lambda: client.counts("t")["ready"] == 1, 8)
+        assert client.reserve("t")[0]["body"] == "x"
