@@ -321,6 +321,7 @@ static void lost(struct call *call)
         return;
     }
     calls->retried++;
+    call->again = true;
     script_mark_again(call->request.at, call->request.len);
     wait_to_send(call, 0);
 }
@@ -533,6 +534,17 @@ bool calls_is_open(const struct calls *calls, uint32_t partition)
 void calls_open(struct calls *calls, uint32_t partition)
 {
     calls->partitions[partition].open_at = calls_node(calls, partition);
+}
+
+void calls_give_up(struct calls *calls, uint32_t partition)
+{
+    struct list *all = &calls->partitions[partition].calls, *next;
+    for (struct list *at = all->next; at != all; at = next) {
+        struct call *call = LIST_ENTRY(at, struct call, place);
+        next = at->next;
+        if (call->must && call->again && !call->sent_to && !call->reply)
+            finish(call, ERR_AGAIN);
+    }
 }
 
 void calls_close(struct calls *calls, uint32_t partition)

@@ -27,7 +27,9 @@ struct call {
     struct calls *calls;
     struct script_call id;
     struct buf request;
-    bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's */
+    bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's. Or until
+                     nobody can know any more: see calls_give_up */
+    bool again;   /* its answer got lost: it may have been done */
     bool urgent;  /* does not wait for the partition to be open: it opens it */
     bool changes; /* its answer waits for replicas */
     bool in_ring; /* has a place in the ring: all but those made by calls_new_unkept */
@@ -110,6 +112,9 @@ struct node *calls_node(const struct calls *calls, uint32_t partition);
 bool calls_is_open(const struct calls *calls, uint32_t partition);
 /* It was opened: what waited goes out. */
 void calls_open(struct calls *calls, uint32_t partition);
+/* The answers that the partition kept for us are gone: a `must` that was done already would be done
+   once more, and take other jobs. Gives up those. */
+void calls_give_up(struct calls *calls, uint32_t partition);
 /* It must be opened anew: see opener.h. */
 void calls_close(struct calls *calls, uint32_t partition);
 

@@ -21,6 +21,8 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
             opener->options.refused(opener->options.owner, answer.count);
         return;
     }
+    if (answer.count)
+        calls_give_up(opener->options.calls, opening->partition);
     calls_open(opener->options.calls, opening->partition);
     if (answer.count)
         opener->options.forgotten(opener->options.owner);

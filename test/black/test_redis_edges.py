@@ -233,3 +233,22 @@ def test_a_job_whose_give_back_is_lost_comes_back_after_its_ttr(laterd, redis):
     with Client(laterd(config(redis.url)).port) as client:
         assert eventually(lambda: client.counts("t")["ready"] == 1, 8)
         assert client.reserve("t")[0]["body"] == "x"
+
+
+def test_a_reserve_whose_answer_nobody_keeps_any_more_takes_no_other_job(laterd, redis):
+    with Relay(redis.port) as relay:
+        far = laterd(config(f"redis://127.0.0.1:{relay.port}", partitions=1))
+        near = laterd(config(redis.url, partitions=1))
+        with Client(near.port) as client, Client(far.port) as cut_off:
+            for body in ("first", "second"):
+                client.push_id("taken", body=body, ttr="1h")
+            relay.cut_after(b"taken")
+            relay.targets = [1]  # where nobody listens
+            assert cut_off.post("/v1/reserve", {"topics": ["taken"]}).status == 503
+            time.sleep(6.5)  # the other daemon takes it for dead, and drops the answers kept for it
+            relay.targets = [redis.port]
+            assert eventually(lambda: cut_off.get("/v1/topics/taken").status == 200, 10)
+            time.sleep(0.5)
+            counts = client.counts("taken")
+            assert (counts["reserved"], counts["ready"]) == (1, 1), "as before"
+            assert counts["totals"]["reserved"] == 1

@@ -84,12 +84,36 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
         seen[place] = true;
     }
     assert_null(calls_new(&test->calls, 1));
-    struct call *hello = calls_new_hello(&test->calls, 1); /* needs none, and gives none back */
-    calls_send(hello, test, given_up);
+    struct call *unkept = calls_new_unkept(&test->calls, 1); /* needs none, and gives none back */
+    calls_send(unkept, test, given_up);
     assert_null(calls_new(&test->calls, 1));
     calls_tick(&test->calls, TIMEOUT_US);
     assert_int_equal(test->given_up, SCRIPT_RING + 1);
     assert_int_equal(send_one(test, 1), 0);
+}
+
+/* A call that is tried until its answer is known. */
+static struct call *send_must(struct place_test *test)
+{
+    struct call *call = calls_new(&test->calls, 0);
+    call->must = true;
+    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    calls_send(call, test, given_up);
+    return call;
+}
+
+static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
+{
+    struct place_test *test = *state;
+    struct call *done = send_must(test);
+    (void)send_must(test); /* nobody has it yet: it takes nothing twice */
+    done->on_link.done(&done->on_link, NULL);
+    calls_tick(&test->calls, 10 * TIMEOUT_US);
+    assert_int_equal(test->given_up, 0);
+    calls_give_up(&test->calls, 1);
+    assert_int_equal(test->given_up, 0);
+    calls_give_up(&test->calls, 0);
+    assert_int_equal(test->given_up, 1);
 }
 
 int main(void)
@@ -97,6 +121,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_place_of_an_ended_call_is_taken_again, setup, teardown),
         cmocka_unit_test_setup_teardown(as_many_calls_as_there_are_places_may_be_unanswered, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_may_have_been_done_is_given_up_with_its_answer, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
