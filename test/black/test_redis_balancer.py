@@ -121,7 +121,7 @@ class DelayQueue(V1):
 
 
 class DelayqueueJava(V1):
-    """The dialect of that name. Clients have no ids there: a push that is repeated is another job."""
+    """The dialect of that name. A client gives no ids: a push that is repeated is another job."""
 
     def __init__(self, front, topic):
         super().__init__(front, topic)
