@@ -101,6 +101,7 @@ class Redis:
         self.sentinel = sentinel
         self.settings = {"save": '""', **settings}
         self.extra = []  # further lines of the configuration
+        self.environment = {}  # beside that of the tests
         self.password = None  # what they ask for, if they ask
         self.process = None
 
@@ -124,7 +125,8 @@ class Redis:
                 file.write("".join(line + "\n" for line in self.extra))
         command = [REDIS_SERVER, path] + (["--sentinel"] if self.sentinel else [])
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                        env={**os.environ, **self.environment})
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
