@@ -168,6 +168,7 @@ static void send_to(struct call *call, struct node *node)
     call->sent_to = node;
     buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
     link_expect(&node->link, &call->on_link);
+    link_flush_early(&node->link);
     if (calls->options.wait_replicas && call->changes)
         list_add_tail(&replicas_of(calls, node)->gathered, &call->held);
 }

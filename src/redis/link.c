@@ -25,6 +25,7 @@ enum {
     EVENTS = 64,
     READ_BYTES = 64 * 1024,
     SPARE_OUT_BYTES = 256 * 1024,
+    EARLY_BYTES = 16 * 1024, /* what Redis reads at once */
     IDLE_READER_BYTES = 1024 * 1024,
     BACK_OFF_US = 50 * 1000,
     BACK_OFF_MAX_US = 2000 * 1000,
@@ -335,12 +336,29 @@ void link_expect(struct link *link, struct link_call *call)
     list_add_tail(&link->calls, &call->place);
 }
 
+static ssize_t send_out(const struct link *link)
+{
+    return send(link->fd, link->out.at + link->out_at, link->out.len - link->out_at, MSG_NOSIGNAL);
+}
+
+/* An error is link_flush's to meet: who asks us is in the middle of things. What the kernel does
+ * not take waits for that, too, and for the socket. */
+void link_flush_early(struct link *link)
+{
+    bool enough = link->out.len - link->out_at >= EARLY_BYTES;
+    if (!enough || link->state != LINK_UP || link->doomed || link->interest != EPOLLIN)
+        return;
+    ssize_t sent = send_out(link);
+    link->out_at += sent > 0 ? (size_t)sent : 0;
+    if (link->out_at == link->out.len)
+        link->out.len = link->out_at = 0;
+}
+
 void link_flush(struct link *link)
 {
     if (link->state < LINK_GREETING || link->out_at == link->out.len)
         return;
-    ssize_t sent =
-        send(link->fd, link->out.at + link->out_at, link->out.len - link->out_at, MSG_NOSIGNAL);
+    ssize_t sent = send_out(link);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         link_fail(link, strerror(errno));
         return;

@@ -94,6 +94,9 @@ void link_expect(struct link *link, struct link_call *call);
 
 /* Sends what has gathered, in one write. */
 void link_flush(struct link *link);
+/* The same, within a turn, if that is as much as the server reads at once: it works while we gather
+   more. Does not end the link. */
+void link_flush_early(struct link *link);
 
 /* Connects when it is time, ends what takes too long. */
 void link_tick(struct link *link, int64_t now_us);

@@ -71,6 +71,16 @@ static int bring_up(struct link *link, int epoll, int listener)
     return fd;
 }
 
+static int open_test_link(struct link *link, struct link_ear *ear, int epoll, int listener,
+                          const struct redis_address *address)
+{
+    link_init(link,
+              &(struct link_options){
+                  .ear = ear, .epoll = epoll, .user = "", .password = "", .timeout_us = 1000000});
+    link_want(link, address, 1);
+    return bring_up(link, epoll, listener);
+}
+
 static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
 {
     static char room[1024 * 1024];
@@ -80,11 +90,7 @@ static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
     struct link link;
     (void)state;
     int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    link_init(&link,
-              &(struct link_options){
-                  .ear = &ear, .epoll = epoll, .user = "", .password = "", .timeout_us = 1000000});
-    link_want(&link, &address, 1);
-    int fd = bring_up(&link, epoll, listener);
+    int fd = open_test_link(&link, &ear, epoll, listener, &address);
     for (size_t sent = 0; sent < MANY_BYTES; sent += sizeof(room))
         buf_add(link_out(&link), room, sizeof(room));
     link_expect(&link, &call);
@@ -102,10 +108,39 @@ static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
     (void)close(epoll);
 }
 
+static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
+{
+    enum { READ_AT_ONCE = 16 * 1024 };
+    static char room[2 * READ_AT_ONCE];
+    struct link_ear ear = {.up = ignore, .down = ignore, .message = no_message};
+    struct redis_address address;
+    struct link link;
+    (void)state;
+    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
+    int fd = open_test_link(&link, &ear, epoll, listener, &address);
+    buf_add(link_out(&link), room, READ_AT_ONCE - 1);
+    link_flush_early(&link);
+    assert_int_equal(recv(fd, room, sizeof(room), MSG_DONTWAIT), -1);
+    buf_add(link_out(&link), room, 1);
+    link_flush_early(&link);
+    assert_int_equal(recv(fd, room, READ_AT_ONCE, MSG_WAITALL), READ_AT_ONCE);
+    buf_add(link_out(&link), room, 1);
+    link_flush(&link);
+    assert_int_equal(recv(fd, room, sizeof(room), 0), 1);
+    (void)close(fd); /* an error is told by link_flush() */
+    link_poll(epoll, 1);
+    buf_add(link_out(&link), room, READ_AT_ONCE);
+    link_flush_early(&link);
+    link_fini(&link);
+    (void)close(listener);
+    (void)close(epoll);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_sent_when_a_link_failed_is_never_sent),
+        cmocka_unit_test(as_much_as_a_server_reads_at_once_is_sent_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
