@@ -65,8 +65,8 @@ static void add_store(struct buf *out, const json_t *stats)
 {
     const json_t *store = json_object_get(stats, "store");
     char disk[TEXT_ROOM], live[TEXT_ROOM], syncs[TEXT_ROOM];
-    if (!store)
-        return;
+    if (!store || strcmp(show_string(store, "kind"), "shared") == 0)
+        return; /* that of others has figures of its own */
     uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");
     buf_addf(out, "%-10s  %s: %s on disk, %s live, %llu segment%s, %s sync%s of %.2f ms%s%s\n",
              "store", show_string(store, "kind"), size_text(show_count(store, "disk_bytes"), disk),

@@ -32,7 +32,7 @@ enum cmd_kind {
     CMD_RESUME,
     CMD_TOPICS, /* one page of topics, by name */
     CMD_TOPIC,  /* one topic's counts */
-    CMD_LIST,   /* one page of a topic's jobs in one state, by due time */
+    CMD_LIST,   /* one page of a topic's jobs in one state; delayed ones by due time */
 };
 
 /* What a push does when a live job has the id. */
@@ -107,6 +107,7 @@ struct cmd_topic {      /* PEEK KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPIC
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
     int64_t after_due_us;   /* LIST: the cursor; the first page starts at INT64_MIN, 0 */
+    int64_t after_rank_us;  /* the same, of a shared engine: see reply */
     uint64_t after_seq;
 };
 
@@ -188,7 +189,10 @@ struct reply {
     bool more;             /* TOPICS, LIST, KICK_TOPIC, CLEAR_TOPIC: there is more after these */
     struct job_view *jobs; /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
-    int64_t next_due_us;       /* LIST: the cursor for the next page */
+    /* LIST: the cursor for the next page. A shared engine lists jobs of some states in another
+       order; what it says here is for itself alone. */
+    int64_t next_due_us;
+    int64_t next_rank_us;
     uint64_t next_seq;
 };
 

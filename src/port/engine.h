@@ -22,6 +22,8 @@ struct ticket {
     void *held;      /* the engine's: a reply that waits for the disk */
 };
 
+enum { FIGURES_SPANS = 4 };
+
 /* Sums over all topics, for statistics. */
 struct figures {
     uint64_t jobs[JOB_STATES]; /* live ones now, by state */
@@ -30,6 +32,8 @@ struct figures {
     /* What this process has done since its start; of a shared engine, all that serve it: */
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     struct lateness lateness;
+    /* Of a shared engine: delayed jobs that are due within a minute, five, an hour, a day. */
+    uint64_t due_within[FIGURES_SPANS];
 };
 
 struct engine_verbs {

@@ -135,6 +135,10 @@ static void add_list(struct buf *out, const struct reply *reply)
         buf_add_i64(out, reply->next_due_us);
         buf_add_char(out, '.');
         buf_add_u64(out, reply->next_seq);
+        if (reply->next_rank_us) {
+            buf_add_char(out, '.');
+            buf_add_i64(out, reply->next_rank_us);
+        }
         buf_add_char(out, '"');
     }
     buf_add_char(out, '}');

@@ -34,18 +34,28 @@ static bool bad_parameter(const struct v1_call *v1, const char *name, const char
     return api_refuse(v1->input.problem, 400, "bad_parameter", name, detail);
 }
 
-/* A page of jobs goes on after this due time (microseconds) and number: "1700000000000000.42". */
+/* A number up to the next dot or the end, both of which are taken off the text. */
+static bool read_number(struct bytes *text, uint64_t *out_number)
+{
+    const char *dot = text->len ? memchr(text->at, '.', text->len) : NULL;
+    size_t len = dot ? (size_t)(dot - text->at) : text->len;
+    bool ended = dot && len + 1 == text->len; /* by a dot */
+    if (ended || !bytes_to_u64(bytes_of(text->at, len), out_number) || *out_number > INT64_MAX)
+        return false;
+    *text = dot ? bytes_of(dot + 1, text->len - len - 1) : (struct bytes){0};
+    return true;
+}
+
+/* A page of jobs goes on after this due time (microseconds) and number: "1700000000000000.42".
+ * A shared engine may have its own idea of the former, and a third number. */
 static bool read_job_cursor(struct bytes text, struct cmd_topic *topic)
 {
-    const char *dot = memchr(text.at, '.', text.len);
-    uint64_t due_us;
-    if (!dot)
-        return false;
-    size_t len = (size_t)(dot - text.at);
-    if (!bytes_to_u64(bytes_of(text.at, len), &due_us) || due_us > INT64_MAX ||
-        !bytes_to_u64(bytes_of(dot + 1, text.len - len - 1), &topic->after_seq))
+    uint64_t due_us, rank_us = 0;
+    if (!read_number(&text, &due_us) || !read_number(&text, &topic->after_seq) ||
+        (text.len && !read_number(&text, &rank_us)) || text.len)
         return false;
     topic->after_due_us = (int64_t)due_us;
+    topic->after_rank_us = (int64_t)rank_us;
     return true;
 }
 

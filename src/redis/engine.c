@@ -18,6 +18,7 @@
 #include "redis/fitness.h"
 #include "redis/notices.h"
 #include "redis/opener.h"
+#include "redis/rates.h"
 #include "redis/redis.h"
 #include "redis/returns.h"
 
@@ -43,6 +44,7 @@ struct redis_engine {
     struct returns returns;
     struct notices notices;
     struct fitness fitness;
+    struct rates rates;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
     struct arena scratch;
     int64_t now_us;
@@ -211,12 +213,15 @@ static void op_start(struct redis_engine *redis, uint32_t partition, const struc
 
 /* ---- commands on topics ---- */
 
-static void add_view(struct redis_engine *redis, struct topic_view *view)
+/* `all`: for statistics, which show no rates; their many topics would push out those looked at. */
+static void add_view(struct redis_engine *redis, struct topic_view *view, bool all)
 {
     static const struct lateness none;
     const struct topic *topic = waits_topic(&redis->waits, view->name);
     view->lateness = topic ? &topic->lateness : &none;
     view->waiters = topic ? topic->waiters : 0;
+    if (!all)
+        rates_look(&redis->rates, view, redis->now_us);
 }
 
 static void sum_up(struct redis_engine *redis, const struct reply *reply)
@@ -260,9 +265,12 @@ static void gathering_reply(struct gathering *gathering)
         script_gather_reply(gathering->gather, &reply);
     view_waiters(gathering, &view, &reply);
     for (uint32_t i = 0; i < reply.count && reply.topics; i++)
-        add_view(redis, &reply.topics[i]);
-    if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all)
+        add_view(redis, &reply.topics[i], gathering->cmd.topic.all);
+    if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all) {
         sum_up(redis, &reply);
+        memcpy(redis->figures.due_within, script_gather_due_within(gathering->gather),
+               sizeof(redis->figures.due_within));
+    }
     bool frees = reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
         waits_ready(&redis->waits, buf_bytes(&gathering->topic), i);
@@ -551,6 +559,7 @@ static int64_t alive_us(const struct redis_options *options)
 static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
+    rates_init(&redis->rates);
     redis->topology_ear =
         (struct topology_ear){.ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
     fitness_init(&redis->fitness,
@@ -731,6 +740,7 @@ void redis_engine_close(struct redis_engine *redis)
     opener_fini(&redis->opener);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
+    rates_fini(&redis->rates);
     (void)close(redis->epoll);
     mem_free(redis);
 }

@@ -69,7 +69,7 @@ struct script_space {
     uint32_t partitions;
     char daemon[SCRIPT_NAME]; /* random: this life of this process */
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
-    uint32_t topics_max;      /* in each partition; 0 = no limit */
+    uint32_t topics_max;      /* the same of topics */
     int64_t *ahead_us;
     struct {
         struct buf text;
@@ -282,6 +282,8 @@ void script_gather_ask(struct script_gather *gather, struct buf *out,
 enum err script_gather_take(struct script_gather *gather, uint32_t partition,
                             const struct bytes *parts, uint32_t count) MUST_USE;
 bool script_gather_done(const struct script_gather *gather); /* answered; nothing under way */
+/* Of TOPICS with `all`: jobs that fall due in each of the spans of struct figures. */
+const uint64_t *script_gather_due_within(const struct script_gather *gather);
 /* The reply's bytes live until the gather is freed. Rates, lateness and waiters are the daemon's
  * own to add: Redis does not know them. */
 void script_gather_reply(struct script_gather *gather, struct reply *out_reply);

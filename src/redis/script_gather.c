@@ -9,15 +9,20 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/mem.h"
+#include "port/engine.h"
 #include "redis/script_parts.h"
 
-enum { SWEEP_MAX = 500 }; /* jobs kicked or cleared by one call: a few milliseconds */
+enum {
+    SWEEP_MAX = 500,    /* jobs kicked or cleared by one call: a few milliseconds */
+    HEADS_AT_ONCE = 250 /* jobs shown by one call: the same */
+};
 
 enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 
 struct part {
     enum part_state state;
     bool absent;     /* it does not know the topic, or does not use it */
+    bool searches;   /* TOPIC: its figures are here, its first delayed job is looked for */
     struct buf from; /* where its slice goes on; empty: from the start */
 };
 
@@ -45,6 +50,7 @@ struct script_gather {
     uint32_t job_count;
     struct topic_view *topics;
     uint32_t topic_count, topic_cap;
+    uint64_t due_within[FIGURES_SPANS]; /* TOPICS, all */
     struct bytes last; /* TOPICS: a partition has more after this name; empty: none has */
     struct part parts[];
 };
@@ -61,17 +67,45 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* A listing of delayed jobs begins where the cursor is; the others are not in order of due time. */
+/* Jobs in this state lie in order of time, other topics' between them; else in that of places. */
+static bool by_time(enum job_state state)
+{
+    return state == JOB_DELAYED || state == JOB_RESERVED;
+}
+
+/* The cursor's time on the partition's clock: see ordered_of(). */
+static int64_t cursor_us(const struct script_gather *gather, uint32_t partition)
+{
+    int64_t first = gather->cmd.topic.after_due_us;
+    return gather->state == JOB_DELAYED ? script_time_in(gather->space, partition, first) : first;
+}
+
+static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
+{
+    while (bytes-- > 0)
+        buf_add_char(out, (char)(number >> (8 * bytes)));
+}
+
+/* The page begins where the last one ended. walk.lua says how a place to go on at is spelled. */
 static void begin_at_cursor(struct script_gather *gather)
 {
     const struct cmd_topic *cmd = &gather->cmd.topic;
-    if (gather->cmd.kind != CMD_LIST || gather->state != JOB_DELAYED ||
-        cmd->after_due_us == INT64_MIN)
+    if (gather->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN)
         return;
     for (uint32_t i = 0; i < gather->space->partitions; i++) {
         struct buf *from = &gather->parts[i].from;
-        buf_add_i64(from, script_time_in(gather->space, i, cmd->after_due_us));
-        buf_add_str(from, " 0");
+        if (by_time(gather->state)) {
+            buf_add_i64(from, cursor_us(gather, i));
+            buf_add_str(from, " 0");
+            continue;
+        }
+        buf_add_char(from, gather->state == JOB_READY ? 'r' : 'b');
+        buf_add_char(from, (char)cmd->topic.len);
+        buf_add_bytes(from, cmd->topic);
+        add_big_endian(from, (uint64_t)cmd->after_due_us, gather->state == JOB_READY ? 4 : 8);
+        if (gather->state == JOB_READY)
+            add_big_endian(from, (uint64_t)cmd->after_rank_us, 8);
+        add_big_endian(from, cmd->after_seq, 8);
     }
 }
 
@@ -135,18 +169,18 @@ static void add_state(struct buf *out, enum job_state state)
 static void ask_list(struct script_gather *gather, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &gather->cmd.topic;
-    bool peeks = gather->cmd.kind == CMD_PEEK;
-    bool from_start = peeks || cmd->after_due_us == INT64_MIN;
-    bool in_order = peeks || gather->state == JOB_DELAYED;
+    bool peeks = gather->cmd.kind == CMD_PEEK, searches = gather->cmd.kind == CMD_TOPIC;
+    bool from_start = gather->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN;
+    bool leaves_out =
+        !from_start && by_time(gather->state); /* else nothing before the cursor comes */
     script_begin(out, gather->space, call, SCRIPT_LIST, 7);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
-    add_state(out, gather->state);
+    add_state(out, searches ? JOB_DELAYED : gather->state);
     script_add(out, cmd->topic);
     script_add(out, buf_bytes(&gather->parts[call->partition].from));
-    script_add_i64(
-        out, from_start ? -1 : script_time_in(gather->space, call->partition, cmd->after_due_us));
-    script_add_i64(out, from_start ? 0 : (int64_t)cmd->after_seq);
-    script_add_i64(out, in_order ? gather->page_max : SCRIPT_HEADS_MAX);
+    script_add_i64(out, leaves_out ? cursor_us(gather, call->partition) : -1);
+    script_add_i64(out, leaves_out ? (int64_t)cmd->after_seq : 0);
+    script_add_i64(out, searches ? 1 : least(gather->page_max, HEADS_AT_ONCE));
 }
 
 static void ask_sweep(struct script_gather *gather, struct buf *out, const struct script_call *call)
@@ -158,6 +192,12 @@ static void ask_sweep(struct script_gather *gather, struct buf *out, const struc
     script_add(out, cmd->topic);
     script_add(out, buf_bytes(&gather->parts[call->partition].from));
     script_add_i64(out, least(cmd->max - gather->changed, SWEEP_MAX));
+}
+
+/* What falls due is counted with the first page of all topics. */
+static bool counts_due(const struct script_gather *gather, const struct buf *from)
+{
+    return gather->cmd.kind == CMD_TOPICS && gather->cmd.topic.all && !from->len;
 }
 
 static void ask_topic(struct script_gather *gather, struct buf *out, const struct script_call *call)
@@ -183,9 +223,9 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
     script_add(out, name);
     script_add_i64(out, number);
     script_add_i64(out, gather->space->topics_max);
-    script_add(out, cmd->brief                       ? BYTES("b")
-                    : cmd->in_use && !gather->in_all ? BYTES("u")
-                                                     : (struct bytes){0});
+    script_add(out, cmd->in_use && !gather->in_all ? BYTES("u")
+                    : counts_due(gather, from)     ? BYTES("d")
+                                                   : (struct bytes){0});
 }
 
 void script_gather_ask(struct script_gather *gather, struct buf *out,
@@ -196,7 +236,7 @@ void script_gather_ask(struct script_gather *gather, struct buf *out,
     gather->asked++;
     if (sweeps(gather))
         ask_sweep(gather, out, call);
-    else if (gather->jobs)
+    else if (gather->jobs || gather->parts[call->partition].searches)
         ask_list(gather, out, call);
     else
         ask_topic(gather, out, call);
@@ -215,15 +255,19 @@ static int order_of(const struct ordered *a, const struct ordered *b)
     return 0;
 }
 
-/* By due time, as every listing is; of a peek, as its jobs would be taken. */
+/*
+ * Delayed jobs by due time, ready ones as they would be taken, reserved ones by the end of their
+ * ttr, buried ones by the time of their burial. Only due times are on our clock, for clients see
+ * them. The cursor is the last one's `first`, `second` and number.
+ */
 static struct ordered ordered_of(const struct script_gather *gather, const struct script_head *head)
 {
-    struct ordered ordered = {.first = head->view.due_us, .view = head->view};
-    if (gather->cmd.kind == CMD_PEEK && gather->state == JOB_READY) {
+    struct ordered ordered = {.first = head->since_us, .view = head->view};
+    if (gather->state == JOB_DELAYED) {
+        ordered.first = head->view.due_us;
+    } else if (gather->state == JOB_READY) {
         ordered.first = head->view.priority;
         ordered.second = head->rank_us;
-    } else if (gather->cmd.kind == CMD_PEEK && gather->state == JOB_BURIED) {
-        ordered.first = head->since_us;
     }
     return ordered;
 }
@@ -266,17 +310,35 @@ static void offer(struct script_gather *gather, const struct script_head *head)
     gather->job_count = least(gather->job_count + 1, gather->page_max);
 }
 
-/* Could the partition's next slice bring a job that belongs on the page? */
-static bool matters(struct script_gather *gather, uint32_t shown, int64_t last_us)
+/* How far a search in order of time has come: nothing before it is left. 0: that is not known. */
+static int64_t reached_us(const struct script_gather *gather, const struct part *part,
+                          enum job_state state)
+{
+    struct bytes from = buf_bytes(&part->from);
+    const char *space = from.len ? memchr(from.at, ' ', from.len) : NULL;
+    uint64_t at_us;
+    if (!space || !bytes_to_u64(bytes_of(from.at, (size_t)(space - from.at)), &at_us) ||
+        at_us > (uint64_t)SCRIPT_FOREVER)
+        return 0;
+    uint32_t partition = (uint32_t)(part - gather->parts);
+    return state == JOB_DELAYED ? script_time_out(gather->space, partition, (int64_t)at_us)
+                                : (int64_t)at_us;
+}
+
+/* Could the partition's next slice bring a job that belongs on the page? `last` was its last. */
+static bool matters(struct script_gather *gather, const struct part *part,
+                    const struct ordered *last)
 {
     if (gather->cmd.kind == CMD_PEEK)
-        return shown == 0;
-    if (gather->state != JOB_DELAYED || gather->job_count < gather->page_max)
+        return !last;
+    if (gather->job_count < gather->page_max)
         return true;
-    if (last_us <= gather->jobs[gather->page_max - 1].first)
-        return true; /* jobs due at one instant come in any order */
-    gather->more = true;
-    return false;
+    const struct ordered *end = &gather->jobs[gather->page_max - 1];
+    bool before = by_time(gather->state) /* jobs of one instant come in any order */
+                      ? reached_us(gather, part, gather->state) <= end->first
+                      : !last || order_of(last, end) < 0;
+    gather->more = gather->more || !before;
+    return before;
 }
 
 static enum err take_jobs(struct script_gather *gather, struct part *part,
@@ -285,7 +347,7 @@ static enum err take_jobs(struct script_gather *gather, struct part *part,
 {
     bool peeks = gather->cmd.kind == CMD_PEEK;
     uint32_t shown = peeks ? (count > 2) : count - 2;
-    int64_t last_us = INT64_MIN;
+    struct ordered last;
     if (count < 2 || (peeks && count != 2 && count != 4))
         return ERR_CORRUPT;
     for (uint32_t i = 0; i < shown; i++) {
@@ -298,13 +360,13 @@ static enum err take_jobs(struct script_gather *gather, struct part *part,
             gather->err = ERR_DAMAGED;
         else if (err)
             return err;
-        last_us = head.view.due_us;
+        last = ordered_of(gather, &head);
         head.view.state = gather->state; /* a due job that nobody promoted yet is where it is */
         offer(gather, &head);
     }
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
-    if (answer->more && matters(gather, shown, last_us))
+    if (answer->more && matters(gather, part, shown ? &last : NULL))
         part->state = PART_IDLE;
     return OK;
 }
@@ -359,49 +421,68 @@ static int64_t time_of(const struct script_gather *gather, const struct part *pa
     return script_time_out(gather->space, partition, (int64_t)(us < most_us ? us : most_us));
 }
 
-/* Adds one partition's figures of a topic, in the order of scripts/topic.lua. */
-static void add_figures(const struct script_gather *gather, const struct part *part,
-                        struct topic_view *topic, struct bytes figures, int64_t now_us)
+/* Adds one partition's figures of a topic, in the order of scripts/topic.lua. Returns how many of
+ * its jobs are delayed there. */
+static uint64_t add_figures(const struct script_gather *gather, const struct part *part,
+                            struct topic_view *topic, struct bytes figures, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
     for (size_t i = 0; i < SCRIPT_FIGURES; i++)
         of[i] = get_u64(figures.at + 8 * i);
-    uint64_t gone = of[8] + of[9] + of[10], hang = of[0] + of[2] + of[5];
+    uint64_t gone = of[7] + of[8] + of[9], hang = of[0] + of[2] + of[4];
     topic->jobs[JOB_READY] += of[0];
     topic->jobs[JOB_BURIED] += of[2];
-    topic->jobs[JOB_RESERVED] += of[5];
-    topic->jobs[JOB_DELAYED] += of[6] > gone + hang ? of[6] - gone - hang : 0;
+    topic->jobs[JOB_RESERVED] += of[4];
+    uint64_t delayed = of[5] > gone + hang ? of[5] - gone - hang : 0;
+    topic->jobs[JOB_DELAYED] += delayed;
     topic->urgent += of[1];
     topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(gather, part, of[3]));
-    topic->next_due_us = sooner(topic->next_due_us, time_of(gather, part, of[4]));
-    topic->pushed += of[6];
-    topic->reserved += of[7];
-    topic->finished += of[8];
-    topic->deleted += of[9];
-    topic->timeouts += of[11];
-    topic->released += of[12];
-    topic->buried += of[13];
-    topic->kicked += of[14];
-    if (of[15] > topic->pauses) /* each partition is paused each time */
-        topic->pauses = of[15];
-    int64_t pause_us = time_of(gather, part, of[16]);
+    topic->pushed += of[5];
+    topic->reserved += of[6];
+    topic->finished += of[7];
+    topic->deleted += of[8];
+    topic->timeouts += of[10];
+    topic->released += of[11];
+    topic->buried += of[12];
+    topic->kicked += of[13];
+    if (of[14] > topic->pauses) /* each partition is paused each time */
+        topic->pauses = of[14];
+    int64_t pause_us = time_of(gather, part, of[15]);
     if (now_us >= 0 && pause_us > now_us && pause_us > topic->pause_until_us) {
         topic->pause_until_us = pause_us;
-        topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[17];
+        topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[16];
     }
+    return delayed;
+}
+
+static bool add_due(struct script_gather *gather, struct bytes counts)
+{
+    if (counts.len != sizeof(gather->due_within))
+        return false;
+    for (size_t i = 0; i < FIGURES_SPANS; i++)
+        gather->due_within[i] += get_u64(counts.at + 8 * i);
+    return true;
 }
 
 static enum err take_topics(struct script_gather *gather, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,
                             uint32_t count)
 {
+    if (counts_due(gather, &part->from) && !add_due(gather, parts[--count]))
+        return ERR_CORRUPT;
     if (count % 2 == 0)
         return ERR_CORRUPT;
     for (uint32_t i = 1; i < count; i += 2) {
         if (parts[i].len == 0 || parts[i].len > TOPIC_NAME_MAX ||
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
-        add_figures(gather, part, topic_of(gather, parts[i]), parts[i + 1], answer->now_us);
+        uint64_t delayed =
+            add_figures(gather, part, topic_of(gather, parts[i]), parts[i + 1], answer->now_us);
+        if (gather->cmd.kind == CMD_TOPIC && !gather->cmd.topic.brief && delayed) {
+            part->searches = true;
+            part->state = PART_IDLE;
+            return OK;
+        }
     }
     if (!answer->more || count < 3)
         return OK;
@@ -413,6 +494,31 @@ static enum err take_topics(struct script_gather *gather, struct part *part,
     } else if (!gather->last.len || bytes_cmp(last, gather->last) < 0) {
         gather->last = arena_copy(&gather->arena, last);
     }
+    return OK;
+}
+
+/* A slice of the search for the topic's first delayed job. It ends where another partition's is
+ * sooner. */
+static enum err take_search(struct script_gather *gather, struct part *part,
+                            const struct script_answer *answer, const struct bytes *parts,
+                            uint32_t count)
+{
+    struct topic_view *topic = &gather->topics[0];
+    struct script_head head;
+    if (count < 2 || gather->topic_count != 1)
+        return ERR_CORRUPT;
+    part->from.len = 0;
+    buf_add_bytes(&part->from, parts[1]);
+    if (count > 2) {
+        enum err err =
+            script_read_head(gather->space, parts[2], answer->now_us, &gather->arena, &head);
+        if (!err)
+            topic->next_due_us = sooner(topic->next_due_us, head.view.due_us);
+        return err;
+    }
+    int64_t soonest_us = topic->next_due_us ? topic->next_due_us : INT64_MAX;
+    if (answer->more && reached_us(gather, part, JOB_DELAYED) < soonest_us)
+        part->state = PART_IDLE;
     return OK;
 }
 
@@ -483,6 +589,8 @@ enum err script_gather_take(struct script_gather *gather, uint32_t partition,
         err = take_sweep(gather, part, &answer, parts, count);
     else if (!absent && gather->jobs)
         err = take_jobs(gather, part, &answer, parts, count);
+    else if (!answer.err && part->searches)
+        err = take_search(gather, part, &answer, parts, count);
     else if (!answer.err && (gather->cmd.kind == CMD_TOPIC || gather->cmd.kind == CMD_TOPICS))
         err = take_topics(gather, part, &answer, parts, count);
     if (err)
@@ -497,10 +605,12 @@ static void reply_jobs(struct script_gather *gather, struct reply *reply)
 {
     struct job_view *views = arena_alloc(&gather->arena, (gather->job_count + 1) * sizeof(*views));
     reply->next_due_us = gather->cmd.topic.after_due_us;
+    reply->next_rank_us = gather->cmd.topic.after_rank_us;
     reply->next_seq = gather->cmd.topic.after_seq;
     for (uint32_t i = 0; i < gather->job_count; i++) {
         views[i] = gather->jobs[i].view;
-        reply->next_due_us = views[i].due_us;
+        reply->next_due_us = gather->jobs[i].first;
+        reply->next_rank_us = gather->jobs[i].second;
         reply->next_seq = views[i].ref.seq;
     }
     reply->jobs = views;
@@ -521,6 +631,11 @@ static void reply_topics(struct script_gather *gather, struct reply *reply)
     reply->topics = gather->topics;
     reply->count = count;
     reply->more = gather->last.len || count < gather->topic_count;
+}
+
+const uint64_t *script_gather_due_within(const struct script_gather *gather)
+{
+    return gather->due_within;
 }
 
 void script_gather_reply(struct script_gather *gather, struct reply *out_reply)

@@ -17,7 +17,7 @@ enum {
     SCRIPT_MADE_BYTES = 16,
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_MEMBER_BYTES = 17, /* of an answer to a beat */
-    SCRIPT_FIGURES = 18,      /* of a topic */
+    SCRIPT_FIGURES = 17,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
     SCRIPT_TOPICS_PAGE = 200, /* each takes some ten microseconds */
 };
@@ -27,7 +27,7 @@ struct script_head {
     struct job_view view; /* times by our clock */
     uint64_t content_sum; /* XXH3 of content type and body */
     int64_t rank_us;      /* place among the ready, Redis' clock */
-    int64_t since_us;     /* BURIED: place among the buried, Redis' clock */
+    int64_t since_us;     /* BURIED: since when, RESERVED: until when; Redis' clock */
 };
 
 void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);

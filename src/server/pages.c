@@ -84,17 +84,18 @@ static void add_ms(struct buf *out, const char *name, int64_t us)
     buf_addf(out, "\"%s\":%lld.%03lld", name, (long long)(us / 1000), (long long)(us % 1000));
 }
 
-static void add_due(struct server *server, struct buf *out)
+/* `counts`: what a shared engine has counted. */
+static void add_due(struct server *server, const uint64_t *counts, struct buf *out)
 {
-    static const int64_t spans_us[] = {60000000, 300000000, 3600000000, 86400000000};
-    static const char *const names[] = {"1m", "5m", "1h", "1d"};
-    uint64_t counts[4] = {0};
-    if (!server->options.embedded)
-        return; /* a shared engine cannot tell without a search */
-    core_due_within(embedded_core(server->options.embedded), server->now_us, spans_us, counts, 4);
+    static const int64_t spans_us[FIGURES_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
+    static const char *const names[FIGURES_SPANS] = {"1m", "5m", "1h", "1d"};
+    const struct embedded *embedded = server->options.embedded;
+    uint64_t own[FIGURES_SPANS] = {0};
+    if (embedded)
+        core_due_within(embedded_core(embedded), server->now_us, spans_us, own, FIGURES_SPANS);
     buf_add_str(out, ",\"due_within\":{");
-    for (int i = 0; i < 4; i++)
-        add_field(out, names[i], counts[i]);
+    for (int i = 0; i < FIGURES_SPANS; i++)
+        add_field(out, names[i], embedded ? own[i] : counts[i]);
     buf_add_char(out, '}');
 }
 
@@ -148,7 +149,7 @@ void stats_write(struct server *server, struct buf *out)
     add_field(out, "buried", totals.buried);
     add_field(out, "kicked", totals.kicked);
     buf_add_char(out, '}');
-    add_due(server, out);
+    add_due(server, totals.due_within, out);
     buf_add_str(out, ",\"lateness_ms\":{");
     add_ms(out, "p50", lateness_quantile_us(&totals.lateness, 500));
     add_ms(out, "p90", lateness_quantile_us(&totals.lateness, 900));

@@ -409,7 +409,6 @@ def test_durability_may_be_chosen_per_push(client, topic):
     problem(client.push(topic, body="x", durability="perhaps"), 400)
 
 
-@pytest.mark.embedded("a shared engine does not count what falls due")
 def test_stats_have_the_whole_servers_figures(client):
     stats = client.get("/v1/stats").json()
     for key in ("version", "uptime_ms", "now_ms", "ready", "jobs", "topics", "waiting", "connections",

@@ -254,9 +254,9 @@ class Queue:
         answer, parts = self.run("topic", "t", name, 0, 0, "")
         if answer.err != "ok":
             return None
-        names = ("ready urgent buried oldest next_due held pushed reserved finished deleted "
+        names = ("ready urgent buried oldest held pushed reserved finished deleted "
                  "replaced timeouts released buried_ever kicked pauses pause_until pause_us").split()
-        figures = dict(zip(names, struct.unpack("<18Q", parts[1])))
+        figures = dict(zip(names, struct.unpack("<17Q", parts[1])))
         elsewhere = "finished deleted replaced ready buried held".split()
         figures["delayed"] = figures["pushed"] - sum(figures[name] for name in elsewhere)
         return figures

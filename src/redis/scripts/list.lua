@@ -1,14 +1,15 @@
--- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this due
--- time 7 and number, 8 how many. Answer: {it, where to go on, head, …, content (p)}; `more`: there
--- may be. Jobs come in the order of the set; those in the way of a cursor are left out.
-local after_due, after_seq, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+-- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this time
+-- (of delayed jobs when they are due, of reserved ones when their ttr ends; -1: any) and 7 number, 8
+-- how many. Answer: {it, where to go on, head, …, content (p)}; `more`: there may be. Jobs come in
+-- the order of the set; those of the cursor's time that were shown are left out.
+local after, after_seq, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local parts, now = { '', '' }, clock()
 local more, from = walk(function(name)
     if #parts - 2 == most then return false end
     local raw = call('HGET', hash, 'j' .. name)
     if not raw then return true end
-    local due, seq = unpack_bytes('<I8', raw, 49), unpack_bytes('<I8', raw, 57)
-    if due > after_due or (due == after_due and seq > after_seq) then parts[#parts + 1] = raw end
+    local at, seq = unpack_bytes('<I8', raw, state == 3 and 5 or 49), unpack_bytes('<I8', raw, 57)
+    if at > after or (at == after and seq > after_seq) then parts[#parts + 1] = raw end
     return true
 end)
 local count = #parts - 2

@@ -1,19 +1,12 @@
 -- A topic, or a page of them. ARGV: 2 p pause, u resume, t show one, l list; 3 topic (l: after this
--- name), 4 pause until, or how many; 5 most topics (0: any); 6 b without the search for the next
--- due, u (pause, resume) only if it is in use. Answer: {it, name, figures, …}: 18 numbers of 8 bytes.
+-- name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due, u (pause,
+-- resume) only if it is in use. Answer: {it, name, figures, …, what falls due}: 17 numbers of 8
+-- bytes, and how many jobs of all topics are due within each of SPANS.
 local what, topic, now = ARGV[2], ARGV[3], clock()
-local LOOK = 1000 -- delayed jobs among which the topic's first is looked for
+local SPANS = { 60, 300, 3600, 86400 } -- seconds; struct figures has these
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
 
-local function next_due(key)
-    local soon = call('ZRANGE', delayed, 0, LOOK - 1, 'WITHSCORES')
-    for i = 1, #soon, 2 do
-        if sub(soon[i], 1, #key) == key then return tonumber(soon[i + 1]) end
-    end
-    return 0
-end
-
-local function show(name, brief)
+local function show(name)
     local key, fields = char(#name) .. name, {}
     local below, last = '(r' .. key .. pack('>I4', 1024), '(r' .. key .. string.rep('\255', 21)
     local ready = call('ZLEXCOUNT', order, '[r' .. key, last)
@@ -27,8 +20,7 @@ local function show(name, brief)
         local head = call('ZRANGEBYLEX', order, '[r' .. key, last, 'LIMIT', 0, 1)[1]
         oldest = unpack_bytes('<I8', call('HGET', hash, 'j' .. sub(head, -8)), 49)
     end
-    return pack('<I8I8I8I8I8', ready, urgent, buried, oldest, brief and 0 or next_due(key)) ..
-        table.concat(found)
+    return pack('<I8I8I8I8', ready, urgent, buried, oldest) .. table.concat(found)
 end
 
 if what == 'l' then
@@ -37,10 +29,17 @@ if what == 'l' then
     local names = call('ZRANGEBYLEX', order, from, '(u', 'LIMIT', 0, most + 1)
     for i = 1, math.min(#names, most) do
         local name = sub(names[i], 2)
-        parts[2 * i], parts[2 * i + 1] = name, show(name, true)
+        parts[2 * i], parts[2 * i + 1] = name, show(name)
     end
     local count = math.min(#names, most)
     parts[1] = say(OK, 0, #names > most and MORE or 0, count, now, 0, 0)
+    if ARGV[6] == 'd' then
+        local due = {}
+        for i = 1, #SPANS do
+            due[i] = pack('<I8', call('ZCOUNT', delayed, '-inf', now + SPANS[i] * 1000000))
+        end
+        parts[#parts + 1] = table.concat(due)
+    end
     return parts
 end
 
@@ -49,7 +48,7 @@ if first then return { first } end
 local there = call('ZSCORE', order, 't' .. topic)
 if what == 't' then
     if not there then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
-    return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic, ARGV[6] == 'b') }
+    return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic) }
 end
 
 -- Does it hold a job, or is it paused?
