@@ -12,8 +12,11 @@ static const struct {
     [ERR_EMPTY] = {"empty", "no job came within the wait"},
     [ERR_INVALID] = {"invalid", "the request is not valid"},
     [ERR_TOO_LARGE] = {"too_large", "the body is over limits.body_bytes"},
-    [ERR_JOBS_LIMIT] = {"jobs_limit", "limits.jobs is reached"},
-    [ERR_TOPICS_LIMIT] = {"topics_limit", "limits.topics is reached and no topic is idle"},
+    [ERR_JOBS_LIMIT] = {"jobs_limit",
+                        "limits.jobs, or on Redis a partition's share of it, is reached"},
+    [ERR_TOPICS_LIMIT] =
+        {"topics_limit",
+         "limits.topics, or on Redis a partition's share of it, is reached and no topic is idle"},
     [ERR_WAITERS_LIMIT] = {"waiters_limit", "limits.waiters is reached"},
     [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes, or maxmemory of Redis, is reached"},
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},

@@ -673,6 +673,12 @@ static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble 
     return fitness->unfit ? fitness->unfit : ERR_IO;
 }
 
+/* Of a limit, for each partition: all together are above it by less than one each. */
+static uint64_t share_of(uint64_t limit, uint32_t partitions)
+{
+    return limit / partitions + (limit % partitions != 0);
+}
+
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_trouble *out_trouble)
 {
@@ -696,8 +702,8 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
         mem_free(redis);
         return err;
     }
-    redis->space.jobs_max = (options->jobs_max + options->partitions - 1) / options->partitions;
-    redis->space.topics_max = options->topics_max;
+    redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
+    redis->space.topics_max = (uint32_t)share_of(options->topics_max, options->partitions);
     make_parts(redis);
     err = wait_for_redis(redis, out_trouble);
     if (err) {
