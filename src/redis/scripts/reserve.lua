@@ -4,8 +4,10 @@
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
 local AT_ONCE = 32 -- jobs read together, so that large bodies do not pile up
-local PAST = string.rep('\255', 21) -- behind every place in a topic
-local NONE, UNSEEN = string.rep('\255', 12), string.rep('\255', 11) .. '\254'
+-- Behind every place in a topic: 21 bytes.
+local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
+local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
+local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
 local wait = string.find(ARGV[2], 'w', 1, true)
@@ -76,7 +78,6 @@ if not listed and #topics > 1 then
     for i = 1, #spots do spots[i] = keys[i][1] end
 end
 
-if most > 0 or wait then even_if_full() end
 local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
 local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
 while at <= #spots and count < most and bytes < most_bytes do
@@ -100,7 +101,6 @@ while at <= #spots and count < most and bytes < most_bytes do
             local head = pack('<BBHI8I8c8', RESERVED, bound and flags + BOUND or flags, reserves,
                 till, last, bound and daemon or '\0\0\0\0\0\0\0\0') .. sub(raw, 29)
             local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
-            if bound then call('ZADD', order, '0', 'h' .. daemon .. name) end
             count, bytes = count + 1, bytes + #content
             heads[count], contents[count], kept[count] = head, content, name .. pack('<I8', last)
             sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
@@ -117,8 +117,12 @@ local function in_pieces(name, key, list)
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
     end
 end
+if #gone == 0 and wait then even_if_full() end -- else the first write, a ZREM, takes none
 in_pieces('ZREM', order, gone)
 in_pieces('ZADD', reserved, held)
+if bound then
+    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
+end
 for i = at, #spots do
     local topic = sub(spots[i], 3, 2 + string.byte(spots[i], 2))
     first_of[topic] = first_of[topic] or sub(spots[i], -20, -9)
