@@ -23,7 +23,11 @@ override LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN),-pie -Wl,-z,relro,-z,now)
 # REDIS=0 leaves out the Redis engine, and with it the need for hiredis.
 REDIS    ?= 1
 override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
-LIBS     := -lxxhash -linih -lpthread $(if $(filter 0,$(REDIS)),,-lhiredis)
+# TLS=0 leaves out TLS to Redis, and with it the need for OpenSSL.
+TLS      ?= 1
+override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
+LIBS     := -lxxhash -linih -lpthread \
+            $(if $(filter 0,$(REDIS)),,-lhiredis $(if $(filter 0,$(TLS)),,-lssl -lcrypto))
 
 folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c)))
 BASE     := $(call folder,src/base)

@@ -346,6 +346,9 @@ static enum err open_redis(struct program *program)
     const struct config *config = &program->config;
     struct redis_trouble trouble = {.text = ""};
     struct redis_options options = {
+        .tls = {.ca = config->tls_ca,
+                .certificate = config->tls_certificate,
+                .key = config->tls_key},
         .sentinel_user = config->sentinel_user,
         .sentinel_password = config->sentinel_password,
         .prefix = config->redis_prefix,

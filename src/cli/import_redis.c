@@ -256,6 +256,8 @@ static void read_url(const struct import *import, struct redis_url *url)
     struct cli *cli = import->push->cli;
     if (redis_url_read(bytes_str(import->options->url), url, &trouble))
         cli_usage(cli, "%s", trouble.text);
+    if (url->tls)
+        cli_usage(cli, "import does not speak TLS: lead it through a TLS tunnel");
     if (url->topology != REDIS_SINGLE)
         cli_usage(cli, "import reads one server: name the master itself, as redis://host:port/db");
 }

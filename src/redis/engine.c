@@ -34,6 +34,7 @@ struct redis_engine {
     struct redis_options options;
     struct script_space space;
     int epoll;
+    struct tls *tls; /* NULL: none */
     struct topology topology;
     struct topology_ear topology_ear;
     struct calls calls;
@@ -573,6 +574,7 @@ static void make_parts(struct redis_engine *redis)
                                              .ear = &redis->topology_ear,
                                              .sentinel_user = options->sentinel_user,
                                              .sentinel_password = options->sentinel_password,
+                                             .tls = redis->tls,
                                              .epoll = redis->epoll,
                                              .timeout_us = options->timeout_us},
                   redis->now_us);
@@ -617,6 +619,7 @@ static void make_parts(struct redis_engine *redis)
                                                     .user = options->url.user,
                                                     .password = options->url.password,
                                                     .db = options->url.db,
+                                                    .tls = redis->tls,
                                                     .timeout_us = options->timeout_us}});
 }
 
@@ -693,10 +696,14 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
                        ? ERR_IO
                        : script_space_init(&redis->space, bytes_str(options->prefix),
                                            options->partitions, daemon);
-    if (err) {
+    if (err)
         (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
                        err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
                                           : strerror(errno));
+    if (!err && options->url.tls)
+        err = tls_new(&options->tls, &redis->tls, out_trouble);
+    if (err) {
+        script_space_fini(&redis->space);
         if (redis->epoll >= 0)
             (void)close(redis->epoll);
         mem_free(redis);
@@ -747,6 +754,7 @@ void redis_engine_close(struct redis_engine *redis)
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     rates_fini(&redis->rates);
+    tls_free(redis->tls);
     (void)close(redis->epoll);
     mem_free(redis);
 }

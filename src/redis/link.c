@@ -56,6 +56,8 @@ static void drop_unsent(const struct link *link)
 
 static void forget_socket(struct link *link)
 {
+    tls_end(link->tls);
+    link->tls = NULL;
     if (link->fd >= 0)
         drop_unsent(link);
     if (link->fd >= 0)
@@ -202,6 +204,18 @@ static void greeted(struct link_call *call, redisReply *reply)
     link->options.ear->up(link->options.ear, link);
 }
 
+static void begin_session(struct link *link)
+{
+    if (link->options.tls && link->address.host[0] != '/') {
+        link->tls = tls_begin(link->options.tls, link->fd, link->address.host);
+        if (!link->tls) {
+            link_fail(link, "TLS cannot be begun");
+            return;
+        }
+    }
+    greet(link);
+}
+
 static void connected(struct link *link)
 {
     int error = 0;
@@ -210,7 +224,7 @@ static void connected(struct link *link)
         link_fail(link, strerror(error ? error : errno));
         return;
     }
-    greet(link);
+    begin_session(link);
 }
 
 static void set_options(int fd)
@@ -245,7 +259,7 @@ static void connect_to(struct link *link, const struct sockaddr *address, sockle
        in epoll's ready list still when the interest changes, and no news there. */
     watch(link, failed ? EPOLLIN | EPOLLOUT : EPOLLIN);
     if (!failed && link->state == LINK_CONNECTING)
-        greet(link);
+        begin_session(link);
 }
 
 /* A name is looked up at each attempt. Meanwhile the link's socket is the one that the answer comes
@@ -336,9 +350,23 @@ void link_expect(struct link *link, struct link_call *call)
     list_add_tail(&link->calls, &call->place);
 }
 
-static ssize_t send_out(const struct link *link)
+static ssize_t send_out(struct link *link)
 {
-    return send(link->fd, link->out.at + link->out_at, link->out.len - link->out_at, MSG_NOSIGNAL);
+    const char *at = link->out.at + link->out_at;
+    size_t len = link->out.len - link->out_at;
+    return link->tls ? tls_send(link->tls, at, len) : send(link->fd, at, len, MSG_NOSIGNAL);
+}
+
+static ssize_t receive(struct link *link, void *room, size_t room_bytes)
+{
+    return link->tls ? tls_receive(link->tls, room, room_bytes)
+                     : recv(link->fd, room, room_bytes, 0);
+}
+
+/* Why that failed. */
+static const char *failure_of(const struct link *link)
+{
+    return link->tls ? tls_trouble(link->tls) : strerror(errno);
 }
 
 /* An error is link_flush's to meet: who asks us is in the middle of things. What the kernel does
@@ -360,13 +388,15 @@ void link_flush(struct link *link)
         return;
     ssize_t sent = send_out(link);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-        link_fail(link, strerror(errno));
+        link_fail(link, failure_of(link));
         return;
     }
     link->out_at += sent > 0 ? (size_t)sent : 0;
     if (link->out_at == link->out.len) {
         link->out.len = link->out_at = 0;
         buf_shrink(&link->out, SPARE_OUT_BYTES);
+        watch(link, EPOLLIN);
+    } else if (link->tls && tls_waits(link->tls)) {
         watch(link, EPOLLIN);
     } else {
         watch(link, EPOLLIN | EPOLLOUT);
@@ -412,12 +442,13 @@ static void readable(struct link *link)
     static char room[READ_BYTES];
     ssize_t got = sizeof(room);
     link->dispatching = true;
-    while (got == sizeof(room) && !link->doomed) {
-        got = recv(link->fd, room, sizeof(room), 0);
+    /* A record of TLS is shorter than the room, and there may be more of them. */
+    while ((got == sizeof(room) || link->tls) && !link->doomed) {
+        got = receive(link, room, sizeof(room));
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (got <= 0)
-            link_fail(link, got ? strerror(errno) : "it closed the connection");
+            link_fail(link, got ? failure_of(link) : "it closed the connection");
         else if (redisReaderFeed(link->reader, room, (size_t)got) != REDIS_OK)
             link_fail(link, link->reader->errstr);
         else
@@ -426,6 +457,8 @@ static void readable(struct link *link)
     link->dispatching = false;
     if (link->doomed)
         end(link);
+    else if (link->tls)
+        link_flush(link); /* a handshake may be done */
 }
 
 static void take_event(struct link *link, uint32_t what)

@@ -16,6 +16,8 @@
  *     sentinels.c who the sentinels say is master, and when that changes
  *     node.c      a server that is a master
  *     link.c      a connection
+ *     tls.c       TLS under it
+ *     lookup.c    where its name is
  *
  * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which says that
  * nobody knows; only a parked reserve waits on while Redis is away.
@@ -25,13 +27,14 @@
 
 #include "port/clock.h"
 #include "port/engine.h"
-#include "redis/url.h"
+#include "redis/tls.h"
 
 struct redis_engine;
 
 struct redis_options {
     struct redis_url url;
     const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
+    struct tls_options tls;                        /* if the url asks for it */
     const char *prefix;
     uint32_t partitions;
     int64_t timeout_us;

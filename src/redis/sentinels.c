@@ -217,6 +217,7 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
     struct link_options link = {.epoll = options->epoll,
                                 .user = options->user,
                                 .password = options->password,
+                                .tls = options->tls,
                                 .subscriber = true,
                                 .timeout_us = options->timeout_us};
     *sentinels = (struct sentinels){.options = *options, .count = options->url->address_count};

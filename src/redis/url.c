@@ -177,10 +177,7 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url,
         return refuse(out_trouble, ERR_INVALID,
                       "redis.url must begin with redis://, unix://, redis+sentinel:// or "
                       "redis+cluster://");
-    if (scheme->tls)
-        return refuse(out_trouble, ERR_UNSUPPORTED,
-                      "redis.url asks for TLS, which this build's client library (hiredis) does "
-                      "not have: use redis:// on a private network, or a TLS tunnel beside laterd");
+    url.tls = scheme->tls;
     url.topology = scheme->topology;
     if (scheme->path) {
         url.address_count = 1;

@@ -6,7 +6,8 @@
  *   redis+sentinel://[user:password@]h1[:port],h2,…/name[/db]
  *   redis+cluster://[user:password@]h1[:port],h2,…
  *
- * User and password are percent-encoded, for both may hold any byte. Pure.
+ * With rediss in place of redis, over TLS. User and password are percent-encoded, for both may hold
+ * any byte. Pure.
  */
 #ifndef LATERD_REDIS_URL_H
 #define LATERD_REDIS_URL_H
@@ -41,6 +42,7 @@ struct redis_url {
     char password[REDIS_WORD_MAX];
     char service[REDIS_WORD_MAX]; /* what Sentinel calls the master */
     unsigned db;
+    bool tls;
 };
 
 /* What is wrong, ready to be shown; never with the password in it. */
@@ -48,7 +50,7 @@ struct redis_trouble {
     char text[REDIS_TROUBLE_MAX];
 };
 
-/* ERR_INVALID, or ERR_UNSUPPORTED for TLS. */
+/* ERR_INVALID. */
 enum err redis_url_read(struct bytes text, struct redis_url *out_url,
                         struct redis_trouble *out_trouble) MUST_USE;
 

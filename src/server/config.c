@@ -102,7 +102,8 @@ static const struct key keys[] = {
      "number of laterds share)."},
     {"redis", "url", KIND_URL, 0, 0, 0, "redis://127.0.0.1:6379",
      "redis://[user:password@]host:port/db, unix:///path, redis+sentinel://h1,h2,h3/name/db or "
-     "redis+cluster://h1,h2,h3. The environment's LATERD_REDIS_PASSWORD is the password if this "
+     "redis+cluster://h1,h2,h3; with rediss over TLS. The environment's LATERD_REDIS_PASSWORD is "
+     "the password if this "
      "has none."},
     {"redis", "prefix", KIND_PREFIX, 0, 0, 0, "laterd",
      "Begins the names of all keys: one for each queue that shares a Redis."},
@@ -112,6 +113,14 @@ static const struct key keys[] = {
      "A command that Redis has not answered by then is answered: not now."},
     {"redis", "wait_replicas", KIND_COUNT, NUMBER(redis_wait_replicas), 0, 100, "0",
      "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
+    {"redis", "tls_ca", KIND_WORD, WORD(tls_ca), 0, 0, "",
+     "With rediss://: the file of the authorities that Redis' certificate may come from. If this "
+     "is "
+     "empty they are those of the system."},
+    {"redis", "tls_certificate", KIND_WORD, WORD(tls_certificate), 0, 0, "",
+     "The file of the certificate by which laterd proves who it is, if Redis asks."},
+    {"redis", "tls_key", KIND_WORD, WORD(tls_key), 0, 0, "",
+     "The file of its key. If this is empty it is in the file of the certificate."},
     {"redis", "sentinel_user", KIND_WORD, WORD(sentinel_user), 0, 0, "",
      "Who laterd is to the sentinels, if they ask; user and password in the url are the servers'."},
     {"redis", "sentinel_password", KIND_SECRET, WORD(sentinel_password), 0, 0, "",

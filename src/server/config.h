@@ -51,6 +51,7 @@ struct config {
     enum config_engine engine;
     char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
     char redis_prefix[CONFIG_PREFIX_MAX];
+    char tls_ca[CONFIG_WORD_MAX], tls_certificate[CONFIG_WORD_MAX], tls_key[CONFIG_WORD_MAX];
     char sentinel_user[CONFIG_WORD_MAX];
     char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
     int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;

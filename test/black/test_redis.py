@@ -70,7 +70,7 @@ def test_it_says_why_it_cannot_start_without_redis(daemons):
 
 
 @pytest.mark.parametrize("url, says", [
-    ("http://127.0.0.1", "must begin with redis://"), ("rediss://127.0.0.1", "TLS"),
+    ("http://127.0.0.1", "must begin with redis://"),
     ("redis://", "no host"), ("redis+sentinel://127.0.0.1", "master's name"),
     ("redis://u:se%zzcret@127.0.0.1", "percent"), ("redis+cluster://127.0.0.1/3", "only 0"),
 ])

@@ -1,34 +1,30 @@
-"""Redis that speaks TLS: laterd does not, says so, and reaches it through stunnel as docs/redis.md
-tells."""
+"""Redis that speaks TLS: laterd does, too, and trusts only a server that proves to be the one that it
+asked for; or it goes through stunnel as docs/redis.md tells."""
 
 import os
 import re
 import shutil
 import subprocess
+import threading
 
 import pytest
 from process import ROOT, DidNotStart
-from redis import REDIS_SERVER, Redis, free_port
-from wire import Client
+from redis import REDIS_SERVER, Cluster, Redis, cluster_ports, free_port, wait_until
+from wire import Client, eventually
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
 
 STUNNEL = shutil.which("stunnel4") or shutil.which("stunnel")
 
 
-def config(url):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url}}
+def config(url, **redis):
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, **redis}}
 
 
-@pytest.mark.parametrize("url", [
-    "rediss://127.0.0.1", "rediss://jobs:secret@127.0.0.1:6380/3", "rediss+cluster://h1,h2",
-    "rediss+sentinel://jobs:secret@h1,h2/name",
-])
-def test_a_url_that_asks_for_tls_is_refused_with_what_to_do(laterd, url):
+def refusal(laterd, url, **redis):
     with pytest.raises(DidNotStart) as why:
-        laterd(config(url))
-    assert "asks for TLS" in str(why.value) and "tunnel" in str(why.value)
-    assert "secret" not in str(why.value)
+        laterd(config(url, **redis))
+    return next(line for line in str(why.value).splitlines() if "cannot use Redis: " in line)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +40,10 @@ def certificates(tmp_path_factory):
                 f"{name}.crt", "-subj", f"/CN={name}", "-days", "2")
     openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "redis.key", "-out", "redis.csr",
             "-subj", "/CN=redis")
-    (folder / "names").write_text("subjectAltName = DNS:localhost\n")
-    openssl("x509", "-req", "-in", "redis.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-            "-CAcreateserial", "-out", "redis.crt", "-days", "2", "-extfile", "names")
+    for name, names in (("redis", "DNS:localhost,IP:127.0.0.1"), ("elsewhere", "DNS:elsewhere")):
+        (folder / "names").write_text(f"subjectAltName = {names}\n")
+        openssl("x509", "-req", "-in", "redis.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+                "-CAcreateserial", "-out", f"{name}.crt", "-days", "2", "-extfile", "names")
     return folder
 
 
@@ -76,25 +73,105 @@ class Tunnel:
         self.process.wait()
 
 
-@pytest.fixture(scope="module")
-def tls_redis(certificates):
-    port = free_port()
-    settings = {"tls_port": port, "tls_cert_file": certificates / "redis.crt",
-                "tls_key_file": certificates / "redis.key",
-                "tls_ca_cert_file": certificates / "ca.crt", "tls_auth_clients": "no"}
-    server = Redis(**settings)
+def serve_tls(folder, certificate="redis.crt", **more):
+    """A redis-server that speaks TLS at .tls_port."""
+    port, = cluster_ports(1)
+    settings = {"tls_port": port, "tls_cert_file": folder / certificate,
+                "tls_key_file": folder / "redis.key", "tls_ca_cert_file": folder / "ca.crt",
+                "tls_auth_clients": "no", **more}
+    server = Redis(port=cluster_ports(1)[0], **settings)
+    server.tls_port = port
     try:
-        server.start()
+        return server.start()
     except RuntimeError:
         server.close()
         pytest.skip("this redis-server was built without TLS")
-    yield port
-    server.close()
+
+
+@pytest.fixture(scope="module")
+def tls_redis(certificates):
+    with serve_tls(certificates) as server:
+        yield server
+
+
+# By itself
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_laterd_speaks_tls(laterd, certificates, tls_redis, host):
+    server = laterd(config(f"rediss://{host}:{tls_redis.tls_port}", prefix=host,
+                           tls_ca=certificates / "ca.crt"))
+    with Client(server.port) as client, Client(server.port) as other:
+        answers = []
+        waiter = threading.Thread(target=lambda: answers.extend(other.reserve("t", wait="10s")))
+        waiter.start()  # by a subscription, over TLS as well
+        job_id = client.push_id("t", body="x" * 300000, delay="200ms")  # of many records
+        waiter.join(15)
+        assert [job["id"] for job in answers] == [job_id]
+        assert answers[0]["body"] == "x" * 300000
+        for number in range(200):
+            assert client.push("u", body="y" * 20000, id=f"u-{number}").status == 201
+        assert len(client.reserve("u", most=200)) == 200
+
+
+def test_a_connection_that_is_cut_is_made_again(laterd, certificates):
+    with serve_tls(certificates, appendonly="yes", appendfsync="always") as redis:
+        server = laterd(config(f"rediss://localhost:{redis.tls_port}",
+                               tls_ca=certificates / "ca.crt"))
+        with Client(server.port) as client:
+            job_id = client.push_id("t", body="x")
+            redis.kill()
+            redis.start()
+            assert eventually(lambda: client.push("t", body="y").status == 201, 10)
+            assert client.reserve("t")[0]["id"] == job_id
+
+
+def test_a_strange_authority_or_name_is_refused(laterd, certificates, tls_redis):
+    url = f"rediss://localhost:{tls_redis.tls_port}"
+    assert "certificate" in refusal(laterd, url, tls_ca=certificates / "other.crt")
+    assert "certificate" in refusal(laterd, url), "the system knows no such authority"
+    with serve_tls(certificates, "elsewhere.crt") as stranger:
+        for host in ("localhost", "127.0.0.1"):
+            said = refusal(laterd, f"rediss://{host}:{stranger.tls_port}",
+                           tls_ca=certificates / "ca.crt")
+            assert "mismatch" in said, said
+
+
+def test_laterd_proves_who_it_is_where_redis_asks(laterd, certificates):
+    own = {"tls_ca": certificates / "ca.crt"}
+    with serve_tls(certificates, tls_auth_clients="yes") as redis:
+        url = f"rediss://localhost:{redis.tls_port}"
+        refusal(laterd, url, **own)
+        own |= {"tls_certificate": certificates / "redis.crt", "tls_key": certificates / "redis.key"}
+        with Client(laterd(config(url, **own)).port) as client:
+            client.push_id("t", body="x")
+
+
+def test_a_server_without_tls_and_files_that_are_none_are_told(laterd, certificates, tls_redis):
+    said = refusal(laterd, f"rediss://localhost:{tls_redis.port}")  # it waits for a command's end
+    assert "does not answer a new connection" in said
+    url = f"rediss://localhost:{tls_redis.tls_port}"
+    assert "redis.tls_ca" in refusal(laterd, url, tls_ca="/nowhere")
+    assert "redis.tls_certificate" in refusal(laterd, url, tls_certificate="/nowhere")
+    assert "redis.tls_key" in refusal(laterd, url, tls_certificate=certificates / "redis.crt",
+                                      tls_key=certificates / "ca.key")
+
+
+def test_a_cluster_is_spoken_to_over_tls(laterd, certificates):
+    with serve_tls(certificates, cluster_enabled="yes", tls_cluster="yes") as node:
+        node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        wait_until(lambda: Cluster.state(node) == "ok")
+        url = f"rediss+cluster://127.0.0.1:{node.tls_port}"
+        with Client(laterd(config(url, tls_ca=certificates / "ca.crt")).port) as client:
+            client.push_id("t", body="x")
+
+
+# Through stunnel
 
 
 @pytest.mark.skipif(not STUNNEL, reason="there is no stunnel")
 def test_stunnel_as_documented_leads_to_a_redis_that_speaks_tls(laterd, certificates, tls_redis):
-    with Tunnel(certificates, tls_redis, certificates / "ca.crt") as tunnel:
+    with Tunnel(certificates, tls_redis.tls_port, certificates / "ca.crt") as tunnel:
         with Client(laterd(config(f"redis://127.0.0.1:{tunnel.port}")).port) as client:
             job_id = client.push_id("t", body="x")
             assert client.reserve("t", wait="5s")[0]["id"] == job_id
@@ -103,7 +180,7 @@ def test_stunnel_as_documented_leads_to_a_redis_that_speaks_tls(laterd, certific
 @pytest.mark.skipif(not STUNNEL, reason="there is no stunnel")
 @pytest.mark.parametrize("authority, name", [("other.crt", "localhost"), ("ca.crt", "elsewhere")])
 def test_stunnel_as_documented_refuses_a_stranger(laterd, certificates, tls_redis, authority, name):
-    with Tunnel(certificates, tls_redis, certificates / authority, name) as tunnel:
+    with Tunnel(certificates, tls_redis.tls_port, certificates / authority, name) as tunnel:
         with pytest.raises(DidNotStart) as why:
             laterd(config(f"redis://127.0.0.1:{tunnel.port}"))
         assert tunnel.process.poll() is None

@@ -36,10 +36,20 @@ static void one_server_has_a_host_a_port_and_a_database(void **state)
     assert_string_equal(url.addresses[0].host, "queue.example");
     assert_int_equal(url.addresses[0].port, 7000);
     assert_int_equal(url.db, 3);
+    assert_false(url.tls);
     assert_string_equal(url.password, "");
     assert_int_equal(read_url("redis://h").addresses[0].port, REDIS_PORT);
     assert_int_equal(read_url("redis://h/").db, 0);
     assert_string_equal(read_url("redis://[::1]:1").addresses[0].host, "::1");
+}
+
+static void rediss_is_tls_in_each_form(void **state)
+{
+    (void)state;
+    assert_true(read_url("rediss://h").tls);
+    assert_true(read_url("rediss+cluster://a,b").tls);
+    assert_true(read_url("rediss+sentinel://a,b/jobs").tls);
+    assert_int_equal(read_url("rediss+sentinel://a,b/jobs").topology, REDIS_SENTINEL);
 }
 
 static void user_and_password_are_percent_encoded(void **state)
@@ -73,7 +83,6 @@ static void what_is_no_url_is_refused_with_the_reason(void **state)
 {
     (void)state;
     refused("localhost:6379", ERR_INVALID, "must begin");
-    refused("rediss://h", ERR_UNSUPPORTED, "TLS");
     refused("redis://", ERR_INVALID, "no host");
     refused("redis://h:99999", ERR_INVALID, "port");
     refused("redis://h/many", ERR_INVALID, "database");
@@ -142,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_server_has_a_host_a_port_and_a_database),
+        cmocka_unit_test(rediss_is_tls_in_each_form),
         cmocka_unit_test(user_and_password_are_percent_encoded),
         cmocka_unit_test(sentinels_are_several_and_have_a_name),
         cmocka_unit_test(what_is_no_url_is_refused_with_the_reason),
