@@ -642,7 +642,7 @@ static void why_not(const struct redis_engine *redis, struct redis_trouble *out_
 
 static void say_waiting(const struct redis_engine *redis)
 {
-    struct redis_trouble trouble;
+    struct redis_trouble trouble = {.text = ""};
     why_not(redis, &trouble);
     log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
               trouble.text);

@@ -35,12 +35,12 @@ static struct lookup_answer look_up(const struct redis_address *address, unsigne
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags};
     struct addrinfo *found = NULL;
     char port[8];
-    unsigned count = 0;
+    unsigned count = 1; /* no error, no empty list */
     (void)snprintf(port, sizeof(port), "%u", address->port);
     answer.error = getaddrinfo(address->host, port, &hints, &found);
     if (answer.error)
         return answer;
-    for (const struct addrinfo *one = found; one; one = one->ai_next)
+    for (const struct addrinfo *one = found->ai_next; one; one = one->ai_next)
         count++;
     const struct addrinfo *chosen = found;
     for (unsigned i = which % count; i > 0; i--)
