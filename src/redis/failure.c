@@ -59,6 +59,7 @@ static enum failure_kind kind_inside(struct bytes text)
         {"The user executing the script can't", FAILURE_DENIED},
         {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
         {"DB index is out of range", FAILURE_DENIED},
+        {"TLS: the certificate", FAILURE_DENIED},
         {"No such master with that name", FAILURE_DENIED},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
@@ -99,6 +100,7 @@ const char *failure_hint(struct bytes text)
         {"LOADING", "it reads its data from disk: wait"},
         {"BUSY", "somebody's script runs: wait, or SCRIPT KILL"},
         {"a replica", "redis.url must name the master, or the sentinels that know it"},
+        {"TLS: the certificate", "look at redis.tls_ca, and at the names in its certificate"},
         {"NOAUTH", "it asks for a password"},
         {"WRONGPASS", "look at user and password in redis.url"},
         {"NOPERM", "docs/redis.md has the rights that laterd needs"},

@@ -188,10 +188,13 @@ static ssize_t outcome(struct tls_session *session, int returned, size_t done)
         errno = EAGAIN;
         return -1;
     }
-    (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: %s",
-                   verified != X509_V_OK ? X509_verify_cert_error_string(verified)
-                   : error == SSL_ERROR_SYSCALL && errno == 0 ? "it closed the connection"
-                                                              : last_error());
+    if (verified != X509_V_OK)
+        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: the certificate: %s",
+                       X509_verify_cert_error_string(verified));
+    else
+        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: %s",
+                       error == SSL_ERROR_SYSCALL && errno == 0 ? "it closed the connection"
+                                                                : last_error());
     errno = EPROTO;
     return -1;
 }
