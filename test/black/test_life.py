@@ -266,7 +266,7 @@ def cpu_ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
-def test_it_rests_when_nothing_is_to_do(laterd):
+def test_it_rests_when_nothing_is_to_do(laterd, engine):
     server = laterd()
     polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", RESERVE)) for _ in range(50)]
     with Client(server.port) as client:
@@ -277,7 +277,8 @@ def test_it_rests_when_nothing_is_to_do(laterd):
             return int(re.search(r"^laterd_turns_total (\d+)", client.get("/metrics").text, re.M)[1])
         before, ticks = turns(), cpu_ticks(server.pid)
         time.sleep(3)
-        assert turns() - before <= 8, "wake-ups without need"
+        # Redis is called once a second, and its answer is a turn as well; so are those to turns().
+        assert turns() - before <= (14 if engine == "redis" else 8), "wake-ups without need"
         assert cpu_ticks(server.pid) - ticks <= 3
     for wire in polls:
         wire.close()
