@@ -19,6 +19,7 @@ struct ask {
     struct line *line;
     uint32_t topics;
     uint32_t max; /* jobs; 0: it only looks */
+    bool behind;  /* a promote: it may bring nothing */
     bool awaited; /* nothing is asked for before this look is answered */
     bool silent;
 };
@@ -169,6 +170,8 @@ static void take_answer(const struct ask *ask, const struct script_parts *said,
 {
     struct waits *waits = ask->line->waits;
     learn(ask, said->partition, answer);
+    if (ask->behind && answer->count == 0)
+        waits->luck = 0;
     if (answer->next_us != INT64_MAX)
         again_at(ask, answer->next_us);
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
@@ -339,6 +342,18 @@ static void ask_taken(struct line *line)
         ask_all(line, line->topic_count, taken);
     else
         look_at_all(line, taken, true);
+}
+
+void line_ask_behind(struct line *line, uint32_t partition)
+{
+    uint64_t open = open_wants(line);
+    bool ordered = line->listed_order && line->topic_count > 1;
+    if (!open || ordered || line->asking[partition])
+        return;
+    struct ask *ask = ask_for(line, line->topic_count, partition,
+                              open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
+    if (ask)
+        ask->behind = true;
 }
 
 static void line_ask(struct line *line)

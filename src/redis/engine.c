@@ -379,6 +379,16 @@ static void partition_forgot_us(void *owner)
     waits_forget(&((struct redis_engine *)owner)->waits);
 }
 
+static void promote_sent(void *owner, uint32_t partition)
+{
+    waits_promoting(&((struct redis_engine *)owner)->waits, partition);
+}
+
+static void promote_told(void *owner, struct bytes topic, uint32_t partition)
+{
+    waits_promoted(&((struct redis_engine *)owner)->waits, topic, partition);
+}
+
 /* ---- the engine port ---- */
 
 static bool reaches_all(const struct redis_engine *redis)
@@ -595,7 +605,11 @@ static void make_parts(struct redis_engine *redis)
                                                             .owner = redis});
     timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
                                                          .calls = &redis->calls,
-                                                         .members = &redis->members});
+                                                         .members = &redis->members,
+                                                         .promoting = promote_sent,
+                                                         .promoted = promote_told,
+                                                         .missed = partition_forgot_us,
+                                                         .owner = redis});
     returns_init(&redis->returns, &(struct returns_options){.space = &redis->space,
                                                             .calls = &redis->calls,
                                                             .returned = given_back,

@@ -45,10 +45,13 @@ static void promoted(void *owner, struct call *call, enum err err, const struct 
     struct timer *timer = owner;
     struct timers *timers = timer->timers;
     struct script_answer answer;
-    (void)call;
     timer->promote_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
+    if (err || call->again)
+        timers->options.missed(timers->options.owner);
+    for (uint32_t i = 1; i < count && !err; i++)
+        timers->options.promoted(timers->options.owner, parts[i], timer->partition);
     if (err)
         timer->promote_at_us = timers->now_us + AGAIN_US;
     else if (answer.more || timer->hurry)
@@ -67,6 +70,7 @@ static void promote(struct timer *timer)
     timer->promote_asked = true;
     timer->hurry = false;
     calls_send(call, timer, promoted);
+    timers->options.promoting(timers->options.owner, timer->partition);
 }
 
 /* ---- forget ---- */

@@ -25,6 +25,13 @@ struct timers_options {
     const struct script_space *space;
     struct calls *calls;
     const struct members *members;
+    /* A promote is under way to the partition: what is sent now is done after it. */
+    void (*promoting)(void *owner, uint32_t partition);
+    /* By its answer, the topic has ready jobs there, and our mark is gone. */
+    void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
+    /* Such an answer was lost. */
+    void (*missed)(void *owner);
+    void *owner;
 };
 
 struct timers {

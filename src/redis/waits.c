@@ -10,6 +10,8 @@
 /* Of bodies: an answer that has so many is not added to. */
 enum { ANSWER_BYTES = 16 << 20 };
 
+enum { LUCK_MIN = 3 };
+
 const struct topic *waits_topic(const struct waits *waits, struct bytes name)
 {
     return watched_find(&waits->watched, name);
@@ -80,6 +82,8 @@ static struct line *line_new(struct waits *waits, const struct cmd_reserve *rese
 
 static void line_free(struct line *line)
 {
+    if (line->waits->lucky == line)
+        line->waits->lucky = NULL;
     for (uint32_t i = 0; i < line->topic_count; i++) {
         struct topic *topic = line->topics[i].topic;
         list_remove(&line->topics[i].in_topic);
@@ -381,6 +385,31 @@ void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
     if (!topic || partition >= waits->options.space->partitions)
         return;
     topic_notice(topic, partition);
+    wake_lines(topic);
+}
+
+/*
+ * What is due is mostly for consumers who wait. If it was for those of one line several times in a
+ * row, they ask right behind the promote: then a job is on its way after one round trip, not two.
+ * That a line is not the only one, or does not wait where others do, ends its luck.
+ */
+void waits_promoting(struct waits *waits, uint32_t partition)
+{
+    if (waits->lucky && waits->luck >= LUCK_MIN)
+        line_ask_behind(waits->lucky, partition);
+}
+
+void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition)
+{
+    struct topic *topic = watched_find(&waits->watched, name);
+    if (!topic)
+        return;
+    topic_promoted(topic, partition);
+    if (list_empty(&topic->lines))
+        return;
+    struct line *line = LIST_ENTRY(topic->lines.next, struct place, in_topic)->line;
+    waits->luck = line == waits->lucky ? waits->luck + 1 : 0;
+    waits->lucky = line;
     wake_lines(topic);
 }
 

@@ -58,6 +58,8 @@ struct waits {
     struct list dirty;    // line::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */
     size_t heap_count, heap_cap;
+    struct line *lucky;   /* what came due last was for this one: see waits_promoting */
+    uint32_t luck;        /* how often in a row */
     struct arena scratch; /* of the answer being read */
     bool subscribed;      /* notices are heard */
     enum err drained;     /* what consumers are told who would wait */
@@ -77,6 +79,9 @@ void waits_drain(struct waits *waits, enum err err);
 
 /* There may be ready jobs of the topic in the partition. */
 void waits_ready(struct waits *waits, struct bytes name, uint32_t partition);
+/* Makes what is due ready there: a call under way, which tells what it has done. */
+void waits_promoting(struct waits *waits, uint32_t partition);
+void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition);
 /* An answer from there shows a ready job. */
 void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition);
 /* What we know is worth nothing: our marks may be gone. */

@@ -37,6 +37,8 @@ void line_touch(struct line *line);
 /* Asks for what is wanted where there may be some, and answers those for whom nothing more comes.
  */
 void line_step(struct line *line);
+/* Asks behind a promote that is under way to the partition. */
+void line_ask_behind(struct line *line, uint32_t partition);
 void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count);
 /* Nothing more comes: what it has got, or `err`. */
 void waiter_end(struct waiter *waiter, enum err err);

@@ -105,6 +105,13 @@ void topic_notice(struct topic *topic, uint32_t partition)
         known->what = NOTICED;
 }
 
+void topic_promoted(struct topic *topic, uint32_t partition)
+{
+    struct known *known = &topic->known[partition];
+    if (known->what != READY)
+        known->what = NOTICED;
+}
+
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us)
 {
     struct known *known = &topic->known[partition];

@@ -60,6 +60,8 @@ void watched_rest(struct watched *watched, struct topic *topic);
 struct bytes topic_name(const struct topic *topic);
 /* A notice: a job became ready in the partition. */
 void topic_notice(struct topic *topic, uint32_t partition);
+/* The same, but it is no news to a reserve that is answered after this. */
+void topic_promoted(struct topic *topic, uint32_t partition);
 /* A ready job was seen there. It is no news to a reserve that is answered after this. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
 /* What we know is worth nothing: our marks may be gone. */

@@ -187,6 +187,23 @@ def test_where_the_last_job_was_taken_nobody_asks_in_vain(laterd, redis):
         assert reserves(redis) - before < 150
 
 
+def test_jobs_that_come_due_for_the_only_daemon_cost_no_notices(laterd, redis):
+    server = laterd(config(redis.url))
+    count = 40
+    with Client(server.port) as client:
+        polls = [Wire(server.port, 20) for _ in range(count)]
+        for poll in polls:
+            poll.send(request_bytes("POST", "/v1/reserve", b'{"topics": ["t"], "wait": "20s"}'))
+        for number in range(count):
+            client.push_id("t", id=f"due-{number}", body="x", delay=f"{800 + 10 * number}ms")
+        before = calls_of(redis, "publish"), reserves(redis)
+        assert [poll.response().status for poll in polls] == [200] * count
+        assert calls_of(redis, "publish") - before[0] < count / 2
+        assert reserves(redis) - before[1] < count * 1.5
+    for poll in polls:
+        poll.close()
+
+
 # Jobs whose consumers have gone
 
 

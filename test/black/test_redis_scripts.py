@@ -351,6 +351,28 @@ def test_a_mark_brings_one_notice(queue, script_port):
     ear.close()
 
 
+def test_a_promote_tells_its_asker_alone_where_nobody_else_waits(queue, script_port):
+    ear = Connection(script_port)
+    ear.call("SUBSCRIBE", "laterd:notice")
+    ear.socket.settimeout(0.2)
+    other = Queue(script_port, daemon=b"daemon-2")
+    other.number = 1000
+    for topic in ("mine", "both", "other", "nobodys", "younger"):
+        queue.push(topic, due=queue.now() + 1000)
+    queue.reserve("mine", "both", options="w")
+    other.reserve("both", "other", options="w")
+    queue.number += 10
+    queue.reserve("younger", options="w")
+    queue.number -= 5  # the promote was sent before that, and comes late
+    time.sleep(0.003)
+    answer, topics = queue.run("promote", 100)
+    assert answer.count == 5 and topics == [b"mine"]
+    told = [ear.read()[2] for _ in range(4)]
+    assert sorted(notice for notice in told if notice[:1] == b"r") == [b"r3 both", b"r3 other", b"r3 younger"]
+    other.close()
+    ear.close()
+
+
 def test_the_end_of_a_pause_is_told(queue, script_port):
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")

@@ -41,7 +41,8 @@ for i = 5, #ARGV do
     if not seen[topic] then
         local at = #fields
         seen[topic], topics[#topics + 1] = true, topic
-        fields[at + 1], fields[at + 2], fields[at + 3] = '#u' .. topic, '#r' .. topic, '#h' .. topic
+        fields[at + 1], fields[at + 2] = '#u' .. topic, '#r' .. topic
+        fields[at + 3], fields[at + 4] = '#h' .. topic, '#w' .. topic
     end
 end
 local found = call('HMGET', hash, unpack(fields))
@@ -53,7 +54,7 @@ local next_us = FOREVER
 -- one more than that, which will then be the first.
 local spots, first_of = {}, {}
 for i = 1, #topics do
-    local pause = tonumber(found[3 * i - 1] or 0)
+    local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
         next_us = pause < next_us and pause or next_us
     elseif listed and most > 0 and #spots >= most then
@@ -131,8 +132,11 @@ local flags = next(first_of) and MORE or 0
 if wait and (most == 0 or count < most and bytes < most_bytes) then
     flags = flags + MARKED
     for i = 1, #topics do
-        local n = #sets
-        if not first_of[topics[i]] then sets[n + 1], sets[n + 2] = '#w' .. topics[i], '1' end
+        local n, mark = #sets, found[4 * i + 1]
+        if not first_of[topics[i]] and mark ~= '*' then
+            local ours = not mark or sub(mark, 1, 8) == daemon
+            sets[n + 1], sets[n + 2] = '#w' .. topics[i], ours and daemon .. request or '*'
+        end
     end
 end
 if count > 0 and bound then
@@ -142,8 +146,8 @@ if count > 0 then
     for i = 1, #topics do
         local of, n = taken[topics[i]], #sets
         if of then
-            sets[n + 1], sets[n + 2] = '#r' .. topics[i], (found[3 * i] or 0) + of
-            sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[3 * i + 1] or 0) + of
+            sets[n + 1], sets[n + 2] = '#r' .. topics[i], (found[4 * i - 1] or 0) + of
+            sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[4 * i] or 0) + of
         end
     end
     local n, sooner = #sets, soonest < wake
