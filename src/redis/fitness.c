@@ -43,6 +43,7 @@ static const struct {
     {ALWAYS, {"HMGET", KEY, ""}},
     {ALWAYS, {"HSET", KEY, "", "", ""}},
     {ALWAYS, {"ZADD", KEY, "XX", "0", ""}},
+    {ALWAYS, {"ZCOUNT", KEY, "1", "0"}},
     {ALWAYS, {"ZLEXCOUNT", KEY, "+", "-"}},
     {ALWAYS, {"ZRANGE", KEY, "1", "0"}},
     {ALWAYS, {"ZRANGEBYLEX", KEY, "+", "-"}},

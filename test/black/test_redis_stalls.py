@@ -2,6 +2,7 @@
 own words and what to do, and once when it is over. What passes at once is no news."""
 
 import contextlib
+import itertools
 import shutil
 import threading
 import time
@@ -116,10 +117,17 @@ def cluster():
 
 def test_a_cluster_that_is_down(laterd, cluster):
     server = laterd(config(cluster.url, prefix="down"))
-    cluster.servers[0].kill()
-    assert eventually(lambda: len(stalls(server)) == 2, 10), "one for each that is left"
+    numbers = itertools.count()
+    with Client(server.port) as client:
+        def told():  # a node that nobody asks for anything says nothing
+            client.push("t", body="x", id=f"id-{next(numbers)}")
+            return len(stalls(server)) == 2
+        cluster.servers[0].kill()
+        try:
+            assert eventually(told, 20), "one for each that is left"
+        finally:
+            cluster.servers[0].start()
     assert all("CLUSTERDOWN" in one and "--cluster check" in one for one in stalls(server))
-    cluster.servers[0].start()
     wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers), 20)
     assert eventually(lambda: len(server.events("redis_resumed")) == 2, 10)
     assert len(stalls(server)) == 2
