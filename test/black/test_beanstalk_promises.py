@@ -253,6 +253,36 @@ def test_a_thousand_commands_in_one_piece_are_answered_in_order(server):
         assert [one.answer().data for _ in range(1000)] == [str(at).encode() for at in range(1000)]
 
 
+def test_each_command_of_a_piece_sees_what_those_before_it_did(server):
+    with Connection(server.beanstalk_port) as one:
+        one.ask("use a")
+        one.ask("watch a")
+        for _ in range(20):
+            assert one.reserve() is None, "it is known now that the tube is empty"
+            one.send(command("put 0 0 60 1", b"x") + command("reserve-with-timeout 0"))
+            job_id = one.answer().number
+            answer = one.answer()
+            assert answer.word == "RESERVED" and answer.number == job_id
+            one.send(command(f"release {job_id} 0 3600") + command("kick 9") + command("peek-delayed")
+                     + command("stats-tube a") + command(f"delete {job_id}") + command("stats-tube a"))
+            words = [one.answer() for _ in range(6)]
+            assert [words[at].text for at in (0, 1, 2, 4)] == ["RELEASED", "KICKED 1", "NOT_FOUND",
+                                                               "DELETED"]
+            assert words[3].table()["current-jobs-ready"] == "1"
+            assert words[5].table()["current-jobs-ready"] == "0"
+
+
+def test_a_tube_that_is_not_there_cannot_be_paused(server):
+    with Connection(server.beanstalk_port) as one, Connection(server.beanstalk_port) as other:
+        assert one.ask("pause-tube a 60") == "NOT_FOUND"
+        one.ask("use a")
+        assert other.ask("pause-tube a 0") == "PAUSED", "somebody uses it"
+        one.put()
+        one.ask("use default")
+        assert other.ask("pause-tube a 60") == "PAUSED", "it has a job"
+        assert one.stats("a")["pause"] == "60"
+
+
 def test_commands_cut_anywhere_are_the_same_commands(server):
     data = (command("use a") + command("put 3 0 60 7", b"a\r\nb\0\xffc") + command("peek-ready")
             + command("watch a") + command("reserve-with-timeout 0") + command("bogus"))

@@ -81,6 +81,20 @@ def test_a_topic_is_shown_with_its_rates_and_next_due_time(later, topic):
         assert line == line.rstrip()
 
 
+def test_top_shows_what_falls_due_and_the_rates_of_topics(later, topic):
+    """Two looks a moment apart, of which the second is shown."""
+    assert later("push", topic, "x", "--delay", "50s").returncode == DONE
+    looks = [later("top", "--once", "--every", "100ms").stdout.splitlines()]
+    for _ in range(20):
+        assert later("push", topic, "x", "--delay", "50s").returncode == DONE
+    looks.append(later("top", "--once", "--every", "100ms").stdout.splitlines())
+    due = [int(line.split()[2]) for lines in looks for line in lines if line.startswith("due within")]
+    assert due[0] >= 1 and due[1] == due[0] + 20
+    row, = [line.split() for line in looks[1] if line.split()[:1] == [topic]]
+    assert row[3] == "21"
+    assert not any("kind" in line or "shared" in line for line in looks[1])
+
+
 @pytest.mark.embedded("there is no store to verify")
 def test_verify_tells_no_store_from_a_locked_and_a_sound_one(later, laterd, tmp_path):
     assert later("verify", str(tmp_path / "none")).returncode == NOTHING
