@@ -25,6 +25,6 @@ struct rates {
 void rates_init(struct rates *rates);
 void rates_fini(struct rates *rates);
 /* Fills in the topic's …_10s, and keeps its totals for the next look. */
-void rates_look(struct rates *rates, struct topic_view *topic, int64_t now_us);
+void rates_look(struct rates *rates, struct topic_view *view, int64_t now_us);
 
 #endif
