@@ -16,7 +16,7 @@ static const struct {
                         "limits.jobs, or on Redis a partition's share of it, is reached"},
     [ERR_TOPICS_LIMIT] =
         {"topics_limit",
-         "limits.topics, or on Redis a partition's share of it, is reached and no topic is idle"},
+         "limits.topics is reached, on Redis in this partition, and no topic is idle"},
     [ERR_WAITERS_LIMIT] = {"waiters_limit", "limits.waiters is reached"},
     [ERR_MEMORY_LIMIT] = {"memory_limit", "limits.memory_bytes, or maxmemory of Redis, is reached"},
     [ERR_DISK_LIMIT] = {"disk_limit", "store.max_bytes is reached"},

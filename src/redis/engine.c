@@ -385,7 +385,7 @@ static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble 
     return fitness->unfit ? fitness->unfit : ERR_IO;
 }
 
-/* Of a limit, for each partition: all together are above it by less than one each. */
+/* Of limits.jobs, for each partition: all together are above it by less than one each. */
 static uint64_t share_of(uint64_t limit, uint32_t partitions)
 {
     return limit / partitions + (limit % partitions != 0);
@@ -419,7 +419,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
         return err;
     }
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
-    redis->space.topics_max = (uint32_t)share_of(options->topics_max, options->partitions);
+    redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     make_parts(redis);
     err = wait_for_redis(redis, out_trouble);
     if (err) {
