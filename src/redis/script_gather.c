@@ -96,7 +96,7 @@ static void begin_at_cursor(struct script_gather *gather)
         struct buf *from = &gather->parts[i].from;
         if (by_time(gather->state)) {
             buf_add_i64(from, cursor_us(gather, i));
-            buf_add_str(from, " 0");
+            buf_add_char(from, ' ');
             continue;
         }
         buf_add_char(from, gather->state == JOB_READY ? 'r' : 'b');

@@ -14,7 +14,7 @@ import pytest
 from redis import REDIS_SERVER
 from redis import wait_until
 from redis_scripts import (BURIED, Connection, DELAYED, FOREVER, HOUR, Job, Queue, READY, RESERVED,
-                           RedisError, Server, script_text, valid)
+                           RedisError, Server, place, script_text, valid)
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
 
@@ -205,11 +205,36 @@ def test_lists_show_each_state_and_peek_its_first(queue):
 
 def test_a_listing_goes_on_however_redis_spells_a_score(queue):
     due = (queue.now() // 10 ** 8 + 2) * 10 ** 8  # in some versions such a score is 1.8e+15
-    for step in (0, 100, 200):
-        queue.push(due=due + step)
-    start = b"%d.%de+15 1" % divmod(due // 10 ** 8, 10 ** 7)
+    first, *_ = [queue.push(due=due + step).jobs[0] for step in (0, 100, 200)]
+    start = b"%d.%de+15 " % divmod(due // 10 ** 8, 10 ** 7) + place(first)
     _, parts = queue.run("list", "l", DELAYED, "t", start, -1, 0, 100)
     assert [Job(head).due - due for head in parts[1:]] == [100, 200]
+
+
+def test_a_listing_skips_no_job_when_others_of_its_instant_leave(queue):
+    due = queue.now() + HOUR
+    staying = set()
+    for priority in range(6):  # that is the order among those of one instant
+        staying.add(queue.push(due=due, priority=priority).seq)
+    _, (start, *heads) = queue.run("list", "l", DELAYED, "t", b"", -1, 0, 2)
+    for head in heads:
+        queue.delete(Job(head).seq)
+        staying.remove(Job(head).seq)
+    queue.push("a", due=due)  # lies before them, as topics do
+    _, (_, *heads) = queue.run("list", "l", DELAYED, "t", start, -1, 0, 100)
+    assert sorted(Job(head).seq for head in heads) == sorted(staying)
+
+
+def test_reserved_jobs_are_listed_once_and_all(queue):
+    for number in range(2300):  # several slices, many of one instant
+        queue.push("t" if number % 2 else "other", ttr=HOUR)
+    taken = {"t": set(), "other": set()}
+    while len(taken["t"]) < 1150:
+        for job in queue.reserve("t", "other", most=500).jobs:
+            taken[job.topic].add(job.seq)
+    for topic in taken:
+        listed = [job.seq for job in queue.list(topic, RESERVED)]
+        assert len(listed) == len(set(listed)) and taken[topic] <= set(listed)
 
 
 @pytest.mark.parametrize("what", "kc")

@@ -70,8 +70,8 @@ static void assert_begins(enum job_state state, struct bytes place, struct bytes
 static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
 {
     (void)state;
-    assert_begins(JOB_DELAYED, BYTES("5 0"), BYTES("5"));
-    assert_begins(JOB_RESERVED, BYTES("5 0"), BYTES("5"));
+    assert_begins(JOB_DELAYED, BYTES("5 "), BYTES("5"));
+    assert_begins(JOB_RESERVED, BYTES("5 "), BYTES("5"));
     assert_begins(JOB_READY, BYTES("r\1t\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\7"), BYTES("-1"));
     assert_begins(JOB_BURIED, BYTES("b\1t\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\7"), BYTES("-1"));
 }

@@ -4,7 +4,7 @@ local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
 local most, done, now = tonumber(ARGV[6]), 0, clock()
 local more, from = walk(function(name)
-    if done == most then return false, false end
+    if done == most then return false end
     local job = find('', name)
     if not job then return true end
     done = done + 1
@@ -15,7 +15,7 @@ local more, from = walk(function(name)
         drop(job)
         call('HINCRBY', hash, '#d' .. topic, 1)
     end
-    return true, true
+    return true
 end)
 if done == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
     return { say(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }

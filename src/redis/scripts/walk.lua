@@ -5,21 +5,47 @@ local SLICE = 1000 -- places looked at in one call
 local state, topic = tonumber(ARGV[3]), ARGV[4]
 local key = char(#topic) .. topic
 
--- The delayed and the reserved are in order of time, other topics' between them. The place to go on
--- at is a time, spelled as Redis does (some versions write 1.8e+15), and how many with that very
--- time lie behind.
-local function by_time(set, from, visit)
-    local at, skip = string.match(from, '^(%S+) (%d+)$')
-    at, skip = at or '0', tonumber(skip or 0)
-    local found = call('ZRANGEBYSCORE', set, at, FOREVER, 'WITHSCORES', 'LIMIT', skip, SLICE)
-    for i = 1, #found, 2 do
-        local behind = found[i + 1] == at and skip or 0
-        local taken, left = true, false
-        if sub(found[i], 1, #key) == key then taken, left = visit(sub(found[i], -8)) end
-        if not taken then return true, at .. ' ' .. skip end
-        at, skip = found[i + 1], left and behind or behind + 1
+-- By bytes, as sorted sets have it, and not as the server's locale would.
+local function comes_after(member, other)
+    for i = 1, math.min(#member, #other) do
+        local ours, theirs = string.byte(member, i), string.byte(other, i)
+        if ours ~= theirs then return ours > theirs end
     end
-    return #found == 2 * SLICE, at .. ' ' .. skip
+    return #member > #other
+end
+
+-- How many come before what follows this place: a time, spelled as Redis does (some versions write
+-- 1.8e+15), and the last member of that time that was seen, or ''. It may have left meanwhile, so
+-- it is looked for among those of its time: to have counted these would skip others when one leaves.
+local function rank_behind(set, from)
+    local at, seen = string.match(from, '^(%S+) (.*)$')
+    if not at then return 0 end
+    local low = call('ZCOUNT', set, '-inf', '(' .. at)
+    local high = seen == '' and low or call('ZCOUNT', set, '-inf', at)
+    while low < high do
+        local middle = math.floor((low + high) / 2)
+        if comes_after(call('ZRANGE', set, middle, middle)[1], seen) then
+            high = middle
+        else
+            low = middle + 1
+        end
+    end
+    return low
+end
+
+-- The delayed and the reserved are in order of time, other topics' between them.
+local function by_time(set, from, visit)
+    local rank = rank_behind(set, from)
+    local found = call('ZRANGE', set, rank, rank + SLICE - 1, 'WITHSCORES')
+    local function behind(last)
+        return last > 0 and found[last] .. ' ' .. found[last - 1] or from
+    end
+    for i = 1, #found, 2 do
+        if sub(found[i], 1, #key) == key and not visit(sub(found[i], -8)) then
+            return true, behind(i - 1)
+        end
+    end
+    return #found == 2 * SLICE and found[#found] ~= 'inf', behind(#found) -- inf: the filler
 end
 
 -- The ready and the buried of a topic lie together; the place to go on at is the last one.
@@ -33,8 +59,8 @@ local function by_place(letter, from, visit)
     return #found == SLICE, from
 end
 
--- visit(name) says whether it took the job (else the walk ends before it), and whether the job left
--- its place. Returns whether there may be more, and where to go on.
+-- visit(name) says whether it took the job, else the walk ends before it. It may move the job.
+-- Returns whether there may be more, and where to go on.
 local function walk(visit)
     if state == 1 then return by_time(delayed, ARGV[5], visit) end
     if state == 3 then return by_time(reserved, ARGV[5], visit) end
