@@ -13,6 +13,15 @@ void log_level_set(enum log_level least)
     atomic_store(&least_level, least);
 }
 
+/* What others say must not look like lines of ours. */
+static void keep_on_one_line(char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+            text[i] = '?';
+    }
+}
+
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -37,6 +46,7 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
         len += (size_t)more;
     if (len > sizeof(line) - 2)
         len = sizeof(line) - 2; /* the line was cut; its newline is not */
+    keep_on_one_line(line, len);
     line[len++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, len);
     (void)written; /* nobody is left to tell */

@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/arena.h"
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/pool.h"
 
@@ -190,6 +192,24 @@ static void a_pool_gives_zeroed_objects_and_uses_numbers_again(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+static void what_others_say_makes_no_lines_in_the_log(void **state)
+{
+    char line[256];
+    int ends[2], before = dup(STDERR_FILENO);
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    log_event(LOG_ERROR, "away", "error=\"%s\"", "a\nb\r\x1b[31m\x7f \xc3\xa9");
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    ssize_t len = read(ends[0], line, sizeof(line));
+    assert_true(len > 0);
+    assert_ptr_equal(memchr(line, '\n', (size_t)len), line + len - 1);
+    assert_non_null(memmem(line, (size_t)len, BYTES("error=\"a?b??[31m? \xc3\xa9\"").at, 20));
+    (void)close(before);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_buffer_grows_and_forgets),
         cmocka_unit_test(an_arena_gives_aligned_rooms_that_do_not_overlap),
         cmocka_unit_test(a_pool_gives_zeroed_objects_and_uses_numbers_again),
+        cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
