@@ -93,6 +93,13 @@ static enum err refuse(struct redis_trouble *trouble, const char *key, const cha
     return ERR_IO;
 }
 
+/* A key that is encrypted is an error, and not a question to the terminal that waits for ever. */
+static int no_password(char *room, int room_bytes, int writing, void *ctx)
+{
+    (void)room, (void)room_bytes, (void)writing, (void)ctx;
+    return -1;
+}
+
 static enum err load_files(SSL_CTX *context, const struct tls_options *options,
                            struct redis_trouble *trouble)
 {
@@ -120,6 +127,7 @@ enum err tls_new(const struct tls_options *options, struct tls **out_tls,
         return ERR_IO;
     }
     (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION); /* a version that it knows */
+    SSL_CTX_set_default_passwd_cb(context, no_password);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     /* What is still to be sent grows and moves between two tries. */
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

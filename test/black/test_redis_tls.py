@@ -1,15 +1,19 @@
 """Redis that speaks TLS: laterd does, too, and trusts only a server that proves to be the one that it
 asked for; or it goes through stunnel as docs/redis.md tells."""
 
+import contextlib
 import os
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import threading
 import time
 
 import pytest
-from process import ROOT, DidNotStart
+from process import ROOT, DidNotStart, Laterd
 from redis import REDIS_SERVER, Cluster, Redis, cluster_ports, free_port, wait_until
 from wire import Client, eventually
 
@@ -158,6 +162,26 @@ def test_a_server_without_tls_and_files_that_are_none_are_told(laterd, certifica
     assert "redis.tls_certificate" in refusal(laterd, url, tls_certificate="/nowhere")
     assert "redis.tls_key" in refusal(laterd, url, tls_certificate=certificates / "redis.crt",
                                       tls_key=certificates / "ca.key")
+
+
+def test_a_key_that_asks_for_a_password_is_an_error_and_no_question(certificates, tmp_path):
+    key = certificates / "encrypted.key"
+    subprocess.run(["openssl", "rsa", "-in", certificates / "redis.key", "-aes256", "-passout",
+                    "pass:secret", "-out", key], check=True, capture_output=True, timeout=60)
+    server = Laterd(tmp_path, config("rediss://localhost:1", tls_key=key,
+                                     tls_certificate=certificates / "redis.crt"))
+    command = server.command()
+    pid, terminal = pty.fork()  # whoever starts laterd by hand has one that can be asked
+    if pid == 0:
+        os.execv(command[0], command)
+    said = b""
+    with contextlib.suppress(OSError):  # its last words were read
+        while select.select([terminal], [], [], 5)[0]:
+            said += os.read(terminal, 1000)
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitpid(pid, 0)[1] != signal.SIGKILL, "it had ended by itself"
+    os.close(terminal)
+    assert b"redis.tls_key" in said and b"pass phrase" not in said
 
 
 def test_a_cluster_is_spoken_to_over_tls(laterd, certificates):
