@@ -184,6 +184,15 @@ static void greet(struct link *link)
     link_flush(link);
 }
 
+/* What is no Redis, or one that knows no AUTH, may answer with all that we said: our password is
+ * for no log. */
+static void hide_password(redisReply *reply)
+{
+    char *quoted = strstr(reply->str, "with args beginning");
+    if (quoted)
+        *quoted = '\0';
+}
+
 /* LOADING and the like come as an answer to the PING; they too make us come back later. */
 static void greeted(struct link_call *call, redisReply *reply)
 {
@@ -191,8 +200,10 @@ static void greeted(struct link_call *call, redisReply *reply)
     if (!reply)
         return;
     link->greetings--;
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (reply->type == REDIS_REPLY_ERROR) {
+        hide_password(reply);
         link_fail(link, reply->str);
+    }
     freeReplyObject(reply);
     if (link->doomed)
         return;

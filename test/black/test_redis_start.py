@@ -69,6 +69,13 @@ def test_a_password_that_is_not_given_is_refused_at_once(laterd):
         laterd(config(locked.url), environment={"LATERD_REDIS_PASSWORD": "secret"})
 
 
+def test_a_password_is_not_logged_even_if_redis_repeats_it(laterd):
+    with Redis(rename_command='AUTH ""') as redis:  # it then quotes what it does not know
+        with pytest.raises(DidNotStart) as why:
+            laterd(config(f"redis://:very-secret@{redis.address}"))
+        assert "unknown command" in str(why.value) and "secret" not in str(why.value)
+
+
 def test_a_database_that_is_not_there_is_refused_at_once(laterd, redis):
     assert "DB index" in refusal(laterd, redis.url + "/99")
 
