@@ -22,15 +22,8 @@ static const char SWITCHED[] = "+switch-master";
 
 static bool read_address(struct bytes host, struct bytes port, struct redis_address *out_address)
 {
-    struct redis_address address = {.host = ""};
     uint64_t number;
-    if (host.len == 0 || host.len >= sizeof(address.host) || !bytes_to_u64(port, &number) ||
-        number == 0 || number > UINT16_MAX)
-        return false;
-    memcpy(address.host, host.at, host.len);
-    address.port = (uint16_t)number;
-    *out_address = address;
-    return true;
+    return bytes_to_u64(port, &number) && redis_address_make(host, number, out_address);
 }
 
 static struct bytes text_of(const redisReply *reply)
@@ -75,8 +68,11 @@ static void sentinel_message(struct link_ear *ear, struct link *link, const redi
     } else if (reply->type == REDIS_REPLY_NIL) {
         link_fail(link, "No such master with that name");
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
-        if (read_address(text_of(reply->element[0]), text_of(reply->element[1]), &sentinel->answer))
+        if (read_address(text_of(reply->element[0]), text_of(reply->element[1]),
+                         &sentinel->answer)) {
+            sentinel->fresh = true;
             link_good(link);
+        }
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
         if (bytes_eq(text_of(reply->element[0]), BYTES("message")))
             take_switch(sentinel, text_of(reply->element[2]));
@@ -118,12 +114,22 @@ static void sentinel_down(struct link_ear *ear, struct link *link)
 
 /* ---- the master ---- */
 
+/* Its name or the way to it may take longer than answers are waited for: to begin anew each time
+ * would never come to an end. An answer that came since the last count is good, too. */
+static bool is_on_its_way(const struct sentinel *sentinel)
+{
+    enum link_state state = sentinel->link.state;
+    return sentinel->fresh || (state != LINK_DOWN && state != LINK_UP);
+}
+
 static void seek(struct sentinels *sentinels)
 {
     sentinels->seeking = true;
     sentinels->decide_at_us = sentinels->now_us + DECIDE_US;
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
+        if (is_on_its_way(sentinel))
+            continue;
         sentinel->answer.host[0] = '\0';
         link_rest(&sentinel->link);
         link_want(&sentinel->link, &sentinels->options.url->addresses[i], sentinels->now_us);
@@ -173,6 +179,8 @@ static void decide(struct sentinels *sentinels)
         return;
     sentinels->seeking = false;
     sentinels->decide_at_us = sentinels->now_us + AGAIN_US;
+    for (unsigned i = 0; i < sentinels->count; i++)
+        sentinels->all[i].fresh = false;
     if (master)
         sentinels->options.named(sentinels->options.owner, master);
     else

@@ -20,6 +20,7 @@ struct sentinel {
     struct link_ear ear;
     struct sentinels *sentinels;
     struct redis_address answer; /* an empty host: none yet */
+    bool fresh;                  /* that came, and was not counted yet */
     bool said;                   /* that it is away was logged */
 };
 

@@ -154,10 +154,12 @@ def test_a_sentinel_that_goes_is_told_once_and_does_no_harm(laterd, trio):
 
 
 class FakeSentinel(threading.Thread):
-    """Names the master that it is told to, and then says `messages` on the channel."""
+    """Names the master that it is told to, and then says `messages` on the channel. It is so many
+    seconds away."""
 
-    def __init__(self, master, messages):
+    def __init__(self, master, messages=(), away=0.0):
         super().__init__(daemon=True)
+        self.away = away
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.master, self.messages, self.said = master, messages, threading.Event()
@@ -169,6 +171,7 @@ class FakeSentinel(threading.Thread):
                 one, _ = self.listener.accept()
                 with contextlib.suppress(OSError), one:
                     one.recv(100)  # PING
+                    time.sleep(self.away)
                     one.sendall(b"+PONG\r\n")
                     one.recv(1000)  # both questions come in one packet
                     one.sendall(array("127.0.0.1", self.master))
@@ -184,11 +187,22 @@ def array(*words):
         b"".join(f"${len(str(word))}\r\n{word}\r\n".encode() for word in words)
 
 
+def test_sentinels_that_are_far_away_are_waited_for(laterd):
+    with Redis() as redis:
+        for away in (0.4, 0.8):  # longer than answers are counted for, and than it takes to ask anew
+            fake = FakeSentinel(redis.port, away=away)
+            server = laterd(config(f"redis+sentinel://127.0.0.1:{fake.port}/jobs"))
+            with Client(server.port) as client:
+                assert client.push("t", body="x").status == 201
+
+
 def test_what_a_sentinel_says_of_others_or_nobody_can_read_changes_nothing(laterd):
     with Redis() as redis:
         fake = FakeSentinel(redis.port, ["other 127.0.0.1 1 127.0.0.1 2", "jobs 127.0.0.1 1 h",
                                          "jobs", "jobs h 1 h 99999", "jobs h 1 h 0", "jobs h 1  2",
-                                         "", " ", f"jobs h 1 {'h' * 300} 2"])
+                                         "", " ", f"jobs h 1 {'h' * 300} 2",
+                                         "jobs h 1 /run/redis.sock 2", "jobs h 1 a\nb 2",
+                                         "jobs h 1 \0 2"])
         server = laterd(config(f"redis+sentinel://127.0.0.1:{fake.port}/jobs"))
         assert fake.said.wait(5)
         with Client(server.port) as client:
