@@ -103,11 +103,9 @@ static struct redis_address master_of(const redisReply *reply)
     struct redis_address address = {.host = ""};
     const redisReply *host = reply->elements > 2 ? reply->element[1] : NULL;
     const redisReply *port = reply->elements > 2 ? reply->element[2] : NULL;
-    if (!host || host->type != REDIS_REPLY_STRING || (size_t)host->len >= sizeof(address.host) ||
-        port->type != REDIS_REPLY_INTEGER || port->integer <= 0 || port->integer > UINT16_MAX)
-        return address;
-    memcpy(address.host, host->str, (size_t)host->len);
-    address.port = (uint16_t)port->integer;
+    if (host && host->type == REDIS_REPLY_STRING && port->type == REDIS_REPLY_INTEGER)
+        (void)redis_address_make(bytes_of(host->str, (size_t)host->len), (uint64_t)port->integer,
+                                 &address); /* else it did not say */
     return address;
 }
 

@@ -107,8 +107,8 @@ static void want_map(struct topology *topology)
 }
 
 /* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
-static bool read_row(const redisReply *row, struct redis_address *out_address, unsigned *out_first,
-                     unsigned *out_last)
+static bool read_row(const redisReply *row, const struct redis_address *asked,
+                     struct redis_address *out_address, unsigned *out_first, unsigned *out_last)
 {
     if (row->type != REDIS_REPLY_ARRAY || row->elements < 3)
         return false;
@@ -117,14 +117,13 @@ static bool read_row(const redisReply *row, struct redis_address *out_address, u
         first->integer < 0 || last->integer >= REDIS_SLOTS || first->integer > last->integer)
         return false;
     if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
-        master->element[1]->type != REDIS_REPLY_INTEGER || master->element[1]->integer <= 0 ||
-        master->element[1]->integer > UINT16_MAX)
+        master->element[1]->type != REDIS_REPLY_INTEGER)
         return false;
-    const redisReply *host = master->element[0];
-    struct redis_address address = {.port = (uint16_t)master->element[1]->integer};
-    if (host->type == REDIS_REPLY_STRING && (size_t)host->len < sizeof(address.host))
-        memcpy(address.host, host->str, (size_t)host->len);
-    *out_address = address;
+    struct bytes host = bytes_str(asked->host); /* none given: "the host that you asked" */
+    if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
+        host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
+    if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
+        return false;
     *out_first = (unsigned)first->integer;
     *out_last = (unsigned)last->integer;
     return true;
@@ -152,10 +151,8 @@ static void take_map(struct topology *topology, const redisReply *reply,
     for (size_t i = 0; i < reply->elements; i++) {
         struct redis_address address;
         unsigned first, last;
-        if (!read_row(reply->element[i], &address, &first, &last))
+        if (!read_row(reply->element[i], asked, &address, &first, &last))
             continue;
-        if (!address.host[0]) /* "the host that you asked" */
-            memcpy(address.host, asked->host, sizeof(address.host));
         uint8_t place = need_node(topology, &address);
         memset(topology->slots + first, place, last - first + 1);
         covered += last - first + 1;

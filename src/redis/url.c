@@ -55,6 +55,24 @@ static bool decode_word(struct bytes text, char *room)
     return true;
 }
 
+static bool copy_host(struct bytes text, char *room)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.at[i] <= ' ' || text.at[i] == '/')
+            return false;
+    }
+    return text.len > 0 && copy_word(text, room, REDIS_HOST_MAX);
+}
+
+bool redis_address_make(struct bytes host, uint64_t port, struct redis_address *out_address)
+{
+    struct redis_address address = {.port = (uint16_t)port};
+    if (port == 0 || port > UINT16_MAX || !copy_host(host, address.host))
+        return false;
+    *out_address = address;
+    return true;
+}
+
 bool redis_address_read(struct bytes text, uint16_t default_port, struct redis_address *out_address)
 {
     struct redis_address address = {.port = default_port};
@@ -73,7 +91,7 @@ bool redis_address_read(struct bytes text, uint16_t default_port, struct redis_a
     }
     if (port.len && (!bytes_to_u64(port, &number) || number == 0 || number > UINT16_MAX))
         return false;
-    if (host.len == 0 || !copy_word(host, address.host, sizeof(address.host)))
+    if (!copy_host(host, address.host))
         return false;
     address.port = (uint16_t)number;
     *out_address = address;

@@ -57,6 +57,11 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url,
 /* "host:port", "[::1]:port" or the path; for logs and messages. */
 struct bytes redis_address_text(const struct redis_address *address, char *room, size_t room_bytes);
 bool redis_address_eq(const struct redis_address *a, const struct redis_address *b);
+/*
+ * What a server says of others: a name or an address in digits, and a port. False: it is neither,
+ * as the path of a socket, which is only for whoever writes the configuration to choose.
+ */
+bool redis_address_make(struct bytes host, uint64_t port, struct redis_address *out_address);
 /* "host:port" or "[::1]:port", as Redis writes addresses in its answers; false: it is neither. */
 bool redis_address_read(struct bytes text, uint16_t default_port,
                         struct redis_address *out_address);

@@ -134,6 +134,8 @@ static void redirections_say_where(void **state)
     assert_int_equal(failure_of("MOVED 16384 h:1").kind, FAILURE_LATER);
     assert_int_equal(failure_of("MOVED").kind, FAILURE_LATER);
     assert_int_equal(failure_of("ASK 1 nowhere").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("ASK 1 /run/redis.sock:1").kind, FAILURE_LATER);
+    assert_int_equal(failure_of("ASK 1 a\nb:1").kind, FAILURE_LATER);
 }
 
 static void slots_are_those_of_the_specification(void **state)
