@@ -309,6 +309,12 @@ static uint64_t random_number(int64_t now_us)
 
 #ifdef LATERD_NO_REDIS
 
+static enum err check_redis(const struct config *config)
+{
+    (void)config; /* open_redis says it */
+    return OK;
+}
+
 static enum err open_redis(struct program *program)
 {
     complain("engine = redis: this laterd was built without Redis");
@@ -333,6 +339,19 @@ static struct engine *redis_port(struct program *program)
 }
 
 #else
+
+/* What can be told without asking anybody. */
+static enum err check_redis(const struct config *config)
+{
+    struct redis_url url;
+    struct redis_trouble trouble = {.text = ""};
+    if (config->engine != ENGINE_REDIS)
+        return OK;
+    enum err err = redis_url_read(bytes_str(config->redis_url), &url, &trouble);
+    if (err)
+        complain("%s", trouble.text);
+    return err;
+}
 
 static enum err refuse_redis(struct program *program, const struct redis_trouble *trouble,
                              enum err err)
@@ -622,7 +641,8 @@ int main(int argc, char **argv)
     if (program.as_beanstalkd) {
         if (read_beanstalkd_arguments(&program, argc, argv))
             return BEANSTALKD_EXIT_USAGE;
-    } else if (read_arguments(&program, argc, argv) || check_addresses(&program.config)) {
+    } else if (read_arguments(&program, argc, argv) || check_addresses(&program.config) ||
+               check_redis(&program.config)) {
         return EXIT_USAGE;
     }
     if (program.check_only) {

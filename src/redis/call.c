@@ -379,13 +379,34 @@ static void release(struct list *waiting, enum err err)
     }
 }
 
+/* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
+static void say_replicas(struct replicas *replicas, long long have)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
+    unsigned wanted = replicas->calls->options.wait_replicas;
+    bool few = have < (long long)wanted;
+    if (few == replicas->said)
+        return;
+    replicas->said = few;
+    if (few)
+        log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
+                  (int)name.len, name.at, have, wanted,
+                  "bring its replicas back, or lower redis.wait_replicas");
+    else
+        log_event(LOG_INFO, "redis_replicas_enough", "node=%.*s answered=%lld wanted=%u",
+                  (int)name.len, name.at, have, wanted);
+}
+
 static void waited(struct link_call *on_link, redisReply *reply)
 {
     struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
     struct calls *calls = replicas->calls;
-    bool enough = reply && reply->type == REDIS_REPLY_INTEGER &&
-                  reply->integer >= (long long)calls->options.wait_replicas;
+    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
+    if (told)
+        say_replicas(replicas, reply->integer);
     release(&replicas->waiting, enough ? OK : ERR_AGAIN);
     if (reply)
         freeReplyObject(reply);

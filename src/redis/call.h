@@ -61,6 +61,7 @@ struct replicas {
     struct list gathered; // call::held: sent since the last WAIT
     struct list waiting;  // call::held: sent before the WAIT that is under way
     bool asked;
+    bool said; // that there are too few was logged
     struct node *node;
     struct calls *calls;
 };

@@ -345,8 +345,10 @@ static void why_not(const struct redis_engine *redis, struct redis_trouble *out_
     if (!link)
         link = &redis->notices.link;
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.*s: %s", (int)name.len, name.at,
-                   link->trouble[0] ? link->trouble : "it does not answer");
+    char said[REDIS_TROUBLE_MAX];
+    failure_say(link->trouble[0] ? link->trouble : "it does not answer", said, sizeof(said));
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.*s: %.300s", (int)name.len,
+                   name.at, said);
 }
 
 static void say_waiting(const struct redis_engine *redis)

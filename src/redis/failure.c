@@ -1,5 +1,7 @@
 #include "redis/failure.h"
 
+#include <stdio.h>
+
 static const struct {
     const char *code;
     enum failure_kind kind;
@@ -61,6 +63,8 @@ static enum failure_kind kind_inside(struct bytes text)
         {"DB index is out of range", FAILURE_DENIED},
         {"TLS: the certificate", FAILURE_DENIED},
         {"No such master with that name", FAILURE_DENIED},
+        {"it is a sentinel", FAILURE_DENIED},
+        {"it is not a sentinel", FAILURE_DENIED},
     };
     for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
         if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))
@@ -100,14 +104,39 @@ const char *failure_hint(struct bytes text)
         {"LOADING", "it reads its data from disk: wait"},
         {"BUSY", "somebody's script runs: wait, or SCRIPT KILL"},
         {"a replica", "redis.url must name the master, or the sentinels that know it"},
+        {"it is a sentinel", "redis.url for sentinels is redis+sentinel://h1,h2,h3/NAME"},
+        {"it is not a sentinel", "redis+sentinel:// names sentinels, on port 26379 as a rule"},
+        {"No such master", "redis.url ends in the name by which the sentinels know the master"},
         {"TLS: the certificate", "look at redis.tls_ca, and at the names in its certificate"},
-        {"NOAUTH", "it asks for a password"},
-        {"WRONGPASS", "look at user and password in redis.url"},
-        {"NOPERM", "docs/redis.md has the rights that laterd needs"},
+        {"certificate required", "it wants to see redis.tls_certificate and redis.tls_key"},
+        {"NOAUTH", "it asks for a password: put user:password@ into redis.url, or a sentinel's "
+                   "into redis.sentinel_password"},
+        {"WRONGPASS", "look at user and password in redis.url, or a sentinel's in "
+                      "redis.sentinel_user and redis.sentinel_password"},
+        {"ERR AUTH", "redis.url has a password, and this server has none"},
+        {"DB index", "look at the number at the end of redis.url, and at its setting databases"},
+        {"Connection refused", "nobody listens there: does Redis run, and is this its port?"},
+        {"Connection reset", "it ended; or, if it never answered, it may want TLS (rediss://)"},
+        {"answer a new connection", "it hangs, or a firewall is between, or it speaks no TLS"},
+        {"No such file", "redis.url is unix:// and what its setting unixsocket says"},
+        {"Permission denied", "laterd's user may not open it: see its setting unixsocketperm"},
+        {"not known", "look at the host's name in redis.url"},
+        {"knows of no slots", "redis-cli --cluster create makes servers a cluster"},
+        {"cluster_state is not ok", "redis-cli --cluster check tells what it lacks"},
+        {"NOPERM ", "docs/redis.md has the rights that laterd needs"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
         if (memmem(text.at, text.len, hints[i].words, strlen(hints[i].words)))
             return hints[i].hint;
     }
     return "";
+}
+
+void failure_say(const char *trouble, char *room, size_t room_bytes)
+{
+    const char *hint = failure_hint(bytes_str(trouble));
+    size_t len = strlen(trouble);
+    if (hint[0] && len && trouble[len - 1] == '.')
+        len--;
+    (void)snprintf(room, room_bytes, "%.*s%s%s", (int)len, trouble, hint[0] ? ": " : "", hint);
 }

@@ -87,8 +87,10 @@ static void refuse(struct fitness *fitness, const struct link *link, enum err er
     if (fitness->unfit)
         return; /* the first reason is the nearest to the cause */
     fitness->unfit = err;
-    (void)snprintf(fitness->trouble.text, sizeof(fitness->trouble.text), "%.*s: %s", (int)name.len,
-                   name.at, reason);
+    char said[REDIS_TROUBLE_MAX];
+    failure_say(reason, said, sizeof(said));
+    (void)snprintf(fitness->trouble.text, sizeof(fitness->trouble.text), "%.*s: %.300s",
+                   (int)name.len, name.at, said);
 }
 
 /* The rule that gives the right which Redis says is missing: it names the command in quotes, but of
@@ -121,16 +123,16 @@ static void refuse_rights(struct fitness *fitness, const struct link *link, cons
 }
 
 /* It may get better by itself. Until there has been a good server, this one is asked again soon. */
-static void wait_for(struct fitness *fitness, struct link *link, const char *reason)
+static void wait_for(struct fitness *fitness, struct node *node, const char *reason)
 {
     if (!fitness->serving)
-        link_fail(link, reason);
+        node_doubt(node, reason);
 }
 
 static void judge(struct check *check)
 {
     struct fitness *fitness = check->fitness;
-    struct link *link = &check->node->link;
+    const struct link *link = &check->node->link;
     struct bytes info = bytes_of(check->info->str, (size_t)check->info->len), cluster = BYTES("");
     const char *reason = "";
     bool want_cluster = fitness->options.url->topology == REDIS_CLUSTER;
@@ -144,10 +146,11 @@ static void judge(struct check *check)
     }
     enum err err = script_judge(info, cluster, &reason);
     if (err == ERR_AGAIN) {
-        wait_for(fitness, link, reason);
+        wait_for(fitness, check->node, reason);
     } else if (err) {
         refuse(fitness, link, err, reason);
     } else {
+        node_accept(check->node);
         fitness->fit = true;
         fitness->options.fit(fitness->options.owner);
     }
@@ -160,7 +163,7 @@ static void conclude(struct check *check)
     if (check->missing_rules[0])
         refuse_rights(check->fitness, &check->node->link, check->missing_rules);
     else if (!check->info)
-        wait_for(check->fitness, &check->node->link,
+        wait_for(check->fitness, check->node,
                  check->obstacle[0] ? check->obstacle : "it does not answer INFO");
     else
         judge(check);
@@ -282,8 +285,7 @@ void fitness_node_lost(struct fitness *fitness, const struct node *node)
 {
     bool lone = fitness->options.url->topology == REDIS_SINGLE;
     if (lone && node->replica && !fitness->serving)
-        refuse(fitness, &node->link, ERR_UNSUPPORTED,
-               "it is a replica: redis.url must name the master, or the sentinels that know it");
+        refuse(fitness, &node->link, ERR_UNSUPPORTED, "it is a replica");
     else
         fitness_lost(fitness, &node->link);
 }
@@ -294,9 +296,16 @@ void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions)
         return; /* one partition says it for all */
     const struct script_space *space = fitness->options.space;
     fitness->unfit = ERR_INVALID;
-    (void)snprintf(fitness->trouble.text, sizeof(fitness->trouble.text),
-                   "the queue \"%.64s\" there was made with redis.partitions = %u, or by another "
-                   "version of laterd; this one has %u. It cannot be changed while there are jobs",
-                   space->prefix, stored_partitions, space->partitions);
-    log_event(LOG_ERROR, "redis_refused", "reason=\"%.300s\"", fitness->trouble.text);
+    if (stored_partitions == space->partitions)
+        (void)snprintf(
+            fitness->trouble.text, sizeof(fitness->trouble.text),
+            "the queue %.64s was made by a version of laterd that this one cannot follow: "
+            "run that one, or begin a new queue with another redis.prefix",
+            space->prefix);
+    else
+        (void)snprintf(
+            fitness->trouble.text, sizeof(fitness->trouble.text),
+            "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
+            "that again (this is %u), or begin a new queue with another redis.prefix",
+            space->prefix, stored_partitions, space->partitions);
 }

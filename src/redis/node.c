@@ -48,6 +48,21 @@ static void say_here(struct node *node)
     node->said = node->said_words = false;
 }
 
+/* ---- is it fit? ---- */
+
+void node_doubt(struct node *node, const char *why)
+{
+    node->doubted = true;
+    link_fail(&node->link, why);
+}
+
+void node_accept(struct node *node)
+{
+    if (node->doubted)
+        say_here(node);
+    node->doubted = false;
+}
+
 /* ---- "not now" ---- */
 
 void node_refused(struct node *node, const char *error, int64_t now_us)
@@ -97,6 +112,13 @@ static bool is_master(const redisReply *reply)
            strcmp(reply->element[0]->str, "master") == 0;
 }
 
+static bool is_sentinel(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "sentinel") == 0;
+}
+
 /* ROLE of a replica: "slave", host and port of its master, … */
 static struct redis_address master_of(const redisReply *reply)
 {
@@ -114,14 +136,17 @@ static void role_told(struct link_call *call, redisReply *reply)
     struct node *node = LIST_ENTRY(call, struct node, role);
     if (!reply)
         return;
-    node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply);
+    node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply) && !is_sentinel(reply);
     if (node->replica)
         node->master = master_of(reply);
     if (is_master(reply)) {
         node->ready = true;
         link_good(&node->link);
-        say_here(node);
+        if (!node->doubted)
+            say_here(node);
         node->ear->ready(node->ear, node);
+    } else if (is_sentinel(reply)) {
+        link_fail(&node->link, "it is a sentinel");
     } else {
         link_fail(&node->link, reply->type == REDIS_REPLY_ERROR ? reply->str : "it is a replica");
     }

@@ -60,11 +60,22 @@ static void take_switch(struct sentinel *sentinel, struct bytes text)
     sentinels->options.named(sentinels->options.owner, &master);
 }
 
+/* It is back when it has answered as a sentinel does: another server can be connected to, too. */
+static void say_back(struct sentinel *sentinel)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&sentinel->link.address, room, sizeof(room));
+    if (sentinel->said)
+        log_event(LOG_INFO, "sentinel_back", "node=%.*s", (int)name.len, name.at);
+    sentinel->said = false;
+}
+
 static void sentinel_message(struct link_ear *ear, struct link *link, const redisReply *reply)
 {
     struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
     if (reply->type == REDIS_REPLY_ERROR) {
-        link_fail(link, reply->str);
+        link_fail(link,
+                  strstr(reply->str, "unknown command") ? "it is not a sentinel" : reply->str);
     } else if (reply->type == REDIS_REPLY_NIL) {
         link_fail(link, "No such master with that name");
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
@@ -72,6 +83,7 @@ static void sentinel_message(struct link_ear *ear, struct link *link, const redi
                          &sentinel->answer)) {
             sentinel->fresh = true;
             link_good(link);
+            say_back(sentinel);
         }
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
         if (bytes_eq(text_of(reply->element[0]), BYTES("message")))
@@ -83,8 +95,6 @@ static void sentinel_up(struct link_ear *ear, struct link *link)
 {
     struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
     struct buf *out = link_out(link);
-    char room[REDIS_HOST_MAX + 8];
-    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     resp_begin(out, 3);
     resp_add_str(out, "SENTINEL");
     resp_add_str(out, "get-master-addr-by-name");
@@ -93,9 +103,6 @@ static void sentinel_up(struct link_ear *ear, struct link *link)
     resp_add_str(out, "SUBSCRIBE");
     resp_add_str(out, SWITCHED);
     link_flush(link);
-    if (sentinel->said)
-        log_event(LOG_INFO, "sentinel_back", "node=%.*s", (int)name.len, name.at);
-    sentinel->said = false;
 }
 
 /* Once when it goes and once when it is back, however often it is tried in between. */
@@ -108,8 +115,8 @@ static void sentinel_down(struct link_ear *ear, struct link *link)
     if (sentinel->said || !wanted)
         return;
     sentinel->said = true;
-    log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\"", (int)name.len, name.at,
-              link->trouble);
+    log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
+              name.at, link->trouble, failure_hint(bytes_str(link->trouble)));
 }
 
 /* ---- the master ---- */

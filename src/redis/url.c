@@ -194,7 +194,7 @@ enum err redis_url_read(struct bytes text, struct redis_url *out_url,
     if (!scheme)
         return refuse(out_trouble, ERR_INVALID,
                       "redis.url must begin with redis://, unix://, redis+sentinel:// or "
-                      "redis+cluster://");
+                      "redis+cluster://; over TLS rediss in place of redis");
     url.tls = scheme->tls;
     url.topology = scheme->topology;
     if (scheme->path) {

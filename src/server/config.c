@@ -396,14 +396,23 @@ static unsigned distance(const char *a, const char *b)
     return row[len];
 }
 
-static const struct key *nearest(const char *name)
+/* Of those that are as near, one of the section that it stands in. */
+static const struct key *nearest(const char *section, const char *name)
 {
     const struct key *best = &keys[0];
     for (size_t i = 1; i < KEY_COUNT; i++) {
-        if (distance(name, keys[i].name) < distance(name, best->name))
+        size_t here = distance(name, keys[i].name), there = distance(name, best->name);
+        bool at_home = strcmp(keys[i].section, section) == 0 && strcmp(best->section, section) != 0;
+        if (here < there || (here == there && at_home))
             best = &keys[i];
     }
     return best;
+}
+
+/* Is it a slip of the pen, rather than another word? */
+static bool is_near(const char *name, const char *other)
+{
+    return distance(name, other) <= 1 + strlen(name) / 3;
 }
 
 static const struct key *find(const char *section, const char *name)
@@ -506,11 +515,22 @@ static bool is_section(const char *name)
     return false;
 }
 
+/* What others have keys for. */
+static bool key_is_of_url(const char *name)
+{
+    static const char *const words[] = {"host", "port", "db", "user", "username", "password"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(name, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* There is no such key in that section: is it the section that is wrong, or the key? */
 static void complain_unknown(struct reading *reading, const char *section, const char *name)
 {
     char what[CONFIG_TEXT_MAX];
-    const struct key *near_key = nearest(name), *taken_for_section = key_called(section);
+    const struct key *near_key = nearest(section, name), *taken_for_section = key_called(section);
     const char *near_section = keys[0].section;
     for (size_t i = 1; i < KEY_COUNT; i++) {
         if (distance(section, keys[i].section) < distance(section, near_section))
@@ -527,6 +547,13 @@ static void complain_unknown(struct reading *reading, const char *section, const
     else if (!is_section(section))
         (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
                        near_section);
+    else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
+    else if (!is_near(name, near_key->name))
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
+                       name, section);
     else
         (void)snprintf(what, sizeof(what),
                        "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
@@ -601,6 +628,13 @@ enum err config_read(struct config *config, const char *path, struct config_trou
     return reading.failed ? ERR_INVALID : OK;
 }
 
+/* Braces would make a hash tag of their own, and scatter the keys of a partition over a cluster. */
+static bool is_prefix(const char *text)
+{
+    size_t len = strlen(text);
+    return len > 0 && len <= 64 && !strpbrk(text, "{}");
+}
+
 enum err config_check(const struct config *config, struct config_trouble *out_trouble)
 {
     const char *what = NULL;
@@ -614,6 +648,8 @@ enum err config_check(const struct config *config, struct config_trouble *out_tr
         what = "store.max_bytes must be at least four times store.segment_bytes";
     else if (config->ttr_us > config->ttr_max_us)
         what = "defaults.ttr must not be above limits.ttr_seconds";
+    else if (config->engine == ENGINE_REDIS && !is_prefix(config->redis_prefix))
+        what = "redis.prefix must be 1 to 64 bytes without { and }";
     if (!what)
         return OK;
     (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", what);

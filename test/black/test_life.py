@@ -74,6 +74,9 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
     ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),
     ("[http]\nport = 1\n", 'unknown section [http]; "http" is a key, below a line [server]'),
+    ("[redis]\npassword = x\n", 'unknown key "password" in section [redis]; it is a part of "url"'),
+    ("[redis]\nretry_policy = x\n", "--print-config shows them all"),
+    ("[redis]\nwait-replicas = 1\n", 'the nearest is "wait_replicas" in [redis]'),
     ("jobs = 1\n", 'the key "jobs" stands before any section; "jobs" goes below a line [limits]')])
 def test_a_bad_configuration_is_told_what_would_be_good(tmp_path, text, says):
     code, said = checked(tmp_path, text)

@@ -139,6 +139,20 @@ def test_a_master_that_no_sentinel_knows_is_refused_at_once(laterd, trio):
     assert time.monotonic() - since < 3
 
 
+def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):
+    """Redis finds nothing wrong: without this the log would not say why each change gets 503."""
+    with Redis() as master, Redis() as replica:
+        server = laterd(config(master.url, timeout="400ms", wait_replicas=1))
+        with Client(server.port) as client:
+            assert [client.push("t", body="x").status for _ in range(2)] == [503, 503]
+            few, = server.events("redis_replicas_few")
+            assert "answered=0 wanted=1" in str(few) or few["answered"] == "0"
+            replica.call("REPLICAOF", "127.0.0.1", master.port)
+            assert eventually(lambda: client.push("t", body="x").status == 201, 10)
+        assert len(server.events("redis_replicas_few")) == 1
+        assert len(server.events("redis_replicas_enough")) == 1
+
+
 def test_a_sentinel_that_goes_is_told_once_and_does_no_harm(laterd, trio):
     server = laterd(config(trio.url))
     wait_until(lambda: subscribers(trio) == 3)

@@ -4,11 +4,12 @@ what may get better by itself is waited for, and said."""
 import glob
 import os
 import re
+import subprocess
 import threading
 import time
 
 import pytest
-from process import ROOT, DidNotStart
+from process import LATERD, ROOT, DidNotStart
 from redis import REDIS_SERVER, Cluster, Redis, Sentinels, cluster_ports, free_port, wait_until
 from wire import Client
 
@@ -84,6 +85,52 @@ def test_a_replica_is_refused_at_once(laterd, redis):
     with Redis() as replica:
         replica.call("REPLICAOF", "127.0.0.1", redis.port)
         assert "it is a replica: redis.url must name the master" in refusal(laterd, replica.url)
+
+
+def test_the_last_line_tells_what_to_do(laterd, redis):
+    make_user(redis)
+    wrong = refusal(laterd, f"redis://jobs:wrong@127.0.0.1:{redis.port}")
+    assert "look at user and password in redis.url" in wrong and "..:" not in wrong
+    with Redis() as locked:
+        locked.call("CONFIG", "SET", "requirepass", "secret")
+        assert "put user:password@ into redis.url" in refusal(laterd, locked.url)
+    nobody = refusal(laterd, f"redis://127.0.0.1:{free_port()}", at_once=False)
+    assert "Connection refused: nobody listens there" in nobody
+
+
+def test_a_sentinel_is_no_server_and_a_server_no_sentinel(laterd, redis):
+    with Redis(sentinel=True) as sentinel:
+        assert "it is a sentinel: redis.url for sentinels is redis+sentinel://" in \
+            refusal(laterd, sentinel.url)
+    server = laterd(config(f"redis+sentinel://127.0.0.1:{redis.port}/jobs"), start=False)
+    with pytest.raises(DidNotStart) as why:
+        server.start()
+    assert "it is not a sentinel: redis+sentinel:// names sentinels" in str(why.value)
+    assert len(server.events("sentinel_away")) == 1 and not server.events("sentinel_back")
+
+
+def test_a_server_that_is_not_fit_yet_is_told_once(laterd):
+    """It is connected to, asked and left, some twenty times a second."""
+    with cluster_node() as node:
+        server = laterd(config(f"redis+cluster://127.0.0.1:{node.port}"), start=False)
+        with pytest.raises(DidNotStart) as why:
+            server.start()
+        assert "it knows of no slots: redis-cli --cluster create" in str(why.value)
+        assert len(server.events("redis_away")) == 1 and not server.events("redis_back")
+
+
+@pytest.mark.parametrize("settings, says", [
+    ({"url": "http://127.0.0.1:6379"}, "redis.url must begin with redis://"),
+    ({"url": "redis://127.0.0.1/none"}, "redis.url"),
+    ({"url": "redis+sentinel://127.0.0.1"}, "needs the master's name"),
+    ({"url": "redis://127.0.0.1", "prefix": "{jobs}"}, "redis.prefix must be 1 to 64 bytes")])
+def test_check_config_reads_what_says_where_redis_is(tmp_path, settings, says):
+    lines = "\n".join(f"{key} = {value}" for key, value in settings.items())
+    path = tmp_path / "laterd.conf"
+    path.write_text(f"[engine]\nengine = redis\n[redis]\n{lines}\n")
+    done = subprocess.run([LATERD, "-c", str(path), "--check-config"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 2 and says in done.stderr, done
 
 
 def test_a_server_of_another_kind_is_refused_at_once(laterd, redis):
