@@ -329,7 +329,7 @@ def test_a_paused_topic_takes_pushes_and_hands_out_nothing(client, topic):
 
 @pytest.mark.parametrize("limit, most", [("jobs", 40), ("topics", 20)])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_p8_limits_are_exact_but_for_the_shares_of_partitions(request, tmp_path, engine, limit, most):
+def test_p8_limits_are_exact_with_one_partition_and_near_with_more(request, tmp_path, engine, limit, most):
     config = on(engine, request)
     parts = int(engine.split()[2]) if "redis" in engine else 1
     config.setdefault("redis", {})["prefix"] = f"{limit}-{parts}"
@@ -341,7 +341,8 @@ def test_p8_limits_are_exact_but_for_the_shares_of_partitions(request, tmp_path,
             assert answer.status == 201 or (answer.status == 429 and f"limits.{limit}" in answer.text)
         held = client.get("/v1/stats").json()
         count = held["topics"] if limit == "topics" else held["jobs"]["delayed"]
-        assert most <= count < most + parts
+        # Jobs go by shares, rounded up; each partition may have all the topics.
+        assert most <= count <= (most * parts if limit == "topics" else most + parts - 1)
 
 
 # Random lives
