@@ -77,9 +77,11 @@ static void add(struct members *members, const struct member *member)
     members->others[members->count++] = *member;
 }
 
-static void drop(struct members *members, struct member *member)
+/* It is dead, or has left, perhaps before it had given back all it held. */
+static void drop_gone(struct members *members, struct member *member)
 {
     *member = members->others[--members->count];
+    members->gone++;
 }
 
 /* It was said `heard_us`, by our clock. */
@@ -92,7 +94,7 @@ static void hear(struct members *members, const struct script_member *said, int6
         return;
     if (said->how == SCRIPT_LEAVES) {
         if (known)
-            drop(members, known);
+            drop_gone(members, known);
     } else if (!known && alive && members->count < SCRIPT_MEMBERS_MAX) {
         struct member member = {.how = said->how, .heard_us = heard_us};
         memcpy(member.name, said->name, SCRIPT_NAME);
@@ -127,8 +129,7 @@ static void look(struct members *members)
         struct member *member = &members->others[i];
         int64_t dead_at_us = member->heard_us + members->options.alive_us;
         if (dead_at_us <= members->now_us) {
-            drop(members, member);
-            members->deaths++;
+            drop_gone(members, member);
         } else {
             int64_t stale_at_us = member->heard_us + MEMBERS_FRESH_US;
             bool fresh = stale_at_us > members->now_us;
@@ -155,12 +156,13 @@ void members_living(const struct members *members, struct buf *out)
 static void in_contact(struct members *members)
 {
     bool first = !members->contact_us;
-    int64_t silent_us = members->now_us - members->contact_us;
-    if (first || silent_us > IN_CONTACT_US)
+    if (first || members->now_us - members->contact_us > IN_CONTACT_US)
         members->since_us = members->now_us;
-    if (!first && silent_us >= members->options.alive_us)
+    if (!first && members->now_us - members->reached_us >= members->options.alive_us)
         members->options.missed(members->options.owner);
     members->contact_us = members->now_us;
+    members->reached_us = members->beat_sent_us;
+    members->beats++;
 }
 
 static void answered(void *owner, struct call *call, enum err err, const struct bytes *parts,

@@ -45,13 +45,15 @@ struct members {
     struct members_options options;
     struct member *others;
     uint32_t count, cap;
-    uint64_t deaths; /* ever: each calls for forgetting, see timers.h */
-    bool *ours;      /* for each partition */
-    uint32_t asked;  /* beats under way */
+    uint64_t gone;  /* dead or left, ever: each calls for forgetting, see timers.h */
+    uint64_t beats; /* of ours, answered ever: each was heard by all, see notices.h */
+    bool *ours;     /* for each partition */
+    uint32_t asked; /* beats under way */
     bool started, leaving;
     enum script_how how;
     int64_t beat_sent_us, beat_at_us;
-    int64_t contact_us; /* our last beat that was answered; 0: none */
+    int64_t contact_us; /* our last beat was answered; 0: none was */
+    int64_t reached_us; /* that beat was sent: since then, at the latest, others think we live */
     int64_t since_us;   /* since when all of ours were answered in time */
     int64_t look_at_us; /* when somebody is not fresh, or not alive, any more */
     int64_t now_us;

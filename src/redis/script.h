@@ -177,7 +177,8 @@ struct script_member {
  * Forgets daemons that left word in the partition and are not among the living: what their
  * connections held is ready again, the answers kept for them go. One that left word less than
  * young_us ago is left alone. `living` are names, one behind the other; empty: forgets the asker
- * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again).
+ * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again),
+ * next_us (then, because of one that was left alone; INT64_MAX: none was).
  */
 void script_ask_forget(struct buf *out, const struct script_space *space,
                        const struct script_call *call, struct bytes living, int64_t young_us,

@@ -84,10 +84,9 @@ static void forgot(void *owner, struct call *call, enum err err, const struct by
     timer->forget_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
-    if (err)
-        timer->forget_at_us = timer->timers->now_us + AGAIN_US;
-    else if (answer.more)
-        timer->forget_at_us = timer->timers->now_us;
+    int64_t again_us = err ? timer->timers->now_us + AGAIN_US : answer.next_us;
+    if (again_us < timer->forget_at_us) /* else another has died meanwhile */
+        timer->forget_at_us = again_us;
 }
 
 static void forget(struct timer *timer)
@@ -163,9 +162,9 @@ static void look(struct timer *timer)
     if (owns && !timer->owner)
         take_over(timer);
     timer->owner = owns;
-    if (timer->deaths != members->deaths)
+    if (timer->gone != members->gone)
         timer->forget_at_us = timer->timers->now_us;
-    timer->deaths = members->deaths;
+    timer->gone = members->gone;
 }
 
 void timers_tick(struct timers *timers, int64_t now_us)

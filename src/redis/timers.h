@@ -2,8 +2,9 @@
  * The timer of each partition: one daemon at a time, its owner (see members.h), makes what is due
  * ready there. It sleeps until the next job is due, or a notice says that one is due sooner.
  *
- * The owner also gives back what dead daemons held there: when one has died, and when it becomes
- * the owner, since the one before may have died at it.
+ * The owner also gives back what dead daemons held there: when one has died or left, when it
+ * becomes the owner, since the one before may have died at it, and once more when one that had left
+ * word there shortly before its death is old enough to be told from one that has just come.
  */
 #ifndef LATERD_REDIS_TIMERS_H
 #define LATERD_REDIS_TIMERS_H
@@ -18,7 +19,7 @@ struct timer {
     bool hurry;            /* a notice came while promote was under way */
     int64_t promote_at_us; /* of the owner */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
-    uint64_t deaths;       /* members::deaths, when they were last */
+    uint64_t gone;         /* members::gone, when they were last */
 };
 
 struct timers_options {

@@ -1,5 +1,6 @@
 -- A daemon lives: said once a second, in partition 0, for all partitions. ARGV: 2 how: y it serves,
--- n it lives but cannot serve now, x it leaves; 3 records older than that are dropped.
+-- n it lives but cannot serve now, x it leaves; 3 records older than that are dropped, and those
+-- from the future, which a master with a slower clock has taken over: who lives writes another.
 -- Answer: {it, a record of 17 bytes for each daemon: its name, how, and when it said so}.
 local daemon, how, most_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
 local found = call('HMGET', hash, 's', 'm')
@@ -7,8 +8,8 @@ if not found[1] then return redis.error_reply(CLOSED) end
 
 local records, others = {}, found[2] or ''
 for at = 1, #others, 17 do
-    local is_old = now - unpack_bytes('<I8', others, at + 9) > most_us
-    if not is_old and sub(others, at, at + 7) ~= daemon then
+    local age_us = now - unpack_bytes('<I8', others, at + 9)
+    if age_us >= 0 and age_us <= most_us and sub(others, at, at + 7) ~= daemon then
         records[#records + 1] = sub(others, at, at + 16)
     end
 end

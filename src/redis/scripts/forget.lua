@@ -1,11 +1,12 @@
 -- Daemons that are dead: what their connections held waits again, as if it had not been tried, and
 -- the answers kept for them go. ARGV: 2 steps at most, 3 names of those that live, one behind the
 -- other, 4 who came here less than that ago is left alone: the asker may not know yet that it
--- lives. Or 3 '' : the asker itself goes. Answer: {it}: count of daemons forgotten, more.
+-- lives. Or 3 '' : the asker itself goes. Answer: {it}: count of daemons forgotten, more; next_us:
+-- when the first of those left alone is no longer young, FOREVER if none was.
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
 if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 
-local lives, forgotten, steps = {}, 0, 0
+local lives, forgotten, steps, next_us = {}, 0, 0, FOREVER
 for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
 
 local function give_back(daemon)
@@ -37,7 +38,10 @@ end
 
 local function is_dead(daemon)
     local since = call('HGET', hash, 'd' .. daemon)
-    return not lives[daemon] and (not since or now - unpack_bytes('<I8', since) >= young_us)
+    if lives[daemon] then return false end
+    local old_at = since and unpack_bytes('<I8', since) + young_us or now
+    if old_at > now then next_us = math.min(next_us, old_at) end
+    return old_at <= now
 end
 
 even_if_full()
@@ -46,8 +50,8 @@ local daemons = living == '' and { 'd' .. sub(slot, 2, 9) } or
 for i = 1, #daemons do
     local daemon = sub(daemons[i], 2)
     if living == '' or is_dead(daemon) then
-        if not give_back(daemon) then return { say(OK, 0, MORE, forgotten, now, 0, 0) } end
+        if not give_back(daemon) then return { say(OK, 0, MORE, forgotten, now, now, 0) } end
         forget(daemon)
     end
 end
-return { say(OK, 0, 0, forgotten, now, 0, 0) }
+return { say(OK, 0, 0, forgotten, now, next_us, 0) }
