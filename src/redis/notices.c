@@ -4,6 +4,8 @@
 
 #include "redis/resp.h"
 
+enum { DEAF_BEATS = 3 /* that nobody hears are too many */ };
+
 static void subscribe(struct link_ear *ear, struct link *link)
 {
     struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
@@ -52,10 +54,12 @@ static void notified(struct link_ear *ear, struct link *link, const redisReply *
         return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0) {
         link_good(link);
+        notices->beats = notices->options.members->beats;
         waits_subscribed(notices->options.waits, true);
         timers_look(notices->options.timers);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
+        notices->beats = notices->options.members->beats;
         take_notice(notices, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
     }
 }
@@ -70,6 +74,12 @@ static bool is_served(const struct topology *topology, const struct redis_addres
     return false;
 }
 
+static bool is_deaf(const struct notices *notices)
+{
+    const struct notices_options *options = &notices->options;
+    return options->waits->subscribed && options->members->beats - notices->beats >= DEAF_BEATS;
+}
+
 /* The subscription is at any node that is there; if that one goes, at another. */
 void notices_tick(struct notices *notices, int64_t now_us)
 {
@@ -78,6 +88,8 @@ void notices_tick(struct notices *notices, int64_t now_us)
     bool wanted = link->retry_at_us != INT64_MAX;
     if (any && !(wanted && is_served(notices->options.topology, &link->address)))
         link_want(link, &any->link.address, now_us);
+    if (is_deaf(notices))
+        link_fail(link, "no notices are heard");
     link_tick(link, now_us);
 }
 

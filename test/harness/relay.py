@@ -7,6 +7,7 @@ import threading
 import time
 
 CHUNK = 1 << 16
+FIRST_WORDS = 1000  # bytes of what a connection asks at first
 
 
 class Relay:
@@ -17,8 +18,10 @@ class Relay:
         self.targets = list(targets)
         self.taken = 0
         self.pairs = set()
+        self.asked = {}  # what each connection said first
         self.lock = threading.Lock()
         self.marker, self.cuts = None, 0
+        self.muted = set()
         self.delay = 0  # seconds by which each batch of replies is late
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.listener.getsockname()[1]
@@ -28,6 +31,12 @@ class Relay:
         """Once: the next request that holds these bytes reaches the server and is done there, but
         its connection ends before the reply has passed. `cuts` counts."""
         self.marker = marker
+
+    def mute(self, marker):
+        """From now on nothing passes to clients that have asked for this; their connections stay,
+        those that are made from now on work."""
+        with self.lock:
+            self.muted = {pair for pair, words in self.asked.items() if marker in words}
 
     def cut_all(self):
         """Ends all connections, now."""
@@ -83,6 +92,8 @@ class Relay:
                     self.marker = None
                     deaf.set()
                 before = data[-len(marker):] if marker else b""
+                if len(self.asked.get(pair, b"")) < FIRST_WORDS:
+                    self.asked[pair] = self.asked.get(pair, b"") + data
                 server.sendall(data)
         self._end(pair)
 
@@ -90,6 +101,8 @@ class Relay:
         client, server = pair
         with contextlib.suppress(OSError):
             while data := server.recv(CHUNK):
+                if pair in self.muted:
+                    continue
                 if not deaf.is_set():
                     time.sleep(self.delay)
                     client.sendall(data)
@@ -105,6 +118,7 @@ class Relay:
     def _end(self, pair):
         with self.lock:
             self.pairs.discard(pair)
+            self.asked.pop(pair, None)
         end(*pair)
 
 
