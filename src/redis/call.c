@@ -4,6 +4,8 @@
  */
 #include "redis/call.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -107,9 +109,18 @@ static void tell(struct call *call, enum err err, const struct bytes *parts, uin
         call->done(owner, call, err, parts, count);
 }
 
+/* What is given up may still be done, by a server that is late. Its answer must not take the place
+ * of a newer one, so these begin elsewhere in the ring. */
+static void leave_place(const struct call *call)
+{
+    if (call->again && call->in_ring)
+        partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
+}
+
 static void finish(struct call *call, enum err err)
 {
     call->calls->failed += err != OK;
+    leave_place(call);
     tell(call, err, NULL, 0);
     call_free(call);
 }
@@ -179,8 +190,10 @@ static void try_to_send(struct call *call)
     struct partition *partition = partition_of(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
     bool may = node && (partition->open_at == node || call->urgent);
-    if (may && call->retry_at_us <= calls->now_us)
-        send_to(call, node);
+    if (!may || call->retry_at_us > calls->now_us)
+        return;
+    call->addressed = node;
+    send_to(call, node);
 }
 
 /* ---- the clocks ---- */
@@ -254,9 +267,12 @@ static void say(struct calls *calls, const char *text)
 }
 
 /* The slot is on its way to another node, which may have this partition already. */
-static void ask_there(struct call *call, const struct failure *failure)
+static void ask_there(struct call *call, const struct node *by, const struct failure *failure)
 {
-    struct node *node = topology_at(call->calls->options.topology, &failure->address);
+    struct redis_address address = failure->address;
+    if (!address.host[0]) /* "the host that you asked" */
+        memcpy(address.host, by->link.address.host, sizeof(address.host));
+    struct node *node = topology_at(call->calls->options.topology, &address);
     if (!node) {
         wait_to_send(call, call->calls->now_us + RETRY_US);
         return;
@@ -292,7 +308,7 @@ static void refused(struct call *call, struct node *node, struct bytes text)
         wait_to_send(call, calls->now_us + (failure.kind == FAILURE_MOVED ? 0 : RETRY_US));
         topology_moved(calls->options.topology, node, &failure);
         break;
-    case FAILURE_ASK: ask_there(call, &failure); break;
+    case FAILURE_ASK: ask_there(call, node, &failure); break;
     case FAILURE_LATER:
         node_refused(node, text.at, calls->now_us);
         wait_to_send(call, calls->now_us + RETRY_US);
@@ -317,12 +333,12 @@ static void lost(struct call *call)
 {
     struct calls *calls = call->calls;
     list_remove(&call->held);
+    call->again = true;
     if (!call->must && (!call->owner || call->deadline_us <= calls->now_us)) {
         finish(call, ERR_AGAIN);
         return;
     }
     calls->retried++;
-    call->again = true;
     script_mark_again(call->request.at, call->request.len);
     wait_to_send(call, 0);
 }
@@ -535,10 +551,6 @@ void calls_node_ready(struct calls *calls, struct node *node)
     }
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
-    /* What was given up on that connection may still be done there. Its answers must not take the
-       places of newer ones, so these begin elsewhere in the ring. */
-    for (uint32_t i = 0; i < calls->options.space->partitions; i++)
-        calls->partitions[i].ring_from = (calls->partitions[i].ring_from + 1) % CALL_RING_WORDS;
     load_scripts(calls, node);
 }
 
@@ -553,9 +565,9 @@ bool calls_is_open(const struct calls *calls, uint32_t partition)
     return node && calls->partitions[partition].open_at == node;
 }
 
-void calls_open(struct calls *calls, uint32_t partition)
+void calls_open(struct calls *calls, uint32_t partition, const struct node *node)
 {
-    calls->partitions[partition].open_at = calls_node(calls, partition);
+    calls->partitions[partition].open_at = node;
 }
 
 void calls_give_up(struct calls *calls, uint32_t partition)
@@ -634,8 +646,9 @@ int64_t calls_next_us(const struct calls *calls)
     int64_t next_us = INT64_MAX;
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         const struct partition *partition = &calls->partitions[i];
-        /* What waits for its node goes when that says that it is there. */
-        if (!list_empty(&partition->unsent) && calls_is_open(calls, i)) {
+        /* What waits for its node goes when that says that it is there. While the partition is
+           being opened, the call that does it may have to be sent again, too. */
+        if (!list_empty(&partition->unsent) && calls_node(calls, i)) {
             int64_t soon_us = calls->now_us + RETRY_US / 2;
             next_us = soon_us < next_us ? soon_us : next_us;
         }

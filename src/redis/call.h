@@ -36,6 +36,7 @@ struct call {
     int64_t deadline_us;
     int64_t retry_at_us;
     struct node *sent_to, *answered_by;
+    struct node *addressed; /* which had the partition then; it may have sent us on (ASK) */
     redisReply *reply;
     /* Who is told. The parts are borrowed until it returns. It may make new calls. */
     void (*done)(void *owner, struct call *call, enum err err, const struct bytes *parts,
@@ -111,8 +112,8 @@ void calls_node_ready(struct calls *calls, struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
 struct node *calls_node(const struct calls *calls, uint32_t partition);
 bool calls_is_open(const struct calls *calls, uint32_t partition);
-/* It was opened: what waited goes out. */
-void calls_open(struct calls *calls, uint32_t partition);
+/* It was opened, by a call addressed to this node: if it is still there, what waited goes out. */
+void calls_open(struct calls *calls, uint32_t partition, const struct node *node);
 /* The answers that the partition kept for us are gone: a `must` that was done already would be done
    once more, and take other jobs. Gives up those. */
 void calls_give_up(struct calls *calls, uint32_t partition);

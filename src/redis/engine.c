@@ -62,6 +62,13 @@ static void partition_refused(void *owner, uint32_t stored)
     fitness_refuse_queue(&redis->fitness, stored);
 }
 
+/* Its notices speak of what it knew last, which may be less than what we did. */
+static void partition_opened(void *owner, uint32_t partition)
+{
+    struct redis_engine *redis = owner;
+    timers_due(&redis->timers, partition, redis->now_us);
+}
+
 static void partition_forgot_us(void *owner)
 {
     waits_forget(&((struct redis_engine *)owner)->waits);
@@ -290,6 +297,7 @@ static void make_parts(struct redis_engine *redis)
     opener_init(&redis->opener, &(struct opener_options){.space = &redis->space,
                                                          .calls = &redis->calls,
                                                          .refused = partition_refused,
+                                                         .opened = partition_opened,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
     members_init(&redis->members, &(struct members_options){.space = &redis->space,

@@ -11,7 +11,6 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
     struct opener *opener = opening->opener;
     struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
-    (void)call;
     opening->asked = false;
     if (!err)
         err = script_read_answer(opener->options.space, &said, &answer);
@@ -23,7 +22,8 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
     }
     if (answer.count)
         calls_give_up(opener->options.calls, opening->partition);
-    calls_open(opener->options.calls, opening->partition);
+    calls_open(opener->options.calls, opening->partition, call->addressed);
+    opener->options.opened(opener->options.owner, opening->partition);
     if (answer.count)
         opener->options.forgotten(opener->options.owner);
 }

@@ -23,6 +23,8 @@ struct opener_options {
     struct calls *calls;
     /* The partition is not as ours are: it is one of so many. */
     void (*refused)(void *owner, uint32_t stored_partitions);
+    /* It is open, at a server that may have lost what the one before had told us. */
+    void (*opened)(void *owner, uint32_t partition);
     /* The partition does not know us (any more): what we left there is gone. */
     void (*forgotten)(void *owner);
     void *owner;

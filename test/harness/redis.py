@@ -313,6 +313,22 @@ class Cluster:
         self.cli("reshard", source.address, "--cluster-from", identity(source), "--cluster-to",
                  identity(target), "--cluster-slots", slots, "--cluster-yes")
 
+    def begin_to_move(self, name, most=100):
+        """Keys of this one's slot go to another server, but the slot is still the first one's: that
+        says ASK, or, if some of the keys are still there, TRYAGAIN. Returns what ends it."""
+        slot = self.servers[0].call("CLUSTER", "KEYSLOT", name)
+        source = next(one for one in self.servers if one.call("CLUSTER", "COUNTKEYSINSLOT", slot))
+        target = next(one for one in self.servers if one is not source and role(one) == "master")
+        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", identity(source))
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", identity(target))
+        move_keys(source, target, slot, most)
+
+        def end():
+            move_keys(source, target, slot, 100)
+            for one in (target, source):
+                one.call("CLUSTER", "SETSLOT", slot, "NODE", identity(target))
+        return end
+
     def add_master(self):
         """One more server, which has no slots yet."""
         server = self._add_server(*cluster_ports(1)).start()
@@ -377,6 +393,12 @@ def owners(server):
     rows = [line.split() for line in server.call("CLUSTER", "NODES").decode().splitlines()]
     return {row[0]: [word for word in row[8:] if word[0] != "["] for row in rows
             if "master" in row[2] and row[8:]}
+
+
+def move_keys(source, target, slot, most):
+    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, most)
+    if keys:
+        source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
 
 
 def succeeds(server, *words):

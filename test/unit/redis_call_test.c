@@ -6,10 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
-#include "redis/call.h"
+#include "redis/opener.h"
+#include "redis/script_parts.h"
 
 enum { PARTITIONS = 2, TIMEOUT_US = 1000 };
 
@@ -50,6 +53,34 @@ static void given_up(void *owner, struct call *call, enum err err, const struct 
     (void)count;
     assert_int_equal(err, ERR_AGAIN);
     ((struct place_test *)owner)->given_up++;
+}
+
+static redisReply *redis_error(const char *text)
+{
+    char line[64];
+    void *reply = NULL;
+    redisReader *reader = redisReaderCreate();
+    int len = snprintf(line, sizeof(line), "-%s\r\n", text);
+    assert_int_equal(redisReaderFeed(reader, line, (size_t)len), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    return reply;
+}
+
+/* Of so many bytes 0. */
+static redisReply *redis_string(size_t len)
+{
+    char text[64];
+    void *reply = NULL;
+    redisReader *reader = redisReaderCreate();
+    int head = snprintf(text, sizeof(text), "$%zu\r\n", len);
+    assert_int_equal(redisReaderFeed(reader, text, (size_t)head), REDIS_OK);
+    memset(text, 0, len);
+    memcpy(text + len, "\r\n", 2);
+    assert_int_equal(redisReaderFeed(reader, text, len + 2), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    return reply;
 }
 
 /* Sends one more, and says which place it got. */
@@ -116,6 +147,100 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
     assert_int_equal(test->given_up, 1);
 }
 
+/* A server that is late may do it still, behind what comes next, whose answer must be left alone.
+ */
+static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void **state)
+{
+    struct place_test *test = *state;
+    struct call *call = calls_new(&test->calls, 0);
+    uint32_t place = call->id.place;
+    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    calls_send(call, test, given_up);
+    calls_tick(&test->calls, TIMEOUT_US - 1);
+    call->on_link.done(&call->on_link, NULL); /* its connection is lost */
+    calls_tick(&test->calls, TIMEOUT_US);
+    assert_int_equal(test->given_up, 1);
+    uint32_t next = send_one(test, 0);
+    assert_int_not_equal(next, place);
+    assert_int_equal(send_one(test, 0), next + 1);
+    assert_int_equal(send_one(test, 1), 0); /* nothing was given up there */
+}
+
+/* "Not now" to the call that opens a partition: only that one is sent before it is open. */
+static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
+{
+    struct place_test *test = *state;
+    struct call *call = calls_new_unkept(&test->calls, 0);
+    test->topology.node_count = 1;
+    test->topology.nodes[0].ready = true;
+    call->urgent = true;
+    call->owner = test;
+    call->done = given_up;
+    call->deadline_us = TIMEOUT_US * 1000;
+    call->sent_to = &test->topology.nodes[0];
+    call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
+    assert_in_range(calls_next_us(&test->calls), 0, 20 * 1000);
+    test->topology.nodes[0].ready = false;
+    assert_int_equal(calls_next_us(&test->calls), TIMEOUT_US * 1000);
+}
+
+/* ---- partitions that are opened ---- */
+
+static void told_open(void *owner, uint32_t partition)
+{
+    (void)partition;
+    ((struct place_test *)owner)->given_up++;
+}
+
+static void ignore_lost(struct node_ear *ear, struct node *node)
+{
+    (void)ear;
+    (void)node;
+}
+
+static struct node_ear deaf = {.ready = ignore_lost, .lost = ignore_lost};
+
+static void make_nodes(struct place_test *test, unsigned count)
+{
+    test->url.topology = REDIS_CLUSTER;
+    test->topology.node_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct node *node = &test->topology.nodes[i];
+        node_init(node, &(struct link_options){.epoll = -1}, &deaf);
+        node->ready = true;
+        node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
+    }
+}
+
+/* It has moved to another server, which has not been opened and may have another clock. */
+static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
+{
+    struct place_test *test = *state;
+    struct opener opener;
+    make_nodes(test, 2);
+    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    opener_init(&opener, &(struct opener_options){.space = &test->space,
+                                                  .calls = &test->calls,
+                                                  .opened = told_open,
+                                                  .owner = test});
+    opener_start(&opener);
+    opener_tick(&opener, 0);
+    for (unsigned partition = 0; partition < PARTITIONS; partition++) {
+        struct call *call =
+            LIST_ENTRY(test->calls.partitions[partition].calls.next, struct call, place);
+        if (partition == 1)
+            memset(test->topology.slots, 1, sizeof(test->topology.slots));
+        list_remove(&call->on_link.place);
+        call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
+        assert_int_equal(calls_is_open(&test->calls, partition), partition == 0);
+    }
+    assert_false(calls_is_open(&test->calls, 0)); /* that one has moved since, too */
+    assert_int_equal(test->given_up, PARTITIONS);
+    opener_fini(&opener);
+    for (unsigned i = 0; i < 2; i++)
+        buf_fini(&test->topology.nodes[i].link.out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +248,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(as_many_calls_as_there_are_places_may_be_unanswered, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_may_have_been_done_is_given_up_with_its_answer, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            the_place_of_a_call_that_may_still_be_done_is_not_the_next_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_call_that_opens_is_sent_again_as_soon_as_others, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,143 @@
+"""What a daemon believes of Redis is no longer so: word that it left is younger than its death, a
+server forgot when it wanted to be looked at, notices do not come any more, a server names another
+one without its host. Nobody waits for good because of it.
+"""
+
+import struct
+import threading
+import time
+
+import pytest
+from beanstalk import Connection
+from redis import REDIS_SERVER, Cluster, Redis, succeeds, wait_until
+from relay import Relay
+from wire import Client, eventually
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+
+
+FOREVER = 2**53 - 1
+
+
+def config(url, **redis):
+    return {"engine": {"engine": "redis"},
+            "redis": {"url": url, "timeout": "1s", "partitions": 1, **redis}}
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def cut_commands(redis):
+    """Ends all connections but the subscriptions; laterd comes back, and opens partitions anew."""
+    redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+class Poll(threading.Thread):
+    """A parked reserve of one job."""
+
+    def __init__(self, port, topic):
+        super().__init__(daemon=True)
+        self.port, self.topic, self.answer = port, topic, None
+        self.start()
+        time.sleep(0.3)  # it is parked
+
+    def run(self):
+        with Client(self.port, seconds=40) as client:
+            self.answer = client.reserve(self.topic, wait="30s")
+
+    def job(self, seconds):
+        self.join(seconds)
+        assert self.answer, "it is still parked"
+        return self.answer[0]
+
+
+def works(client):
+    return eventually(lambda: client.get("/v1/topics/none").status == 404, 5)
+
+
+def test_p6_what_was_held_by_a_daemon_that_died_just_after_it_came_is_given_back(laterd, redis):
+    """It left word in the partition later than it was last heard of, so it looks like one that has
+    just come when it is taken for dead."""
+    dead, alive = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))
+    with Connection(dead.beanstalk_port) as holder, Connection(alive.beanstalk_port) as other, \
+            Client(dead.port) as client:
+        job_id = holder.put(b"x", ttr=600)
+        assert holder.reserve()[0] == job_id
+        time.sleep(5.5)  # the other one has heard of it for long enough to say who is dead
+        beats = redis.call("HGET", "{laterd:0}:h", "m")
+        wait_until(lambda: redis.call("HGET", "{laterd:0}:h", "m") != beats)
+        time.sleep(0.5)  # in the middle between beats of at least one, so twice:
+        for _ in range(2):
+            cut_commands(redis)
+            assert works(client)
+        dead.kill()
+        assert other.reserve(timeout=12) == (job_id, b"x")
+
+
+def test_p4_a_slot_that_is_stuck_makes_no_daemon_look_dead(laterd):
+    """It is the one in which they say that they live."""
+    with Cluster(masters=3, replicas=0) as cluster:
+        keys = config(cluster.url)
+        one, two = (laterd(keys, beanstalk=["127.0.0.1:0"]) for _ in range(2))
+        with Connection(two.beanstalk_port) as holder, Connection(one.beanstalk_port) as other:
+            job_id = holder.put(b"x", ttr=600)
+            assert holder.reserve()[0] == job_id
+            time.sleep(5.5)  # both have heard of each other for long enough to say who is dead
+            end = cluster.begin_to_move("{laterd:0}:h", most=2)
+            time.sleep(6.5)  # longer than a daemon may be silent
+            end()
+            assert eventually(lambda: Client(one.port).get("/readyz").status == 200)
+            assert other.reserve(timeout=6) is None
+            assert holder.ask(f"delete {job_id}").word == "DELETED"
+
+
+def wake_us(redis, name):
+    return struct.unpack("<Q", redis.call("HGET", name, "s")[24:])[0]
+
+
+def test_a_server_that_means_to_be_looked_at_sooner_than_we_do_is(laterd):
+    """A replica that took over has missed the last promote: it thinks that somebody looks at a time
+    long ago, and tells nobody of jobs that are due later than that."""
+    with Cluster(masters=2, replicas=0) as cluster, \
+            Client(laterd(config(cluster.url, partitions=8)).port) as client:
+        client.push_id("t", id="a", body="x")  # we are subscribed, and all is open
+        heard_at = next(one for one in cluster.servers
+                        if one.call("PUBSUB", "NUMSUB", "laterd:notice")[1])
+        other = next(one for one in cluster.servers if one is not heard_at)
+        names = [f"{{laterd:{p}}}:h" for p in range(8)]
+        names = [name for name in names if not succeeds(heard_at, "HGET", name, "s")]
+        assert names
+        wait_until(lambda: all(wake_us(other, name) == FOREVER for name in names))
+        for name in names:
+            state = other.call("HGET", name, "s")
+            other.call("HSET", name, "s", state[:24] + struct.pack("<Q", 1))
+        cut_commands(other)
+        assert eventually(lambda: client.get("/v1/topics/none").status == 404, 5)
+        ids = {client.push_id("later", id=f"{i}", body="x", delay="1s") for i in range(40)}
+        got, until = set(), time.monotonic() + 5
+        while got != ids and time.monotonic() < until:
+            got.update(job["id"] for job in client.reserve("later", wait="1s", most=40))
+        assert got == ids
+
+
+def test_a_subscription_that_has_gone_deaf_is_made_anew(laterd, redis):
+    """Nothing says that it is: the connection stands, and nothing comes."""
+    with Relay(redis.port) as relay:
+        far = laterd(config(f"redis://127.0.0.1:{relay.port}"))
+        near = laterd(config(redis.url))
+        poll = Poll(far.port, "t")
+        relay.mute(b"SUBSCRIBE")
+        with Client(near.port) as client:
+            client.push_id("t", body="x")
+            assert poll.job(8)["body"] == "x"
+
+
+def test_a_server_that_sends_us_on_may_leave_the_host_away(laterd):
+    with Cluster(masters=3, replicas=0, cluster_preferred_endpoint_type="unknown-endpoint") as cluster, \
+            Client(laterd(config(cluster.url, prefix="no-host")).port) as client:
+        cluster.begin_to_move("{no-host:0}:h")
+        assert client.push("t", body="x").status == 201
+        assert client.reserve("t")[0]["body"] == "x"
