@@ -170,3 +170,94 @@ def test_p9_random_lives_agree_with_the_model(queue, seed):
             assert {seq: job.place for seq, job in jobs.items()} == {
                 seq: job["state"] for seq, job in model.jobs.items()}
             assert all(jobs[seq].lease == job["lease"] for seq, job in model.jobs.items())
+
+
+JOBS_MAX, TOPICS_MAX = 25, 4
+
+
+def push_at_the_limits(queue, chance):
+    """Refused if the truth says so, and only then."""
+    jobs = valid(queue)
+    topic, id = chance.choice("abcdefgh"), chance.choice(["", "", "1", "2", "3"])
+    old = [job for job in jobs.values() if id and job.id == id]
+    known = queue.topic(topic)
+    full = {job.topic for job in jobs.values()}
+    answer = queue.push(topic, id=id, exists="p", ranks=chance.choice("ddab"), waits=chance.choice([(), (0,)]),
+                        due=chance.choice([0, queue.now() + HOUR]), limits=(JOBS_MAX, TOPICS_MAX))
+    if not old and len(jobs) >= JOBS_MAX:
+        assert answer.err == "jobs_limit"
+    elif not known and len(full) >= TOPICS_MAX:
+        assert answer.err == "topics_limit"
+    else:
+        assert answer.err == "ok" and answer.replaced == bool(old)
+
+
+def end_or_change(queue, chance):
+    jobs = valid(queue)
+    if not jobs:
+        return
+    job = jobs[chance.choice(sorted(jobs))]
+    what = chance.choice("finish delete sweep l lu lx b k v t".split())
+    if what == "finish":
+        queue.finish(job.seq)
+    elif what == "delete":
+        queue.delete(job.seq)
+    elif what == "sweep":
+        queue.sweep(chance.choice("kc"), job.topic, chance.choice([DELAYED, BURIED]), 3)
+    else:
+        queue.change(what[0], job.seq, options=what[1:])
+
+
+def counts_agree(queue):
+    """The figures of each topic are those of the jobs that are there."""
+    queue.promote()
+    jobs = list(valid(queue).values())
+    for topic in "abcdefgh":
+        of = [job.place for job in jobs if job.topic == topic]
+        figures = queue.topic(topic) or dict.fromkeys(["delayed", "ready", "held", "buried"], 0)
+        assert {state: figures[name] for state, name in (
+            (DELAYED, "delayed"), (READY, "ready"), (RESERVED, "held"), (BURIED, "buried"))} == {
+                state: of.count(state) for state in (DELAYED, READY, RESERVED, BURIED)}, topic
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_p8_limits_and_counts_stay_true_through_random_lives(queue, seed):
+    chance = random.Random(seed)
+    for step in range(400):
+        kind = chance.choices(["push", "reserve", "other", "again", "dead"], [8, 3, 4, 1, 1])[0]
+        if kind == "push":
+            push_at_the_limits(queue, chance)
+        elif kind == "reserve":
+            queue.reserve(*chance.sample("abcdefgh", 3), most=3, options=chance.choice(["", "b", "w"]))
+        elif kind == "other":
+            end_or_change(queue, chance)
+        elif kind == "again":
+            queue.repeat()
+        else:  # other daemons give back what its connections hold
+            queue.forget(b"another!", most=100) if step % 50 else queue.forget()
+            queue.open()
+        if step % 5 == 0:
+            counts_agree(queue)
+
+
+@pytest.mark.parametrize("state", [DELAYED, READY, RESERVED, BURIED])
+def test_pages_show_each_job_that_stays_once_whatever_others_do(queue, state):
+    chance = random.Random(state)
+    due = queue.now() + HOUR
+    for number in range(120):
+        queue.push(chance.choice("tu"), due=due + number // 40 if state == DELAYED else 0,
+                   ranks="b" if state == BURIED else "d", priority=chance.randrange(3))
+    if state == RESERVED:
+        queue.reserve("t", "u", most=200)
+    here = {seq for seq, job in valid(queue).items() if job.topic == "t" and job.place == state}
+    going = set(chance.sample(sorted(here), len(here) // 2))
+    left, shown, start, more = set(going), [], b"", True
+    while more:
+        answer, (start, *heads) = queue.run("list", "l", state, "t", start, -1, 0, 3)
+        more = answer.more
+        shown += [struct.unpack("<Q", head[56:64])[0] for head in heads]
+        for seq in chance.sample(sorted(left), min(2, len(left))):
+            assert queue.delete(seq).err == "ok"
+            left.remove(seq)
+        queue.push("a", due=due)  # before them, and it stays
+    assert len(shown) == len(set(shown)) and here - going <= set(shown) <= here
