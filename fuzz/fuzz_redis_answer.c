@@ -63,6 +63,9 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
     CHECK(err == OK || err == ERR_CORRUPT);
     if (!err)
         look(&answer.reply);
+    struct script_rank rank;
+    for (uint32_t place = 0; !err && place < PARTS; place++)
+        CHECK(script_first(space, 1, &answer, place, &rank) <= SCRIPT_FIRST);
     CHECK(script_damaged(space, &said, damaged, 4) <= 4);
     buf_fini(&request);
     arena_fini(&arena);
@@ -77,6 +80,8 @@ static void gather(const struct script_space *space, enum cmd_kind kind, uint8_t
         .topic = {.topic = BYTES("topic"),
                   .max = 1 + mode % 7u,
                   .all = mode & 8,
+                  .brief = mode & 32,
+                  .in_use = mode & 64,
                   .state = (enum job_state)(JOB_DELAYED + mode % 4),
                   .after_due_us = mode & 16 ? 1000 : INT64_MIN},
     };
