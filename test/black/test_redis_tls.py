@@ -193,6 +193,52 @@ def test_a_cluster_is_spoken_to_over_tls(laterd, certificates):
             client.push_id("t", body="x")
 
 
+@pytest.fixture
+def serve_sentinel(certificates):
+    """A sentinel that speaks TLS, to be named jobs' master; returns its port."""
+    sentinels = []
+
+    def serve(certificate, master_port):
+        port, = cluster_ports(1)
+        sentinel = Redis(port=cluster_ports(1)[0], sentinel=True)
+        sentinel.extra = [f"tls-port {port}", f"tls-cert-file {certificates / certificate}",
+                          f"tls-key-file {certificates / 'redis.key'}", "tls-auth-clients no",
+                          f"tls-ca-cert-file {certificates / 'ca.crt'}", "tls-replication yes",
+                          f"sentinel monitor jobs 127.0.0.1 {master_port} 1"]
+        sentinels.append(sentinel.start())
+        return port
+
+    yield serve
+    for sentinel in sentinels:
+        sentinel.close()
+
+
+def test_sentinels_and_the_master_they_name_must_prove_who_they_are(laterd, certificates, tls_redis,
+                                                                    serve_sentinel):
+    own = {"tls_ca": certificates / "ca.crt"}
+    good = serve_sentinel("redis.crt", tls_redis.tls_port)
+    with Client(laterd(config(f"rediss+sentinel://localhost:{good}/jobs", **own)).port) as client:
+        client.push_id("t", body="x")
+    stranger = serve_sentinel("elsewhere.crt", tls_redis.tls_port)
+    assert "mismatch" in refusal(laterd, f"rediss+sentinel://localhost:{stranger}/jobs", **own)
+    with serve_tls(certificates, "elsewhere.crt") as master:
+        leads_astray = serve_sentinel("redis.crt", master.tls_port)
+        said = refusal(laterd, f"rediss+sentinel://localhost:{leads_astray}/jobs", **own)
+        assert "mismatch" in said and str(master.tls_port) in said
+
+
+def test_the_other_nodes_of_a_cluster_must_prove_who_they_are(laterd, certificates):
+    own = {"cluster_enabled": "yes", "tls_cluster": "yes"}
+    with serve_tls(certificates, **own) as node, serve_tls(certificates, "elsewhere.crt", **own) as other:
+        node.call("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
+        other.call("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
+        node.call("CLUSTER", "MEET", "127.0.0.1", other.tls_port, other.tls_port + 10000)
+        wait_until(lambda: Cluster.state(node) == Cluster.state(other) == "ok", 20)
+        said = refusal(laterd, f"rediss+cluster://127.0.0.1:{node.tls_port}",
+                       tls_ca=certificates / "ca.crt")
+        assert "mismatch" in said and str(other.tls_port) in said
+
+
 # Through stunnel
 
 
