@@ -27,6 +27,7 @@ enum {
     SPARE_OUT_BYTES = 256 * 1024,
     EARLY_BYTES = 16 * 1024, /* what Redis reads at once */
     IDLE_READER_BYTES = 1024 * 1024,
+    ELEMENTS_MAX = 64 * 1024, /* of an array; a cluster has 16384 slots */
     BACK_OFF_US = 50 * 1000,
     BACK_OFF_MAX_US = 2000 * 1000,
     SILENT_S = 15, /* keep-alive: subscriptions have no other way to find out */
@@ -248,6 +249,34 @@ static void set_options(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &silent_s, sizeof(silent_s));
 }
 
+/* hiredis believes any length of an array, and makes and frees so many places: of a line of
+ * nonsense that is seconds. */
+#if HIREDIS_MAJOR >= 1
+
+static void bound_arrays(redisReader *reader)
+{
+    reader->maxelements = ELEMENTS_MAX;
+}
+
+#else
+
+static void *make_array(const redisReadTask *task, int elements)
+{
+    const redisReplyObjectFunctions *own = task->privdata;
+    return elements > ELEMENTS_MAX ? NULL : own->createArray(task, elements);
+}
+
+static void bound_arrays(redisReader *reader)
+{
+    static redisReplyObjectFunctions functions; /* hiredis' own, but for arrays */
+    functions = *reader->fn;
+    functions.createArray = make_array;
+    reader->privdata = reader->fn;
+    reader->fn = &functions;
+}
+
+#endif
+
 static void connect_to(struct link *link, const struct sockaddr *address, socklen_t len)
 {
     link->fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -261,6 +290,7 @@ static void connect_to(struct link *link, const struct sockaddr *address, sockle
     link->reader = redisReaderCreate();
     CHECK(link->reader); /* out of memory */
     link->reader->maxbuf = IDLE_READER_BYTES;
+    bound_arrays(link->reader);
     int failed = connect(link->fd, address, len);
     if (failed && errno != EINPROGRESS) {
         link_fail(link, strerror(errno));

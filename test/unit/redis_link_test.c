@@ -136,11 +136,34 @@ static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
     (void)close(epoll);
 }
 
+static void an_answer_of_absurd_length_costs_the_connection(void **state)
+{
+    static const char nonsense[] = "*2147483647\r\n";
+    struct link_ear ear = {.up = ignore, .down = ignore, .message = no_message};
+    struct link_call call = {.done = lost};
+    struct redis_address address;
+    struct link link;
+    (void)state;
+    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
+    int fd = open_test_link(&link, &ear, epoll, listener, &address);
+    told = false;
+    link_expect(&link, &call);
+    assert_int_equal(write(fd, nonsense, strlen(nonsense)), strlen(nonsense));
+    link_poll(epoll, 1);
+    assert_int_equal(link.state, LINK_DOWN);
+    assert_true(told);
+    link_fini(&link);
+    (void)close(fd);
+    (void)close(listener);
+    (void)close(epoll);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_sent_when_a_link_failed_is_never_sent),
         cmocka_unit_test(as_much_as_a_server_reads_at_once_is_sent_early),
+        cmocka_unit_test(an_answer_of_absurd_length_costs_the_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
