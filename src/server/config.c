@@ -120,7 +120,7 @@ static const struct key keys[] = {
     {"redis", "tls_certificate", KIND_WORD, WORD(tls_certificate), 0, 0, "",
      "The file of the certificate by which laterd proves who it is, if Redis asks."},
     {"redis", "tls_key", KIND_WORD, WORD(tls_key), 0, 0, "",
-     "The file of its key. If this is empty it is in the file of the certificate."},
+     "The file of its key, not encrypted. If this is empty it is in the file of the certificate."},
     {"redis", "sentinel_user", KIND_WORD, WORD(sentinel_user), 0, 0, "",
      "Who laterd is to the sentinels, if they ask; user and password in the url are the servers'."},
     {"redis", "sentinel_password", KIND_SECRET, WORD(sentinel_password), 0, 0, "",

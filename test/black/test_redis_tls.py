@@ -217,7 +217,8 @@ def test_sentinels_and_the_master_they_name_must_prove_who_they_are(laterd, cert
                                                                     serve_sentinel):
     own = {"tls_ca": certificates / "ca.crt"}
     good = serve_sentinel("redis.crt", tls_redis.tls_port)
-    with Client(laterd(config(f"rediss+sentinel://localhost:{good}/jobs", **own)).port) as client:
+    with Client(laterd(config(f"rediss+sentinel://localhost:{good}/jobs", prefix="guarded",
+                              **own)).port) as client:
         client.push_id("t", body="x")
     stranger = serve_sentinel("elsewhere.crt", tls_redis.tls_port)
     assert "mismatch" in refusal(laterd, f"rediss+sentinel://localhost:{stranger}/jobs", **own)
