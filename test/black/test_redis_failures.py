@@ -4,6 +4,7 @@ nothing is done twice.
 """
 
 import contextlib
+import hashlib
 import shutil
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 from beanstalk import Connection
 from process import DidNotStart
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
+from redis_scripts import script_text
 from relay import Relay
 from wire import Client, Closed, eventually
 
@@ -525,6 +527,16 @@ def test_a_job_that_came_while_the_reply_was_lost_reaches_the_parked_poll(far, r
     poll = Poll(far.port, "taken")
     relay.cut_after(b"taken")
     job_id = far.push_id("taken", body="x", ttr="1h")  # cut here, or at the poll's next question
+    assert poll.job()["id"] == job_id
+    assert relay.cuts == 1
+
+
+def test_a_due_job_reaches_the_parked_poll_though_the_reply_that_told_of_it_was_lost(far, relay):
+    """The promote took the poll's mark away; sent again, it finds neither mark nor job."""
+    poll = Poll(far.port, "t")
+    job_id = far.push_id("t", body="x", ttr="1h", delay="1s")
+    time.sleep(0.2)  # what the push asks for has gone
+    relay.cut_after(hashlib.sha1(script_text("promote")).hexdigest().encode())
     assert poll.job()["id"] == job_id
     assert relay.cuts == 1
 

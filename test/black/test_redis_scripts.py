@@ -108,6 +108,23 @@ def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
     ear.close()
 
 
+def test_a_mark_of_two_daemons_is_eaten_by_neither(queue, script_port):
+    """Whoever promotes takes its own mark away and tells nobody; not one at which others wait."""
+    other = Queue(script_port, daemon=b"daemon-2")
+    ear = Connection(script_port)
+    ear.socket.settimeout(2)
+    for first, second in ((queue, other), (other, queue)):
+        first.reserve("t", options="w"), second.reserve("t", options="w")
+        second.push("t", due=second.now() + 1000)
+        ear.call("SUBSCRIBE", "laterd:notice")
+        wait_until(lambda: second.promote().count == 1)
+        assert ear.read()[2] == b"r3 t"
+        ear.call("UNSUBSCRIBE", "laterd:notice")
+        second.reserve("t")
+    other.close()
+    ear.close()
+
+
 def test_an_id_names_one_live_job(queue):
     first = queue.push(id="a", body=b"1")
     assert queue.push(id="a", body=b"2").err == "exists"
