@@ -27,7 +27,7 @@ static const struct {
     [ERR_IO] = {"io", "the system refused an operation"},
     [ERR_CORRUPT] = {"corrupt", "a file is not what it must be"},
     [ERR_LOCKED] = {"locked", "another process holds the data directory"},
-    [ERR_AGAIN] = {"again", "not now"},
+    [ERR_AGAIN] = {"again", "not now; the server's log says why"},
     [ERR_UNSUPPORTED] = {"unsupported", "this engine cannot do that"},
 };
 

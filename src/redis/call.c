@@ -565,6 +565,12 @@ bool calls_is_open(const struct calls *calls, uint32_t partition)
     return node && calls->partitions[partition].open_at == node;
 }
 
+bool calls_lacks_replicas(const struct calls *calls, uint32_t partition)
+{
+    const struct node *node = calls_node(calls, partition);
+    return node && calls->replicas[node - calls->options.topology->nodes].said;
+}
+
 void calls_open(struct calls *calls, uint32_t partition, const struct node *node)
 {
     calls->partitions[partition].open_at = node;

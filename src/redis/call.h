@@ -112,6 +112,8 @@ void calls_node_ready(struct calls *calls, struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
 struct node *calls_node(const struct calls *calls, uint32_t partition);
 bool calls_is_open(const struct calls *calls, uint32_t partition);
+/* Its node has too few replicas for wait_replicas, as far as we know. */
+bool calls_lacks_replicas(const struct calls *calls, uint32_t partition);
 /* It was opened, by a call addressed to this node: if it is still there, what waited goes out. */
 void calls_open(struct calls *calls, uint32_t partition, const struct node *node);
 /* The answers that the partition kept for us are gone: a `must` that was done already would be done

@@ -101,6 +101,13 @@ static bool reaches_all(const struct redis_engine *redis)
     return all;
 }
 
+/* What Redis says to our beats, once a second: a change like others. */
+static bool takes_changes(const struct redis_engine *redis)
+{
+    const struct node *node = calls_node(&redis->calls, 0);
+    return node && !node->said_stalled && !calls_lacks_replicas(&redis->calls, 0);
+}
+
 static void engine_time(struct engine *engine, int64_t now_us)
 {
     struct redis_engine *redis = of_engine(engine);
@@ -222,7 +229,7 @@ static enum err engine_health(const struct engine *engine)
     const struct redis_engine *redis = (const struct redis_engine *)engine;
     if (redis->draining || redis->refusing_pushes)
         return ERR_DRAINING;
-    return reaches_all(redis) ? OK : ERR_AGAIN;
+    return reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
 }
 
 static void engine_figures(const struct engine *engine, struct figures *out_figures)

@@ -147,8 +147,10 @@ def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):
             assert [client.push("t", body="x").status for _ in range(2)] == [503, 503]
             few, = server.events("redis_replicas_few")
             assert "answered=0 wanted=1" in str(few) or few["answered"] == "0"
+            assert client.get("/readyz").status == 503
             replica.call("REPLICAOF", "127.0.0.1", master.port)
-            assert eventually(lambda: client.push("t", body="x").status == 201, 10)
+            assert eventually(lambda: client.get("/readyz").status == 200, 10)
+            assert client.push("t", body="x").status == 201
         assert len(server.events("redis_replicas_few")) == 1
         assert len(server.events("redis_replicas_enough")) == 1
 

@@ -35,10 +35,13 @@ def begins_and_ends(server, begin, end, words, hint):
     time.sleep(0.5)
     assert len(stalls(server)) == 1 and not server.events("redis_resumed")
     assert words in stalls(server)[0] and hint in stalls(server)[0]
+    with Client(server.port) as client:
+        assert client.get("/readyz").status == 503
     end()
     assert eventually(lambda: server.events("redis_resumed"), 10), "it never ended"
     with Client(server.port) as client:
         assert eventually(lambda: client.push("t", body="x").status == 201, 5)
+        assert client.get("/readyz").status == 200
     time.sleep(0.3)
     assert len(stalls(server)) == len(server.events("redis_resumed")) == 1
     assert not server.events("redis_away"), "it was there all the time"
