@@ -36,7 +36,7 @@ static void take_notice(const struct notices *notices, struct bytes message)
     case SCRIPT_DUE: timers_due(notices->options.timers, notice.partition, notice.due_us); break;
     case SCRIPT_MADE:
         if (!notice.by_us)
-            opener_again(notices->options.opener, notice.partition);
+            opener_lost(notices->options.opener, notice.partition);
         break;
     case SCRIPT_MEMBER: members_heard(notices->options.members, &notice.member); break;
     }

@@ -1,8 +1,24 @@
 #include "redis/opener.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 
-enum { AGAIN_US = 100 * 1000 /* after a call that failed */ };
+enum {
+    AGAIN_US = 100 * 1000,           /* after a call that failed */
+    SAY_EVERY_US = 10 * 1000 * 1000, /* the loss of all partitions is one event */
+};
+
+/* It was there, and had to be made anew: Redis came back without its data, or was emptied. */
+static void was_lost(struct opening *opening)
+{
+    struct opener *opener = opening->opener;
+    bool said = opener->said_us && opener->now_us - opener->said_us < SAY_EVERY_US;
+    if (!opening->was_there || said)
+        return;
+    opener->said_us = opener->now_us;
+    log_event(LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"", opener->options.space->prefix,
+              "its jobs are gone, the queue goes on empty: see appendonly in docs/redis.md");
+}
 
 static void opened(void *owner, struct call *call, enum err err, const struct bytes *parts,
                    uint32_t count)
@@ -20,6 +36,9 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
             opener->options.refused(opener->options.owner, answer.count);
         return;
     }
+    if (answer.replaced)
+        was_lost(opening);
+    opening->was_there = true;
     if (answer.count)
         calls_give_up(opener->options.calls, opening->partition);
     calls_open(opener->options.calls, opening->partition, call->addressed);
@@ -44,6 +63,12 @@ static bool wants(const struct opener *opener, const struct opening *opening)
     return opener->started && !opening->asked &&
            (opening->again || !calls_is_open(opener->options.calls, opening->partition)) &&
            calls_node(opener->options.calls, opening->partition);
+}
+
+void opener_lost(struct opener *opener, uint32_t partition)
+{
+    was_lost(&opener->openings[partition]);
+    opener_again(opener, partition);
 }
 
 void opener_again(struct opener *opener, uint32_t partition)

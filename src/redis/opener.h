@@ -14,8 +14,9 @@ struct opening {
     struct opener *opener;
     uint32_t partition;
     bool asked;
-    bool again;    /* although it is open */
-    int64_t at_us; /* not before */
+    bool again;     /* although it is open */
+    bool was_there; /* when it was opened before */
+    int64_t at_us;  /* not before */
 };
 
 struct opener_options {
@@ -34,6 +35,7 @@ struct opener {
     struct opener_options options;
     struct opening *openings; /* one for each partition */
     int64_t now_us;
+    int64_t said_us; /* that data were lost; 0: never */
     bool started;
 };
 
@@ -44,6 +46,8 @@ void opener_fini(struct opener *opener);
 void opener_start(struct opener *opener);
 /* What we left in the partition may be gone: opens it again, while calls go on. */
 void opener_again(struct opener *opener, uint32_t partition);
+/* Another daemon made the partition: what was there is gone. */
+void opener_lost(struct opener *opener, uint32_t partition);
 
 void opener_tick(struct opener *opener, int64_t now_us);
 int64_t opener_next_us(const struct opener *opener);

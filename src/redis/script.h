@@ -148,7 +148,8 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  * The first call to each partition over a new connection: makes the partition, if need be, and
  * leaves word there that answers and connections of this daemon are in it. The answer: err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
- * now_us; count (1: the partition did not know this daemon, so marks that it left are gone).
+ * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
+ * it left are gone).
  */
 void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call);

@@ -222,6 +222,7 @@ def test_a_redis_that_forgot_everything_is_a_new_queue(laterd):
             redis.start()
             assert pushes_again(client)
             assert client.state(lost) is None
+            assert len(server.events("redis_lost_data")) == 1
             job_id = client.push_id("t", body="new")
             assert job_id != lost and poll.job()["id"] == job_id
 
@@ -231,6 +232,7 @@ def test_flushall_while_serving_is_a_new_queue(server, client, redis):
     client.push_id("u", body="x", delay="1h")
     redis.call("FLUSHALL")
     assert pushes_again(client)
+    assert server.wait_log("redis_lost_data", 3)
     client.push_id("t", body="new", delay="200ms")
     assert poll.job()["body"] == "new"
 

@@ -1,8 +1,8 @@
 -- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout. Answer: {it}:
--- count: 1 if the daemon was unknown here. INVALID: count partitions are there, of layout seq.
+-- replaced: it was made; count: 1 if the daemon was unknown here. INVALID: count partitions are there, of layout seq.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
-local found, now = call('HMGET', hash, 's', 'v'), clock()
+local found, now, flags = call('HMGET', hash, 's', 'v'), clock(), 0
 if not found[1] then
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
@@ -12,6 +12,7 @@ if not found[1] then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
+    flags = REPLACED
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- what daemons left here, if it was there before, is gone
 end
 local stored = unpack_bytes('<I8', found[1], 17)
@@ -20,4 +21,5 @@ if stored ~= partitions or found[2] ~= ARGV[5] then
 end
 even_if_full()
 call('ZADD', order, 0, 'd' .. daemon)
-return { say(OK, 0, 0, call('HSET', hash, 'd' .. daemon, pack('<I8', now)), now, 0, 0) }
+local unknown = call('HSET', hash, 'd' .. daemon, pack('<I8', now))
+return { say(OK, 0, flags, unknown, now, 0, 0) }
