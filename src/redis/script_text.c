@@ -2,7 +2,7 @@
  * The texts of the scripts: the files in src/redis/scripts, taken in when this is assembled
  * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve),
  * walk.lua if it goes through a topic, room.lua if it makes them, its own file. The common cases of
- * push and end come before all that they do not need: to make functions takes time, too.
+ * push, reserve and end come before all that they do not need: to make functions takes time, too.
  */
 #include "redis/script_parts.h"
 
@@ -27,6 +27,7 @@ TEXT(promote);
 TEXT(push);
 TEXT(push_other);
 TEXT(reserve);
+TEXT(reserve_other);
 TEXT(end);
 TEXT(end_other);
 TEXT(change);
@@ -43,6 +44,8 @@ void script_write(struct buf *out, enum script_kind kind)
 {
     if (kind == SCRIPT_PUSH)
         ADD(out, push);
+    if (kind == SCRIPT_RESERVE)
+        ADD(out, reserve);
     if (kind == SCRIPT_END)
         ADD(out, end);
     ADD(out, common);
@@ -58,7 +61,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_FORGET: ADD(out, forget); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
     case SCRIPT_PUSH: ADD(out, push_other); break;
-    case SCRIPT_RESERVE: ADD(out, reserve); break;
+    case SCRIPT_RESERVE: ADD(out, reserve_other); break;
     case SCRIPT_END: ADD(out, end_other); break;
     case SCRIPT_CHANGE: ADD(out, change); break;
     case SCRIPT_GET: ADD(out, get); break;

@@ -22,7 +22,7 @@ DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
 PARTS = {"push": ["push", "common", "job", "room", "push_other"],
-         "reserve": ["common", "reserve"], "topic": ["common", "job", "room", "topic"],
+         "reserve": ["reserve", "common", "reserve_other"], "topic": ["common", "job", "room", "topic"],
          "end": ["end", "common", "job", "end_other"],
          "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")

@@ -3,160 +3,51 @@
 -- Answer: {it, head, content, …, firsts}; its next_us: when the first pause among the topics ends.
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
-local AT_ONCE = 32 -- jobs read together, so that large bodies do not pile up
+-- Here is the common case, one job of one topic that has some, before anything is made that it does
+-- not need; the others are in reserve_other.lua.
+local call, sub, byte = redis.call, string.sub, string.byte
+local pack, unpack_bytes = struct.pack, struct.unpack
 -- Behind every place in a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
-local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
-local listed = string.find(ARGV[2], 'l', 1, true)
-local bound = string.find(ARGV[2], 'b', 1, true)
-local wait = string.find(ARGV[2], 'w', 1, true)
-local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
-local now = clock()
-
-local function reply(heads, contents, flags, next_us, firsts)
-    local parts = { say(#heads > 0 and OK or EMPTY, 0, flags, #heads, now, next_us, 0) }
-    for i = 1, #heads do parts[2 * i], parts[2 * i + 1] = heads[i], contents[i] end
-    parts[#parts + 1] = firsts
-    return parts
-end
-
--- Sent again: those of the jobs that still have the lease of the first time.
-local first = answered()
-if first then
-    local heads, contents = {}, {}
-    for from = 1, #first, 16 do
-        local name, lease = sub(first, from, from + 7), unpack_bytes('<I8', first, from + 8)
-        local found = call('HMGET', hash, 'j' .. name, 'b' .. name)
-        if found[1] and unpack_bytes('<I8', found[1], 13) == lease then
-            heads[#heads + 1], contents[#heads + 1] = found[1], found[2] or ''
-        end
+if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent again
+    local hash, order, topic, time = KEYS[1], KEYS[4], ARGV[5], call('TIME')
+    local now = time[1] * 1000000 + time[2]
+    local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
+    local ready, name, job = {}, nil, {}
+    if found[1] and tonumber(found[2] or 0) <= now then -- it is not paused
+        local key = 'r' .. string.char(#topic) .. topic
+        ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
     end
-    return reply(heads, contents, MORE, FOREVER, '')
-end
-
-local fields, topics, seen = { 's' }, {}, {}
-for i = 5, #ARGV do
-    local topic = ARGV[i]
-    if not seen[topic] then
-        local at = #fields
-        seen[topic], topics[#topics + 1] = true, topic
-        fields[at + 1], fields[at + 2] = '#u' .. topic, '#r' .. topic
-        fields[at + 3], fields[at + 4] = '#h' .. topic, '#w' .. topic
+    local spot, second = ready[1], ready[2]
+    if spot then
+        name = sub(spot, -8)
+        job = call('HMGET', hash, 'j' .. name, 'b' .. name)
     end
-end
-local found = call('HMGET', hash, unpack(fields))
-if not found[1] then return redis.error_reply(CLOSED) end
-local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
-local next_us = FOREVER
-
--- The first ready ones of each topic that is not paused, in the order in which to take them, and
--- one more than that, which will then be the first.
-local spots, first_of = {}, {}
-for i = 1, #topics do
-    local pause = tonumber(found[4 * i - 2] or 0)
-    if pause > now then
-        next_us = pause < next_us and pause or next_us
-    elseif listed and most > 0 and #spots >= most then
-        first_of[topics[i]] = UNSEEN
-    else
-        local key = 'r' .. char(#topics[i]) .. topics[i]
-        local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #spots or most) + 1)
-        for at = 1, #ready do spots[#spots + 1] = ready[at] end
-    end
-end
-if not listed and #topics > 1 then
-    local keys = {}
-    for i = 1, #spots do
-        keys[i] = { spots[i], unpack_bytes('>I4I8I8', spots[i], #spots[i] - 19) }
-    end
-    table.sort(keys, function(a, b)
-        if a[2] ~= b[2] then return a[2] < b[2] end
-        if a[3] ~= b[3] then return a[3] < b[3] end
-        return a[4] < b[4]
-    end)
-    for i = 1, #spots do spots[i] = keys[i][1] end
-end
-
-local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
-local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
-while at <= #spots and count < most and bytes < most_bytes do
-    local asked, upto = {}, math.min(#spots, at + math.min(AT_ONCE, most - count) - 1)
-    for i = at, upto do
-        local name = sub(spots[i], -8)
-        asked[#asked + 1], asked[#asked + 2] = 'j' .. name, 'b' .. name
-    end
-    local known = call('HMGET', hash, unpack(asked))
-    for i = 1, #known, 2 do
-        if bytes >= most_bytes then break end
-        local spot, raw, content = spots[at], known[i], known[i + 1] or ''
-        at = at + 1
-        gone[#gone + 1] = spot
-        if raw then -- else: a place whose job is not there, which no script leaves
+    local raw = job[1]
+    if raw then
+        local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
+        local till = now + unpack_bytes('<I8', raw, 73)
+        if till >= wake and till < 9007199254740991 then
             local flags, reserves = unpack_bytes('<BH', raw, 2)
-            local till = now + unpack_bytes('<I8', raw, 73)
-            if till > FOREVER then till = FOREVER end
-            if reserves < 65535 then reserves = reserves + 1 end
-            last = number_after(last, partitions, now)
-            local head = pack('<BBHI8I8c8', RESERVED, bound and flags + BOUND or flags, reserves,
-                till, last, bound and daemon or '\0\0\0\0\0\0\0\0') .. sub(raw, 29)
-            local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
-            count, bytes = count + 1, bytes + #content
-            heads[count], contents[count], kept[count] = head, content, name .. pack('<I8', last)
-            sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
-            held[2 * count - 1], held[2 * count] = till, sub(spot, 2)
-            taken[topic] = (taken[topic] or 0) + 1
-            if till < soonest then soonest = till end
+            local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[1], 3, 10)
+            local lease = now - now % partitions + last % partitions -- as number_after() has it
+            if lease <= last then lease = last + partitions end
+            call('ZREM', order, spot)
+            call('ZADD', KEYS[3], till, sub(spot, 2))
+            if string.find(ARGV[2], 'b', 1, true) then
+                flags, holder = flags + 1, daemon
+                call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)
+            end
+            local head = pack('<BBHI8I8c8', 3, flags, reserves < 65535 and reserves + 1 or reserves,
+                till, lease, holder) .. sub(raw, 29)
+            call('HSET', hash, 'j' .. name, head, '#r' .. topic, (found[3] or 0) + 1,
+                '#h' .. topic, (found[4] or 0) + 1,
+                's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
+                sub(ARGV[1], 2, 12), sub(ARGV[1], 13) .. name .. pack('<I8', lease))
+            return { -- the first as say() has it
+                pack('<BBBBI4I8I8I8', 0, 0, second and 4 or 0, 0, 1, 9007199254740991, 0, now),
+                head, job[2] or '', second and sub(second, -20, -9) or NONE }
         end
     end
 end
-
--- In pieces, because a call takes no more than some thousand arguments.
-local function in_pieces(name, key, list)
-    for from = 1, #list, 1000 do
-        call(name, key, unpack(list, from, math.min(#list, from + 999)))
-    end
-end
-if #gone == 0 and wait then even_if_full() end -- else the first write, a ZREM, takes none
-in_pieces('ZREM', order, gone)
-in_pieces('ZADD', reserved, held)
-if bound then
-    for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
-end
-for i = at, #spots do
-    local topic = sub(spots[i], 3, 2 + string.byte(spots[i], 2))
-    first_of[topic] = first_of[topic] or sub(spots[i], -20, -9)
-end
-local flags = next(first_of) and MORE or 0
-if wait and (most == 0 or count < most and bytes < most_bytes) then
-    flags = flags + MARKED
-    for i = 1, #topics do
-        local n, mark = #sets, found[4 * i + 1]
-        if not first_of[topics[i]] and mark ~= '*' then
-            local ours = not mark or sub(mark, 1, 8) == daemon
-            sets[n + 1], sets[n + 2] = '#w' .. topics[i], ours and daemon .. request or '*'
-        end
-    end
-end
-if count > 0 and bound then
-    call('ZADD', order, 0, 'd' .. daemon) -- it may have been taken for dead meanwhile
-end
-if count > 0 then
-    for i = 1, #topics do
-        local of, n = taken[topics[i]], #sets
-        if of then
-            sets[n + 1], sets[n + 2] = '#r' .. topics[i], (found[4 * i - 1] or 0) + of
-            sets[n + 3], sets[n + 4] = '#h' .. topics[i], (found[4 * i] or 0) + of
-        end
-    end
-    local n, sooner = #sets, soonest < wake
-    if sooner then wake = soonest end
-    sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I8', last, pushed, partitions, wake)
-    sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
-    if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
-end
-in_pieces('HSET', hash, sets)
-local firsts = {}
-for i = 5, #ARGV do firsts[i - 4] = first_of[ARGV[i]] or NONE end
-return reply(heads, contents, flags, next_us, table.concat(firsts))
