@@ -1,6 +1,7 @@
 -- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout. Answer: {it}:
--- replaced: it was made; count: 1 if the daemon was unknown here. INVALID: count partitions are there, of layout seq.
+-- replaced: it was made; count: 1 if the daemon was unknown here. INVALID: count partitions are
+-- there, of layout seq.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 local found, now, flags = call('HMGET', hash, 's', 'v'), clock(), 0
 if not found[1] then
@@ -13,7 +14,7 @@ if not found[1] then
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
     flags = REPLACED
-    publish('n' .. ARGV[2] .. ' ' .. daemon) -- what daemons left here, if it was there before, is gone
+    publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
 end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then

@@ -28,11 +28,13 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
     if raw then
         local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
         local till = now + unpack_bytes('<I8', raw, 73)
-        if till >= wake and till < 9007199254740991 then
+        if till < 9007199254740991 then
             local flags, reserves = unpack_bytes('<BH', raw, 2)
             local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[1], 3, 10)
             local lease = now - now % partitions + last % partitions -- as number_after() has it
             if lease <= last then lease = last + partitions end
+            local sooner = till < wake
+            if sooner then wake = till end
             call('ZREM', order, spot)
             call('ZADD', KEYS[3], till, sub(spot, 2))
             if string.find(ARGV[2], 'b', 1, true) then
@@ -45,6 +47,10 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
                 '#h' .. topic, (found[4] or 0) + 1,
                 's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
                 sub(ARGV[1], 2, 12), sub(ARGV[1], 13) .. name .. pack('<I8', lease))
+            if sooner then -- as publish() has it
+                redis.pcall('PUBLISH', call('HGET', hash, 'c'),
+                    string.format('w%.0f %.0f', last % partitions, wake))
+            end
             return { -- the first as say() has it
                 pack('<BBBBI4I8I8I8', 0, 0, second and 4 or 0, 0, 1, 9007199254740991, 0, now),
                 head, job[2] or '', second and sub(second, -20, -9) or NONE }
