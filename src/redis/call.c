@@ -18,6 +18,7 @@ enum {
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
     CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
     CLOCK_FAR_US = 1000 * 1000,
+    PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
 };
 
 /* An answer that nobody needs. */
@@ -175,13 +176,16 @@ static struct replicas *replicas_of(struct calls *calls, const struct node *node
 static void send_to(struct call *call, struct node *node)
 {
     struct calls *calls = call->calls;
+    struct replicas *replicas = replicas_of(calls, node);
     list_remove(&call->unsent);
     call->sent_to = node;
     buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
     link_expect(&node->link, &call->on_link);
     link_flush_early(&node->link);
     if (calls->options.wait_replicas && call->changes)
-        list_add_tail(&replicas_of(calls, node)->gathered, &call->held);
+        list_add_tail(&replicas->gathered, &call->held);
+    if (call->probes)
+        replicas->probe = replicas->said;
 }
 
 static void try_to_send(struct call *call)
@@ -432,12 +436,17 @@ static void ask_replicas(struct calls *calls, struct node *node)
 {
     struct replicas *replicas = replicas_of(calls, node);
     struct buf *out = link_out(&node->link);
-    if (replicas->asked || list_empty(&replicas->gathered) || !node->ready || node->link.doomed)
+    bool only_probes = list_empty(&replicas->gathered);
+    int64_t most_us = calls->options.timeout_us / 2;
+    if (replicas->asked || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
         return;
+    if (only_probes && most_us > PROBE_US)
+        most_us = PROBE_US;
+    replicas->probe = false;
     resp_begin(out, 3);
     resp_add_str(out, "WAIT");
     resp_add_u64(out, calls->options.wait_replicas);
-    resp_add_u64(out, (uint64_t)calls->options.timeout_us / 2000); /* half of it, in ms */
+    resp_add_u64(out, (uint64_t)most_us / 1000);
     while (!list_empty(&replicas->gathered)) {
         struct list *held = replicas->gathered.next;
         list_remove(held);

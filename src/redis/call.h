@@ -32,6 +32,7 @@ struct call {
     bool again;   /* its answer got lost: it may have been done */
     bool urgent;  /* does not wait for the partition to be open: it opens it */
     bool changes; /* its answer waits for replicas */
+    bool probes;  /* where replicas were too few: looks whether they are back, but does not wait */
     bool in_ring; /* has a place in the ring: all but those made by calls_new_unkept */
     int64_t deadline_us;
     int64_t retry_at_us;
@@ -62,7 +63,8 @@ struct replicas {
     struct list gathered; // call::held: sent since the last WAIT
     struct list waiting;  // call::held: sent before the WAIT that is under way
     bool asked;
-    bool said; // that there are too few was logged
+    bool said;  // that there are too few was logged
+    bool probe; // a WAIT is wanted although nothing waits for it
     struct node *node;
     struct calls *calls;
 };

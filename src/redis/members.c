@@ -195,7 +195,7 @@ static void beat(struct members *members)
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
     script_ask_beat(&call->request, members->options.space, &call->id, members->how);
-    call->changes = calls_lacks_replicas(members->options.calls, 0); /* are they back? */
+    call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
     members->beat_sent_us = members->now_us;
     members->beat_at_us = members->now_us + MEMBERS_BEAT_US;

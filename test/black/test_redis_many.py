@@ -313,6 +313,21 @@ def test_p6_what_beanstalkd_clients_of_a_dead_daemon_held_comes_back_soon(pair):
         assert time.monotonic() - since < 8
 
 
+def test_p6_the_dead_are_forgotten_while_replicas_are_too_few(laterd, redis):
+    keys = config(redis.url, prefix=f"queue-{next(QUEUES)}", wait_replicas=1)
+    dead, alive = (laterd(keys, beanstalk=["127.0.0.1:0"]) for _ in range(2))
+    with Connection(dead.beanstalk_port) as holder, Connection(alive.beanstalk_port) as other:
+        for server in (dead, alive):
+            with Client(server.port) as client:
+                assert client.push("t", body="x").status == 503, "it is done, but not acknowledged"
+                assert client.get("/readyz").status == 503
+        holder.ask("watch t"), other.ask("watch t")
+        assert {holder.reserve()[1], holder.reserve()[1]} == {b"x"}
+        assert other.reserve() is None
+        dead.kill()
+        assert other.reserve(timeout=9)[1] == b"x"
+
+
 def test_p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(laterd):
     with Redis(appendonly="yes", appendfsync="always") as redis:
         one, two = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))
