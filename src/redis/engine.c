@@ -435,6 +435,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
         mem_free(redis);
         return err;
     }
+    redis->space.db = options->url.db;
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     make_parts(redis);

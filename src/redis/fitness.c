@@ -214,7 +214,7 @@ static void told(struct link_call *call, redisReply *reply)
 
 static void add_word(struct buf *out, const struct script_space *space, const char *word)
 {
-    char room[SCRIPT_PREFIX_MAX + 16], key[SCRIPT_PREFIX_MAX + 20];
+    char room[SCRIPT_PREFIX_MAX + 32], key[SCRIPT_PREFIX_MAX + 20];
     if (word == KEY) {
         struct bytes tag = script_tag(space, 0, room);
         (void)snprintf(key, sizeof(key), "%.*s:h", (int)tag.len, tag.at);

@@ -9,7 +9,7 @@ enum { DEAF_BEATS = 3 /* that nobody hears are too many */ };
 static void subscribe(struct link_ear *ear, struct link *link)
 {
     struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
-    char room[SCRIPT_PREFIX_MAX + 16];
+    char room[SCRIPT_PREFIX_MAX + 32];
     resp_begin(link_out(link), 2);
     resp_add_str(link_out(link), "SUBSCRIBE");
     resp_add(link_out(link), script_channel(notices->options.space, room));

@@ -87,7 +87,12 @@ struct bytes script_tag(const struct script_space *space, uint32_t partition, ch
 struct bytes script_channel(const struct script_space *space, char *room)
 {
     size_t len = put(room, 0, bytes_str(space->prefix));
-    return bytes_of(room, put(room, len, BYTES(CHANNEL_END)));
+    len = put(room, len, BYTES(CHANNEL_END));
+    if (space->db) {
+        len = put(room, len, BYTES(":"));
+        len = put_number(room, len, space->db);
+    }
+    return bytes_of(room, len);
 }
 
 int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us)
@@ -526,7 +531,7 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call)
 {
-    char room[SCRIPT_PREFIX_MAX + 16];
+    char room[SCRIPT_PREFIX_MAX + 32];
     script_begin(out, space, call, SCRIPT_OPEN, 4);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);

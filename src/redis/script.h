@@ -67,6 +67,7 @@ enum script_kind {
 struct script_space {
     char prefix[SCRIPT_PREFIX_MAX + 1];
     uint32_t partitions;
+    unsigned db;              /* of Redis; a cluster has 0 only */
     char daemon[SCRIPT_NAME]; /* random: this life of this process */
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
@@ -292,7 +293,8 @@ void script_gather_reply(struct script_gather *gather, struct reply *out_reply);
 
 /* ---- notices ---- */
 
-/* All partitions publish on one channel: `PREFIX:notice`, into room[SCRIPT_PREFIX_MAX + 16]. */
+/* All partitions publish on one channel, `PREFIX:notice`; in a database other than 0 it ends in
+ * `:DB`, because channels know no databases. Into room[SCRIPT_PREFIX_MAX + 32]. */
 struct bytes script_channel(const struct script_space *space, char *room);
 
 enum script_news {

@@ -328,6 +328,21 @@ def test_p6_the_dead_are_forgotten_while_replicas_are_too_few(laterd, redis):
         assert other.reserve(timeout=9)[1] == b"x"
 
 
+def test_queues_in_two_databases_of_one_redis_do_not_hear_each_other(laterd, redis):
+    """Else each would leave some of its timers to the other's daemons: notices know no database."""
+    prefix = f"queue-{next(QUEUES)}"
+    pair = [laterd(config(redis.url + end, prefix=prefix)) for end in ("/0", "/1")]
+    for server in pair:
+        with Client(server.port) as client:
+            for number in range(32):
+                client.push_id("t", id=f"due-{number}", body=number, delay="1500ms")
+            got, since = set(), time.monotonic()
+            while len(got) < 32 and time.monotonic() - since < 5:
+                got.update(job["id"] for job in client.reserve("t", wait="1s", most=32))
+            assert len(got) == 32
+        assert not server.events("redis_lost_data")
+
+
 def test_p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(laterd):
     with Redis(appendonly="yes", appendfsync="always") as redis:
         one, two = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))

@@ -22,5 +22,5 @@ if stored ~= partitions or found[2] ~= ARGV[5] then
 end
 even_if_full()
 call('ZADD', order, 0, 'd' .. daemon)
-local unknown = call('HSET', hash, 'd' .. daemon, pack('<I8', now))
+local unknown = call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8', now))
 return { say(OK, 0, flags, unknown, now, 0, 0) }
