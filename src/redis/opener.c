@@ -6,14 +6,14 @@
 enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
     SAY_EVERY_US = 10 * 1000 * 1000, /* the loss of all partitions is one event */
+    NEW_US = 5 * 1000 * 1000,        /* notices of the making of a new queue are in by then */
 };
 
 /* It was there, and had to be made anew: Redis came back without its data, or was emptied. */
-static void was_lost(struct opening *opening)
+static void say_lost(struct opener *opener)
 {
-    struct opener *opener = opening->opener;
     bool said = opener->said_us && opener->now_us - opener->said_us < SAY_EVERY_US;
-    if (!opening->was_there || said)
+    if (said)
         return;
     opener->said_us = opener->now_us;
     log_event(LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"", opener->options.space->prefix,
@@ -36,8 +36,10 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
             opener->options.refused(opener->options.owner, answer.count);
         return;
     }
-    if (answer.replaced)
-        was_lost(opening);
+    if (answer.replaced && opening->was_there)
+        say_lost(opener);
+    if (!opening->was_there)
+        opening->since_us = opener->now_us;
     opening->was_there = true;
     if (answer.count)
         calls_give_up(opener->options.calls, opening->partition);
@@ -67,7 +69,10 @@ static bool wants(const struct opener *opener, const struct opening *opening)
 
 void opener_lost(struct opener *opener, uint32_t partition)
 {
-    was_lost(&opener->openings[partition]);
+    const struct opening *opening = &opener->openings[partition];
+    /* Else we may have opened what was made for the first time before we heard that it was. */
+    if (opening->was_there && opener->now_us - opening->since_us >= NEW_US)
+        say_lost(opener);
     opener_again(opener, partition);
 }
 

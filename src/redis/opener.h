@@ -14,9 +14,10 @@ struct opening {
     struct opener *opener;
     uint32_t partition;
     bool asked;
-    bool again;     /* although it is open */
-    bool was_there; /* when it was opened before */
-    int64_t at_us;  /* not before */
+    bool again;       /* although it is open */
+    bool was_there;   /* when it was opened before, */
+    int64_t since_us; /* for the first time then */
+    int64_t at_us;    /* not before */
 };
 
 struct opener_options {

@@ -241,6 +241,34 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
         buf_fini(&test->topology.nodes[i].link.out);
 }
 
+/* Two daemons that start on a new queue: what the other made may be opened before the news come. */
+static void news_of_a_new_queue_are_no_loss(void **state)
+{
+    struct place_test *test = *state;
+    struct opener opener;
+    make_nodes(test, 1);
+    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    opener_init(&opener, &(struct opener_options){.space = &test->space,
+                                                  .calls = &test->calls,
+                                                  .opened = told_open,
+                                                  .owner = test});
+    opener_start(&opener);
+    opener_tick(&opener, 1000);
+    struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
+    opener_lost(&opener, 0);
+    opener_lost(&opener, 1); /* which we have never seen */
+    assert_int_equal(opener.said_us, 0);
+    opener.now_us = 60 * 1000 * 1000;
+    opener_lost(&opener, 1);
+    assert_int_equal(opener.said_us, 0);
+    opener_lost(&opener, 0);
+    assert_int_equal(opener.said_us, opener.now_us);
+    opener_fini(&opener);
+    buf_fini(&test->topology.nodes[0].link.out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +281,7 @@ int main(void)
             the_place_of_a_call_that_may_still_be_done_is_not_the_next_one, setup, teardown),
         cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(news_of_a_new_queue_are_no_loss, setup, teardown),
         cmocka_unit_test_setup_teardown(a_call_that_opens_is_sent_again_as_soon_as_others, setup,
                                         teardown),
     };
