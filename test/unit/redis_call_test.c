@@ -22,6 +22,7 @@ struct place_test {
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct calls calls;
     unsigned given_up;
+    struct opener opener; /* of some tests */
 };
 
 static int setup(void **state)
@@ -40,7 +41,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place_test *test = *state;
-    calls_fini(&test->calls);
+    calls_fini(&test->calls); /* tells the opener of what is still under way */
+    opener_fini(&test->opener);
     script_space_fini(&test->space);
     return 0;
 }
@@ -216,15 +218,15 @@ static void make_nodes(struct place_test *test, unsigned count)
 static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 {
     struct place_test *test = *state;
-    struct opener opener;
+    struct opener *opener = &test->opener;
     make_nodes(test, 2);
     memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    opener_init(&opener, &(struct opener_options){.space = &test->space,
-                                                  .calls = &test->calls,
-                                                  .opened = told_open,
-                                                  .owner = test});
-    opener_start(&opener);
-    opener_tick(&opener, 0);
+    opener_init(opener, &(struct opener_options){.space = &test->space,
+                                                 .calls = &test->calls,
+                                                 .opened = told_open,
+                                                 .owner = test});
+    opener_start(opener);
+    opener_tick(opener, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
         struct call *call =
             LIST_ENTRY(test->calls.partitions[partition].calls.next, struct call, place);
@@ -236,7 +238,6 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
     }
     assert_false(calls_is_open(&test->calls, 0)); /* that one has moved since, too */
     assert_int_equal(test->given_up, PARTITIONS);
-    opener_fini(&opener);
     for (unsigned i = 0; i < 2; i++)
         buf_fini(&test->topology.nodes[i].link.out);
 }
@@ -245,27 +246,26 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 static void news_of_a_new_queue_are_no_loss(void **state)
 {
     struct place_test *test = *state;
-    struct opener opener;
+    struct opener *opener = &test->opener;
     make_nodes(test, 1);
     memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    opener_init(&opener, &(struct opener_options){.space = &test->space,
-                                                  .calls = &test->calls,
-                                                  .opened = told_open,
-                                                  .owner = test});
-    opener_start(&opener);
-    opener_tick(&opener, 1000);
+    opener_init(opener, &(struct opener_options){.space = &test->space,
+                                                 .calls = &test->calls,
+                                                 .opened = told_open,
+                                                 .owner = test});
+    opener_start(opener);
+    opener_tick(opener, 1000);
     struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
-    opener_lost(&opener, 0);
-    opener_lost(&opener, 1); /* which we have never seen */
-    assert_int_equal(opener.said_us, 0);
-    opener.now_us = 60 * 1000 * 1000;
-    opener_lost(&opener, 1);
-    assert_int_equal(opener.said_us, 0);
-    opener_lost(&opener, 0);
-    assert_int_equal(opener.said_us, opener.now_us);
-    opener_fini(&opener);
+    opener_lost(opener, 0);
+    opener_lost(opener, 1); /* which we have never seen */
+    assert_int_equal(opener->said_us, 0);
+    opener->now_us = 60 * 1000 * 1000;
+    opener_lost(opener, 1);
+    assert_int_equal(opener->said_us, 0);
+    opener_lost(opener, 0);
+    assert_int_equal(opener->said_us, opener->now_us);
     buf_fini(&test->topology.nodes[0].link.out);
 }
 
