@@ -362,7 +362,7 @@ static void replied(struct link_call *on_link, redisReply *reply)
         freeReplyObject(reply);
         return;
     }
-    if (call->changes || call->urgent || call->probes) /* a hello and a beat write, too */
+    if (call->changes || call->urgent || call->probes) /* open and beat write, too */
         node_worked(node, call->calls->now_us);
     if (!list_empty(&call->held)) {
         call->reply = reply; /* until the replicas have it */
@@ -545,11 +545,6 @@ void calls_send(struct call *call, void *owner,
     call->deadline_us = calls->now_us + calls->options.timeout_us;
     wait_to_send(call, 0);
     try_to_send(call);
-}
-
-void calls_forget(struct call *call)
-{
-    call->owner = NULL;
 }
 
 void calls_node_ready(struct calls *calls, struct node *node)

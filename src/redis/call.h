@@ -106,8 +106,6 @@ struct call *calls_new_unkept(struct calls *calls, uint32_t partition);
 void calls_send(struct call *call, void *owner,
                 void (*done)(void *owner, struct call *call, enum err err,
                              const struct bytes *parts, uint32_t count));
-/* Its owner does not want to hear of it any more; it is still done. */
-void calls_forget(struct call *call);
 
 /* The node takes commands from now on: loads the scripts; its partitions are to be opened. */
 void calls_node_ready(struct calls *calls, struct node *node);

@@ -103,8 +103,7 @@ static const struct key keys[] = {
     {"redis", "url", KIND_URL, 0, 0, 0, "redis://127.0.0.1:6379",
      "redis://[user:password@]host:port/db, unix:///path, redis+sentinel://h1,h2,h3/name/db or "
      "redis+cluster://h1,h2,h3; with rediss over TLS. The environment's LATERD_REDIS_PASSWORD is "
-     "the password if this "
-     "has none."},
+     "the password if this has none."},
     {"redis", "prefix", KIND_PREFIX, 0, 0, 0, "laterd",
      "Begins the names of all keys: one for each queue that shares a Redis."},
     {"redis", "partitions", KIND_COUNT, NUMBER(redis_partitions), 1, 1024, "16",
@@ -115,8 +114,7 @@ static const struct key keys[] = {
      "A change is acknowledged when so many replicas have it, too (Redis' WAIT)."},
     {"redis", "tls_ca", KIND_WORD, WORD(tls_ca), 0, 0, "",
      "With rediss://: the file of the authorities that Redis' certificate may come from. If this "
-     "is "
-     "empty they are those of the system."},
+     "is empty they are those of the system."},
     {"redis", "tls_certificate", KIND_WORD, WORD(tls_certificate), 0, 0, "",
      "The file of the certificate by which laterd proves who it is, if Redis asks."},
     {"redis", "tls_key", KIND_WORD, WORD(tls_key), 0, 0, "",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from process import DidNotStart, Laterd
-from redis import Cluster, Redis, Sentinels, wait_until
+from redis import Cluster, Redis, Sentinels, wait_until, config
 from wire import Client, Closed, eventually
 
 COMMANDS = re.compile(r"calls=(\d+)")
@@ -29,10 +29,6 @@ def sentinels():
 def cluster():
     with Cluster() as six:
         yield six
-
-
-def config(url, **keys):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import time
 
 import pytest
 from beanstalk import Connection
-from redis import REDIS_SERVER, Cluster, Redis
+from poll import Poll
+from redis import REDIS_SERVER, Cluster, Redis, config
 from relay import Relay
 from wire import Client, Wire, eventually, request_bytes
 
@@ -18,33 +19,10 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-serv
 RING = 4096  # requests to a partition that may be unanswered
 
 
-def config(url, **keys):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
-
-
 @pytest.fixture
 def redis():
     with Redis() as server:
         yield server
-
-
-class Poll(threading.Thread):
-    """A parked reserve of one job."""
-
-    def __init__(self, port, topic):
-        super().__init__(daemon=True)
-        self.port, self.topic, self.answer = port, topic, None
-        self.start()
-        time.sleep(0.2)  # it is parked
-
-    def run(self):
-        with Client(self.port, seconds=40) as client:
-            self.answer = client.post("/v1/reserve", {"topics": [self.topic], "wait": "30s"})
-
-    def job(self, seconds=6):
-        self.join(seconds)
-        assert self.answer is not None, "it is still parked"
-        return self.answer.json()["jobs"][0]
 
 
 def push_from(wires, topic):

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from beanstalk import Connection
+from poll import Poll
 from process import DidNotStart
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
 from redis_scripts import script_text
@@ -58,27 +59,6 @@ def far(laterd, relay):
     question for jobs is the one that takes them."""
     with Client(laterd(config(f"redis://127.0.0.1:{relay.port}", partitions=1)).port) as one:
         yield one
-
-
-class Poll(threading.Thread):
-    """A parked reserve of one job."""
-
-    def __init__(self, port, topic, wait="20s"):
-        super().__init__(daemon=True)
-        self.port, self.topic, self.wait, self.answer = port, topic, wait, None
-        self.start()
-        time.sleep(0.2)  # it is parked
-
-    def run(self):
-        with Client(self.port, seconds=30) as client:
-            self.answer = client.post("/v1/reserve", {"topics": [self.topic], "wait": self.wait})
-            self.at = time.monotonic()
-
-    def job(self, seconds=BACK):
-        self.join(seconds)
-        assert self.answer is not None, "it is still parked"
-        assert self.answer.status == 200, self.answer
-        return self.answer.json()["jobs"][0]
 
 
 def pushes_again(client, topic="again"):

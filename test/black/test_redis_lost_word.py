@@ -4,11 +4,11 @@ one without its host. Nobody waits for good because of it.
 """
 
 import struct
-import threading
 import time
 
 import pytest
 from beanstalk import Connection
+from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, succeeds, wait_until
 from relay import Relay
 from wire import Client, eventually
@@ -33,25 +33,6 @@ def redis():
 def cut_commands(redis):
     """Ends all connections but the subscriptions; laterd comes back, and opens partitions anew."""
     redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-
-class Poll(threading.Thread):
-    """A parked reserve of one job."""
-
-    def __init__(self, port, topic):
-        super().__init__(daemon=True)
-        self.port, self.topic, self.answer = port, topic, None
-        self.start()
-        time.sleep(0.3)  # it is parked
-
-    def run(self):
-        with Client(self.port, seconds=40) as client:
-            self.answer = client.reserve(self.topic, wait="30s")
-
-    def job(self, seconds):
-        self.join(seconds)
-        assert self.answer, "it is still parked"
-        return self.answer[0]
 
 
 def works(client):

@@ -11,7 +11,8 @@ import time
 
 import pytest
 from beanstalk import Connection
-from redis import REDIS_SERVER, Cluster, Redis, Sentinels, wait_until
+from poll import Poll
+from redis import REDIS_SERVER, Cluster, Redis, Sentinels, wait_until, config
 from relay import Relay
 from wire import Client, Closed, Wire, eventually, request_bytes
 
@@ -20,10 +21,6 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-serv
 TAKEOVER = 2.0  # of a dead daemon's timers, in seconds
 DONE = (200, 204)
 FAKE_TIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
-
-
-def config(url, **redis):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **redis}}
 
 
 @pytest.fixture(scope="module")
@@ -61,27 +58,6 @@ def balancer(pair):
 @pytest.fixture
 def roamer(balancer):
     return Roamer(balancer.port)
-
-
-class Poll(threading.Thread):
-    """A parked reserve of one job at one daemon."""
-
-    def __init__(self, port, *topics, wait="10s"):
-        super().__init__(daemon=True)
-        self.port, self.topics, self.wait, self.answer = port, topics, wait, None
-        self.start()
-        time.sleep(0.15)  # it is parked
-
-    def run(self):
-        with Client(self.port, seconds=20) as client:
-            self.answer = client.post("/v1/reserve", {"topics": list(self.topics),
-                                                      "wait": self.wait})
-            self.at = time.monotonic()
-
-    def jobs(self, seconds=5):
-        self.join(seconds)
-        assert self.answer is not None, "it is still parked"
-        return self.answer.json()["jobs"] if self.answer.status == 200 else []
 
 
 # Lives of jobs across daemons

@@ -8,14 +8,10 @@ import threading
 import time
 
 import pytest
-from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until
+from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until, config
 from wire import Client, eventually
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
-
-
-def config(url, **redis):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **redis}}
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import time
 
 import pytest
 from process import LATERD, ROOT, DidNotStart
-from redis import REDIS_SERVER, Cluster, Redis, Sentinels, cluster_ports, free_port, wait_until
+from redis import (REDIS_SERVER, Cluster, Redis, Sentinels, cluster_ports, config, free_port,
+                   wait_until)
 from wire import Client
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
@@ -23,10 +24,6 @@ URL_FORMS = ("redis://{}", "redis+cluster://{}")
 def redis():
     with Redis() as server:
         yield server
-
-
-def config(url, **redis):
-    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **redis}}
 
 
 def refusal(laterd, url, at_once=True, **redis):

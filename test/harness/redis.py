@@ -414,6 +414,11 @@ def succeeds(server, *words):
         return False
 
 
+def config(url, **keys):
+    """Of a laterd whose queue lies there."""
+    return {"engine": {"engine": "redis"}, "redis": {"url": url, "timeout": "1s", **keys}}
+
+
 def wait_until(claim, seconds=10):
     """Until it holds; fails when it does not in time."""
     end = time.monotonic() + seconds

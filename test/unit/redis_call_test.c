@@ -214,18 +214,24 @@ static void make_nodes(struct place_test *test, unsigned count)
     }
 }
 
+/* Of all partitions, which lie at the first node. */
+static struct opener *start_opener(struct place_test *test, unsigned nodes)
+{
+    make_nodes(test, nodes);
+    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    opener_init(&test->opener, &(struct opener_options){.space = &test->space,
+                                                        .calls = &test->calls,
+                                                        .opened = told_open,
+                                                        .owner = test});
+    opener_start(&test->opener);
+    return &test->opener;
+}
+
 /* It has moved to another server, which has not been opened and may have another clock. */
 static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 {
     struct place_test *test = *state;
-    struct opener *opener = &test->opener;
-    make_nodes(test, 2);
-    memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    opener_init(opener, &(struct opener_options){.space = &test->space,
-                                                 .calls = &test->calls,
-                                                 .opened = told_open,
-                                                 .owner = test});
-    opener_start(opener);
+    struct opener *opener = start_opener(test, 2);
     opener_tick(opener, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
         struct call *call =
@@ -246,14 +252,7 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 static void news_of_a_new_queue_are_no_loss(void **state)
 {
     struct place_test *test = *state;
-    struct opener *opener = &test->opener;
-    make_nodes(test, 1);
-    memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    opener_init(opener, &(struct opener_options){.space = &test->space,
-                                                 .calls = &test->calls,
-                                                 .opened = told_open,
-                                                 .owner = test});
-    opener_start(opener);
+    struct opener *opener = start_opener(test, 1);
     opener_tick(opener, 1000);
     struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
     list_remove(&call->on_link.place);
