@@ -66,7 +66,7 @@ static void answer(struct news_test *test, uint8_t err, uint8_t flags, const cha
     struct bytes parts[2] = {bytes_of(first, sizeof(first)), bytes_str(rest)};
     assert_non_null(call);
     void *owner = call->owner;
-    calls_forget(call);
+    call->owner = NULL;
     call->done(owner, call, OK, parts, rest[0] ? 2 : 1);
 }
 
