@@ -22,6 +22,8 @@ struct sim_peer {
     struct net_conn conn;
 };
 
+enum { SHOW_BYTES = 256 * 1024 }; /* at most so many new ones in a gather, as os/net reads */
+
 struct sim_net {
     struct net net;
     struct sim_random random;
@@ -60,7 +62,7 @@ static bool conn_flow(struct net_conn *conn)
 
 static void conn_show(struct net_conn *conn, struct net_handler *handler)
 {
-    size_t count = conn->to_server.len;
+    size_t count = conn->to_server.len < SHOW_BYTES ? conn->to_server.len : SHOW_BYTES;
     if (count > 1 && conn->net->split)
         count = 1 + (size_t)sim_random_below(&conn->net->random, count);
     if (count == 0 && !conn->again)
@@ -76,6 +78,7 @@ static void conn_show(struct net_conn *conn, struct net_handler *handler)
     CHECK(used <= now.len);
     if (!conn->server_closed)
         buf_add(&conn->shown, now.at + used, now.len - used);
+    conn->again = conn->again && conn->shown.len > 0;
     buf_fini(&now);
 }
 
@@ -108,19 +111,29 @@ static void net_sleep(struct net *base, int64_t until_us)
     (void)until_us;
 }
 
-static void net_gather(struct net *base, struct net_handler *handler)
+/* Who was served goes to the end of the list, so that the others are first when it was cut. */
+static bool net_gather(struct net *base, struct net_handler *handler)
 {
     struct sim_net *net = self(base);
-    struct list *node = net->conns.next;
-    while (node != &net->conns) {
-        struct net_conn *conn = LIST_ENTRY(node, struct net_conn, place);
-        node = node->next;
+    struct list served;
+    list_init(&served);
+    while (!list_empty(&net->conns) && !handler->spent(handler)) {
+        struct net_conn *conn = LIST_ENTRY(net->conns.next, struct net_conn, place);
+        list_remove(&conn->place);
+        list_add_tail(&served, &conn->place);
         conn_gather(conn, handler);
         if (conn->server_closed && conn->lingering)
             (void)conn_flow(conn);
         if (conn->server_closed && !conn->owned_by_test)
             conn_free(conn);
     }
+    bool cut = !list_empty(&net->conns);
+    while (!list_empty(&served)) {
+        struct list *node = served.next;
+        list_remove(node);
+        list_add_tail(&net->conns, node);
+    }
+    return cut;
 }
 
 static void net_send(struct net *base, struct net_conn *conn, struct bytes data)
@@ -139,7 +152,7 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
 static void net_resume(struct net *base, struct net_conn *conn)
 {
     (void)base;
-    conn->again = conn->shown.len > 0;
+    conn->again = true; /* from within input(): conn_show() looks at it afterwards */
 }
 
 static void net_close(struct net *base, struct net_conn *conn, bool linger)

@@ -34,6 +34,11 @@ static inline void list_add_tail(struct list *head, struct list *node)
     head->prev = node;
 }
 
+static inline void list_add_head(struct list *head, struct list *node)
+{
+    list_add_tail(head->next, node);
+}
+
 static inline void list_remove(struct list *node) /* leaves the node hanging nowhere */
 {
     node->prev->next = node->next;

@@ -6,17 +6,7 @@
 #include "base/mem.h"
 #include "core/state.h"
 
-static void reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)
-{
-    core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
-}
-
-static void reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job)
-{
-    struct job_view view;
-    core_view(core, job, &view);
-    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
-}
+enum { COMMAND_NS = 600, BODY_BYTES_PER_NS = 4 }; /* work for a command and for keeping a body */
 
 /* ---- push ---- */
 
@@ -86,7 +76,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     if (!err)
         err = topics_need(&core->topics, push->topic, &topic);
     if (err) {
-        reply_err(core, CMD_PUSH, asker, err);
+        core_reply_err(core, CMD_PUSH, asker, err);
         return;
     }
     struct stored replaced = {0};
@@ -105,6 +95,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     core->totals.pushed++;
     core_place(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
     core_say_job(core, job, push->content_type, push->body, true);
+    budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
     struct job_view view;
     core_view(core, job, &view);
     core_reply(core, asker,
@@ -253,7 +244,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
 {
     uint32_t number = index_find(&core->index, &cmd->job.ref);
     if (number == POOL_NONE) {
-        reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
+        core_reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
         return;
     }
     const struct job *job = core_job(core, number);
@@ -284,7 +275,7 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
             core_job(core, number)->priority = cmd->job.priority;
         core_bury(core, number, true);
     }
-    reply_job(core, cmd->kind, asker, core_job(core, number));
+    core_reply_job(core, cmd->kind, asker, core_job(core, number));
 }
 
 void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
@@ -292,6 +283,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
 {
     uint64_t parked = 0;
     CHECK(!core->replaying);
+    budget_spend(core->budget, COMMAND_NS);
     if (now_us > core->now_us)
         core->now_us = now_us;
     switch (cmd->kind) {

@@ -62,6 +62,9 @@ struct cmd_push {
     uint8_t retry_count;     /* 0 = no schedule: again at once, for ever */
 };
 
+/* A reserve takes no more jobs once their bodies come to so much: a turn must be able to do it. */
+enum { RESERVE_BODY_BYTES = 1024 * 1024 };
+
 struct cmd_reserve {
     const struct bytes *topics; /* in the order listed */
     uint32_t topic_count;       /* at least 1 */

@@ -7,6 +7,9 @@
 #include "base/mem.h"
 #include "core/state.h"
 
+/* Work for one step of a wheel, a job that is not in the processor's cache. */
+enum { DELAY_STEP_NS = 1200, LEASE_STEP_NS = 2000 };
+
 static int64_t due_of(const void *item)
 {
     return ((const struct job *)item)->due_us;
@@ -33,6 +36,7 @@ struct core *core_new(const struct core_options *options)
     core->limits = options->limits;
     core->sink = options->sink;
     core->ear = options->ear;
+    core_use_budget(core, NULL);
     core->now_us = options->now_us;
     core->seq_next = core->lease_next = 1;
     core_number_from(core, options->seq_first, options->lease_first);
@@ -74,6 +78,12 @@ void core_free(struct core *core)
     mem_free(core->candidates);
     mem_free(core->views);
     mem_free(core);
+}
+
+void core_use_budget(struct core *core, struct budget *budget)
+{
+    core->unlimited.left_ns = BUDGET_UNLIMITED;
+    core->budget = budget ? budget : &core->unlimited;
 }
 
 void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_first)
@@ -134,20 +144,22 @@ static bool end_leases(struct core *core, uint32_t *budget)
     }
 }
 
-bool core_tick(struct core *core, int64_t now_us, uint32_t budget)
+bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
 {
     CHECK(!core->replaying);
     if (now_us > core->now_us)
         core->now_us = now_us;
     /*
-     * Each kind has its own part of the budget, so that a flood of one cannot hold up the others.
+     * Each kind has its own part of the steps, so that a flood of one cannot hold up the others.
      * Waits come last: a job that falls due at the moment a wait ends is still given to it.
      */
-    uint32_t for_leases = budget / 2 + 1, for_delays = budget;
-    bool more = end_pauses(core, budget);
+    uint32_t for_leases = steps / 2 + 1, for_delays = steps;
+    bool more = end_pauses(core, steps);
     more |= end_leases(core, &for_leases);
     more |= ripen(core, &for_delays);
-    more |= core_end_waits(core, budget);
+    budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS);
+    budget_spend(core->budget, (int64_t)(steps - for_delays) * DELAY_STEP_NS);
+    more |= core_end_waits(core, steps);
     more |= core_scan_step(core);
     return more;
 }

@@ -8,6 +8,7 @@
 #ifndef LATERD_CORE_CORE_H
 #define LATERD_CORE_CORE_H
 
+#include "base/budget.h"
 #include "core/cmd.h"
 #include "core/event.h"
 
@@ -44,16 +45,24 @@ struct core *core_new(const struct core_options *options);
 void core_free(struct core *core);
 
 /*
+ * From now on work is counted against this budget, which the caller fills up and the core lowers:
+ * what is longer than the budget is done in slices, by core_tick and core_match. NULL, as at first:
+ * there is no limit. Borrowed until the next call of this.
+ */
+void core_use_budget(struct core *core, struct budget *budget);
+
+/*
  * Does the command. If it cannot be answered now, `*out_parked` (may be NULL) is set to a handle
- * for core_cancel, otherwise to 0: a reserve that must wait, or LIST, TOPIC and CLEAR_TOPIC (of
- * delayed or reserved jobs) when there are many jobs. Complexity: O(log ready jobs of the topic);
- * TOPICS: O(topics).
+ * for core_cancel, otherwise to 0: a reserve that must wait (for a job, or for those who wait
+ * already to be served first), or LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC when there is much
+ * to look at or to change. Complexity: O(log ready jobs of the topic); TOPICS: O(max).
  *
- * LIST, TOPIC (of one that has delayed jobs) and CLEAR_TOPIC read the whole pool of jobs, at once
- * if it is small, else a slice in each core_tick. A job that keeps its state and due time from
- * beginning to end of a listing, over all its pages, is shown exactly once; one that changes
- * meanwhile may be shown or not; none is shown twice on one page, nor in a state that it is not in.
- * A page may hold fewer jobs than asked for though there are more: `more` and the cursor say so.
+ * LIST, TOPIC (of one that has delayed jobs) and what looks for delayed or reserved jobs read the
+ * whole pool of jobs, at once if it is small, else a slice in each core_tick. A job that keeps its
+ * state and due time from beginning to end of a listing, over all its pages, is shown exactly once;
+ * one that changes meanwhile may be shown or not; none is shown twice on one page, nor in a state
+ * that it is not in. A page may hold fewer jobs than asked for though there are more: `more` and
+ * the cursor say so.
  */
 void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
                 uint64_t *out_parked);
@@ -66,15 +75,15 @@ void core_cancel(struct core *core, uint64_t parked);
 
 /*
  * Moves what is due: delayed jobs to ready, reserved jobs whose ttr ran out onward, ends waits and
- * pauses. Does about `budget` steps; true = there is more to do at once (P3: never early).
+ * pauses. Does about `steps` steps; true = there is more to do at once (P3: never early).
  */
-bool core_tick(struct core *core, int64_t now_us, uint32_t budget);
+bool core_tick(struct core *core, int64_t now_us, uint32_t steps);
 
 /*
- * Gives ready jobs to waiting consumers, first come first served within a topic, at most `budget`
- * jobs; true = there is more to give.
+ * Gives ready jobs to waiting consumers, first come first served within a topic, at most `jobs` of
+ * them; true = there is more to give.
  */
-bool core_match(struct core *core, int64_t now_us, uint32_t budget);
+bool core_match(struct core *core, int64_t now_us, uint32_t jobs);
 
 /* When core_tick or core_match has something to do next; INT64_MAX = never. O(1). */
 int64_t core_next_us(const struct core *core);

@@ -310,3 +310,15 @@ void core_reply(struct core *core, void *asker, const struct reply *reply)
 {
     core->ear->reply(core->ear, asker, reply);
 }
+
+void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)
+{
+    core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
+}
+
+void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job)
+{
+    struct job_view view;
+    core_view(core, job, &view);
+    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+}

@@ -9,7 +9,12 @@
 #include "base/mem.h"
 #include "core/state.h"
 
-enum { TAKE_BYTES = 16 * 1024 * 1024 }; /* bodies handed out at once: no more after so many */
+enum {
+    TAKE_NS = 1500,   /* work for one job taken, and for its way into the reply */
+    TOPIC_NS = 50,    /* for finding a topic, or taking a waiter off one */
+    CANDIDATE_NS = 4, /* for comparing one topic's first job */
+    ENDS_MIN = 16,    /* waits that end in a tick, though the budget be spent */
+};
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
 {
@@ -48,7 +53,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
 {
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
-    while (taken < wanted->max && body_bytes < TAKE_BYTES) {
+    while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES) {
         uint32_t number = choose(core, count, wanted->listed_order);
         if (number == POOL_NONE)
             break;
@@ -57,6 +62,7 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
         core_view(core, core_job(core, number), &views[taken]);
         body_bytes += views[taken].body_len;
         taken++;
+        budget_spend(core->budget, TAKE_NS + (int64_t)count * CANDIDATE_NS);
     }
     return taken;
 }
@@ -72,6 +78,7 @@ static void unpark(struct core *core, uint32_t number)
 {
     struct waiter *waiter = waiter_at(core, number);
     wheel_remove(&core->waits, number);
+    budget_spend(core->budget, (int64_t)waiter->link_count * TOPIC_NS);
     for (uint32_t i = 0; i < waiter->link_count; i++) {
         struct topic *topic = topics_at(&core->topics, waiter->links[i].topic);
         list_remove(&waiter->links[i].of_topic);
@@ -146,11 +153,10 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
         behind_others = behind_others || (topic && topic->servable);
     }
     /*
-     * Nobody overtakes those who wait already. core_match serves them all in order, in this very
-     * turn: at once if the asker cannot wait for that.
+     * Nobody overtakes those who wait already: core_match serves them in order, and who cannot wait
+     * waits at least for that, see core_end_waits.
      */
-    if (behind_others && cmd->wait_us <= 0)
-        behind_others = core_match(core, core->now_us, UINT32_MAX);
+    budget_spend(core->budget, (int64_t)cmd->topic_count * TOPIC_NS);
     for (uint32_t i = 0; i < cmd->topic_count && !behind_others; i++) {
         struct topic *topic = topics_find(&core->topics, cmd->topics[i]);
         if (topic)
@@ -162,7 +168,8 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
         reply_taken(core, asker, taken);
         return;
     }
-    enum err err = cmd->wait_us > 0 ? park(core, cmd, asker, out_parked) : ERR_EMPTY;
+    bool waits = cmd->wait_us > 0 || behind_others;
+    enum err err = waits ? park(core, cmd, asker, out_parked) : ERR_EMPTY;
     if (err)
         core_reply(core, asker, &(struct reply){.err = err, .kind = CMD_RESERVE});
 }
@@ -184,17 +191,17 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max)
     return taken;
 }
 
-bool core_match(struct core *core, int64_t now_us, uint32_t budget)
+bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
 {
     if (now_us > core->now_us)
         core->now_us = now_us;
     struct list *servable = &core->topics.servable;
-    while (budget > 0 && !list_empty(servable)) {
+    while (jobs > 0 && !budget_spent(core->budget) && !list_empty(servable)) {
         struct topic *topic = LIST_ENTRY(servable->next, struct topic, place);
         const struct wait_link *link = LIST_ENTRY(topic->waiting.next, struct wait_link, of_topic);
-        uint32_t taken = serve(core, link->waiter, budget);
-        CHECK(taken > 0 && taken <= budget); /* a servable topic has a job for its waiter */
-        budget -= taken;
+        uint32_t taken = serve(core, link->waiter, jobs);
+        CHECK(taken > 0 && taken <= jobs); /* a servable topic has a job for its waiter */
+        jobs -= taken;
         if (topic->servable) { /* the others' turn */
             list_remove(&topic->place);
             list_add_tail(servable, &topic->place);
@@ -203,19 +210,41 @@ bool core_match(struct core *core, int64_t now_us, uint32_t budget)
     return !list_empty(servable);
 }
 
-bool core_end_waits(struct core *core, uint32_t budget)
+/* Is there a topic of the waiter's where those who came before it are still to be served? */
+static bool is_behind(const struct core *core, const struct waiter *waiter)
 {
-    for (;;) {
-        uint32_t number = wheel_pop(&core->waits, core->now_us, &budget);
-        if (number == POOL_NONE)
-            return budget == 0;
-        wheel_add(&core->waits, number);     /* unpark() takes it off */
-        if (serve(core, number, UINT32_MAX)) /* a job came just in time */
-            continue;
-        void *asker = waiter_at(core, number)->asker;
-        unpark(core, number);
-        core_reply(core, asker, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
+    for (uint32_t i = 0; i < waiter->link_count; i++) {
+        const struct topic *topic = topics_at(&core->topics, waiter->links[i].topic);
+        if (topic->servable && topic->waiting.next != &waiter->links[i].of_topic)
+            return true;
     }
+    return false;
+}
+
+/*
+ * Waits that are over. A job that came just in time is given out yet, but not to somebody whose
+ * turn core_match has not reached: that one is looked at again a microsecond later, when those
+ * before it have been served.
+ */
+bool core_end_waits(struct core *core, uint32_t steps)
+{
+    for (uint32_t ended = 0; ended < ENDS_MIN || !budget_spent(core->budget); ended++) {
+        uint32_t number = wheel_pop(&core->waits, core->now_us, &steps);
+        if (number == POOL_NONE)
+            return steps == 0;
+        struct waiter *waiter = waiter_at(core, number);
+        bool behind = is_behind(core, waiter);
+        if (behind)
+            waiter->until_us = core->now_us + 1;
+        wheel_add(&core->waits, number); /* unpark() takes it off */
+        budget_spend(core->budget, TAKE_NS + (int64_t)waiter->link_count * TOPIC_NS);
+        if (behind || serve(core, number, UINT32_MAX))
+            continue;
+        void *asker = waiter->asker;
+        unpark(core, number);
+        core_reply_err(core, CMD_RESERVE, asker, ERR_EMPTY);
+    }
+    return true;
 }
 
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation)

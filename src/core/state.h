@@ -4,8 +4,8 @@
  *
  *     apply.c    push and the commands on one job        core.c    life, ticks, the next wake
  *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
- *     sweep.c    commands on a topic, long scans         inspect.c totals, digest, validity
- *     life.c     the moves of a job and their events
+ *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
+ *     life.c     the moves of a job and their events     topic_commands.c  commands on a topic
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
@@ -44,24 +44,32 @@ struct waiter {
     uint32_t prev, next; /* on the wheel of waits */
     uint32_t generation; /* half of the handle; 0 = free */
     struct wanted wanted;
-    int64_t until_us;
+    int64_t
+        until_us; /* when it was to be answered at the latest, or soon after: see core_end_waits */
     void *asker;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
     struct wait_link one;
 };
 
-/* A command that goes through all jobs, a slice at a time. */
+enum scan_step {
+    SCAN_POOL,  /* looks at all jobs */
+    SCAN_HEADS, /* changes the first job of the topic and state, again and again */
+    SCAN_PAGE,  /* changes the jobs that were found */
+};
+
+/* A command that looks at all jobs, or changes many: a slice at a time. */
 struct scan {
     struct list of_core; // core::scans
     uint32_t generation;
-    enum cmd_kind kind; /* LIST, CLEAR_TOPIC, or TOPIC (for its first delayed job) */
+    enum cmd_kind kind; /* LIST, PEEK, KICK_TOPIC, CLEAR_TOPIC, or TOPIC (its first delayed job) */
+    enum scan_step step;
     void *asker;
     uint32_t topic; /* pinned */
     enum job_state state;
-    uint32_t next; /* number in the jobs' pool */
-    uint32_t max;
-    uint32_t cleared;
+    uint32_t next;    /* POOL: number in the jobs' pool; PAGE: place in the page */
+    uint32_t max;     /* jobs shown or changed at most */
+    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     int64_t after_due_us;
     uint64_t after_seq;
     struct page page;
@@ -71,6 +79,8 @@ struct core {
     struct core_limits limits;
     struct event_sink *sink;
     struct core_ear *ear;
+    struct budget *budget; /* see core_use_budget */
+    struct budget unlimited;
     int64_t now_us; /* never goes back */
     uint64_t seq_next;
     uint64_t lease_next;
@@ -162,21 +172,37 @@ void core_forget(struct core *core, uint32_t number);
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
 struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
 void core_reply(struct core *core, void *asker, const struct reply *reply);
+void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err);
+void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job);
 
 /* ---- reserve.c ---- */
 
 void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
                   uint64_t *out_parked);
-bool core_end_waits(struct core *core, uint32_t budget); /* true = more to do */
+bool core_end_waits(struct core *core, uint32_t steps); /* true = more to do */
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
 
-/* ---- sweep.c ---- */
-
-enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
+/* ---- topic_commands.c ---- */
 
 void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked);
 void core_set_pause(struct core *core, struct topic *topic, int64_t until_us);
-bool core_scan_step(struct core *core); /* one slice of one scan; true = more to do */
+void core_view_topic(const struct core *core, const struct topic *topic,
+                     struct topic_view *out_view);
+
+/* The topic's first READY or BURIED job, or POOL_NONE. */
+static inline uint32_t core_topic_first(const struct topic *topic, enum job_state state)
+{
+    return state == JOB_READY ? queue_first(&topic->ready) : topic->buried_first;
+}
+
+/* ---- scan.c ---- */
+
+enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
+
+/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. */
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *asker,
+               uint64_t *out_parked);
+bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */
 void core_scan_cancel(struct core *core, uint32_t generation);
 void core_scan_free(struct core *core, struct scan *scan);
 

@@ -15,11 +15,17 @@ static bool name_is(const void *ctx, uint32_t number, const void *key)
     return bytes_eq(topic->name, *(const struct bytes *)key);
 }
 
+static struct bytes name_of(const void *ctx, uint32_t number)
+{
+    return ((const struct topic *)pool_at(ctx, number))->name;
+}
+
 void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key)
 {
     *topics = (struct topics){.max = max, .key = hash_key};
     pool_init(&topics->pool, sizeof(struct topic));
     map_init(&topics->by_name, name_is, &topics->pool);
+    name_order_init(&topics->order, name_of, &topics->pool);
     list_init(&topics->idle);
     list_init(&topics->servable);
 }
@@ -32,6 +38,7 @@ void topics_fini(struct topics *topics)
         mem_free((char *)(uintptr_t)topic->name.at);
     }
     map_fini(&topics->by_name);
+    name_order_fini(&topics->order);
     pool_fini(&topics->pool);
 }
 
@@ -64,6 +71,7 @@ static void evict(struct topics *topics, struct topic *topic)
         topics->recent = NULL;
     list_remove(&topic->place);
     map_remove(&topics->by_name, topic->name_hash, topic->number);
+    name_order_remove(&topics->order, topic->number);
     queue_fini(&topic->ready);
     mem_free((char *)(uintptr_t)topic->name.at);
     topic->name.len = 0;
@@ -83,6 +91,7 @@ static struct topic *make(struct topics *topics, struct bytes name)
     list_init(&topic->waiting);
     list_init(&topic->place);
     map_add(&topics->by_name, topic->name_hash, number);
+    name_order_add(&topics->order, number);
     topics_file(topics, topic);
     return topic;
 }
@@ -160,4 +169,5 @@ void topics_valid(const struct topics *topics, const struct pool *jobs)
         CHECK(topic->buried_last == prev && buried == topic->jobs[JOB_BURIED]);
     }
     CHECK(count == topics->pool.count && count == map_count(&topics->by_name));
+    name_order_valid(&topics->order, count);
 }

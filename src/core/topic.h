@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "core/cmd.h"
+#include "core/name_order.h"
 #include "core/queue.h"
 #include "core/rate.h"
 
@@ -39,9 +40,10 @@ struct topic {
 struct topics {
     struct pool pool;
     struct map by_name;
-    struct topic *recent; /* the last that topics_need() gave: likely the next asked for, too */
-    struct list idle;     // topic::place, longest idle first
-    struct list servable; // topic::place: has ready jobs and waiters and is not paused
+    struct name_order order; /* the same, sorted */
+    struct topic *recent;    /* the last that topics_need() gave: likely the next asked for, too */
+    struct list idle;        // topic::place, longest idle first
+    struct list servable;    // topic::place: has ready jobs and waiters and is not paused
     uint32_t max;
     uint64_t key;
 };

@@ -1,8 +1,9 @@
 /*
  * Owns the epoll instance, the listeners and every connection's socket and kept bytes.
  *
- * A connection that is closed while its event may still be in the list that gather() walks is
- * only marked and hung on `dead`; it is freed when the walk is over.
+ * A connection for which there is something to do hangs on `ready`; gather() serves that queue from
+ * its front, so that each gets its turn however much others send. One that is closed is only marked
+ * and hung on `dead`: it is freed when gather() is over.
  */
 #include "os/net.h"
 
@@ -46,18 +47,22 @@ struct source {
 struct listener {
     struct source source;
     unsigned number;
+    bool waiting; /* somebody wants to be accepted */
 };
 
 struct net_conn {
     struct source source;
     uint32_t interest; /* what epoll watches for */
+    uint32_t events;   /* what it has reported, not dealt with yet */
     void *user;
     struct buf in;  /* shown to the handler but not used yet */
     struct buf out; /* [out_at, len) is still to be sent */
     size_t out_at;
-    struct list place; // hangs on open, again, lingering or dead
+    struct list place; // hangs on open, lingering or dead
+    struct list ready; // os_net::ready, or nowhere
     int64_t linger_until_us;
     bool ended, broken, closing, dead;
+    bool resumed; /* kept input is to be shown again */
 };
 
 struct os_net {
@@ -66,9 +71,10 @@ struct os_net {
     int epoll;
     int event_count;
     unsigned conn_count;
-    unsigned conn_max;       /* more would take the descriptors that the store needs */
-    struct list open;        // net_conn::place
-    struct list again;       // net_conn::place: to be shown kept input, or told of their end
+    unsigned conn_max; /* more would take the descriptors that the store needs */
+    struct list open;  // net_conn::place
+    struct list ready; // net_conn::ready: something is to be done for them, oldest first
+    unsigned ready_count;
     struct list lingering;   // net_conn::place: closing(), first to end first
     struct list dead;        // net_conn::place
     int64_t accept_again_us; /* accepting pauses until then; 0 = it does not */
@@ -114,10 +120,30 @@ static void conn_update(struct os_net *net, struct net_conn *conn)
     conn->interest = interest;
 }
 
+static void conn_make_ready(struct os_net *net, struct net_conn *conn, bool first)
+{
+    if (conn->dead || !list_empty(&conn->ready))
+        return;
+    if (first)
+        list_add_head(&net->ready, &conn->ready);
+    else
+        list_add_tail(&net->ready, &conn->ready);
+    net->ready_count++;
+}
+
+static void conn_unready(struct os_net *net, struct net_conn *conn)
+{
+    if (list_empty(&conn->ready))
+        return;
+    list_remove(&conn->ready);
+    net->ready_count--;
+}
+
 static void conn_bury(struct os_net *net, struct net_conn *conn)
 {
     if (conn->dead)
         return;
+    conn_unready(net, conn);
     (void)close(conn->source.fd); /* leaves epoll, too */
     conn->dead = true;
     list_remove(&conn->place);
@@ -141,8 +167,7 @@ static void free_dead(struct os_net *net)
 static void conn_broke(struct os_net *net, struct net_conn *conn)
 {
     conn->broken = true;
-    list_remove(&conn->place);
-    list_add_tail(&net->again, &conn->place); /* the next gather tells the handler */
+    conn_make_ready(net, conn, true); /* the next gather tells the handler */
 }
 
 static size_t send_some(struct os_net *net, struct net_conn *conn, const char *at, size_t len)
@@ -255,21 +280,31 @@ static void conn_readable(struct os_net *net, struct net_handler *handler, struc
     conn_update(net, conn);
 }
 
-static void conn_event(struct os_net *net, struct net_handler *handler, struct net_conn *conn,
-                       uint32_t what)
+/* Does what is to be done for the connection; it has just left `ready`. */
+static void conn_serve(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
-    if (conn->dead)
+    uint32_t what = conn->events;
+    bool resumed = conn->resumed;
+    conn->events = 0;
+    conn->resumed = false;
+    if (conn->broken) {
+        conn_lost(net, handler, conn);
         return;
+    }
     if (what & EPOLLOUT)
         conn_writable(net, handler, conn);
     if (conn->dead)
         return;
-    if (what & EPOLLIN)
+    if ((what & EPOLLIN) && !conn->ended)
         conn_readable(net, handler, conn);
     else if ((what & EPOLLRDHUP) && !conn->ended)
         conn_ended(net, handler, conn);
     else if (what & (EPOLLERR | EPOLLHUP))
         conn_lost(net, handler, conn);
+    else if (resumed && conn->in.len && !conn->closing)
+        conn_show(net, handler, conn);
+    if (conn->resumed && conn->in.len && !conn->closing)
+        conn_make_ready(net, conn, false);
 }
 
 /* ---- accepting ---- */
@@ -302,6 +337,7 @@ static void conn_new(struct os_net *net, struct net_handler *handler, int fd, un
     struct net_conn *conn = mem_zalloc(sizeof(*conn));
     conn->source = (struct source){.kind = SOURCE_CONN, .fd = fd};
     conn->interest = (uint32_t)EPOLLIN | EPOLLRDHUP;
+    list_init(&conn->ready);
     list_add_tail(&net->open, &conn->place);
     net->conn_count++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
@@ -358,9 +394,9 @@ static void net_sleep(struct net *base, int64_t until_us)
     }
     if (net->accept_again_us && net->accept_again_us < until_us)
         until_us = net->accept_again_us;
-    if (until_us == INT64_MAX && list_empty(&net->again)) {
+    if (until_us == INT64_MAX && list_empty(&net->ready)) {
         limit = NULL;
-    } else if (list_empty(&net->again) && until_us > 0) {
+    } else if (list_empty(&net->ready) && until_us > 0) {
         int64_t left_us = until_us - net->clock->now_us(net->clock);
         if (left_us > SLEEP_MAX_US)
             left_us = SLEEP_MAX_US;
@@ -369,26 +405,6 @@ static void net_sleep(struct net *base, int64_t until_us)
     }
     net->event_count = wait_for_events(net, limit);
     CHECK(net->event_count >= 0 || errno == EINTR);
-}
-
-static void show_again(struct os_net *net, struct net_handler *handler)
-{
-    struct list now; /* those that come back meanwhile wait for the next gather */
-    list_init(&now);
-    while (!list_empty(&net->again)) {
-        struct list *node = net->again.next;
-        list_remove(node);
-        list_add_tail(&now, node);
-    }
-    while (!list_empty(&now)) {
-        struct net_conn *conn = LIST_ENTRY(now.next, struct net_conn, place);
-        list_remove(&conn->place);
-        list_add_tail(&net->open, &conn->place);
-        if (conn->broken)
-            conn_lost(net, handler, conn);
-        else if (conn->in.len)
-            conn_show(net, handler, conn);
-    }
 }
 
 static void end_lingering(struct os_net *net)
@@ -404,24 +420,46 @@ static void end_lingering(struct os_net *net)
     }
 }
 
-static void net_gather(struct net *base, struct net_handler *handler)
+/* Who has gone comes first: they are not to be handed a job any more (P6). */
+static void note_events(struct os_net *net)
 {
-    struct os_net *net = self(base);
-    show_again(net, handler);
     for (int i = 0; i < net->event_count; i++) {
         struct source *source = net->events[i].data.ptr;
+        uint32_t what = net->events[i].events;
         switch (source->kind) {
-        case SOURCE_CONN:
-            conn_event(net, handler, (struct net_conn *)source, net->events[i].events);
+        case SOURCE_CONN: {
+            struct net_conn *conn = (struct net_conn *)source;
+            conn->events |= what;
+            conn_make_ready(net, conn, what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP));
             break;
-        case SOURCE_LISTENER: accept_some(net, handler, (struct listener *)source); break;
+        }
+        case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;
         case SOURCE_WATCH: break; /* it only had to wake us */
         }
     }
     net->event_count = 0;
+}
+
+static bool net_gather(struct net *base, struct net_handler *handler)
+{
+    struct os_net *net = self(base);
+    note_events(net);
+    for (unsigned i = 0; i < net->listener_count; i++) {
+        if (net->listeners[i].waiting)
+            accept_some(net, handler, &net->listeners[i]);
+        net->listeners[i].waiting = false;
+    }
+    for (unsigned count = net->ready_count; count > 0 && net->ready_count > 0; count--) {
+        if (handler->spent(handler))
+            break;
+        struct net_conn *conn = LIST_ENTRY(net->ready.next, struct net_conn, ready);
+        conn_unready(net, conn);
+        conn_serve(net, handler, conn);
+    }
     listeners_go_on(net);
     end_lingering(net);
     free_dead(net);
+    return net->ready_count > 0;
 }
 
 static size_t net_unsent(const struct net *base, const struct net_conn *conn)
@@ -432,10 +470,9 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
 
 static void net_resume(struct net *base, struct net_conn *conn)
 {
-    if (conn->in.len == 0 || conn->broken || conn->dead)
-        return;
-    list_remove(&conn->place);
-    list_add_tail(&self(base)->again, &conn->place);
+    conn->resumed = true; /* from within input(): conn_serve() looks at it afterwards */
+    if (conn->in.len && !conn->broken)
+        conn_make_ready(self(base), conn, false);
 }
 
 static void net_close(struct net *base, struct net_conn *conn, bool linger)
@@ -500,7 +537,7 @@ struct os_net *os_net_new(struct clock *clock)
     net->epoll = epoll;
     net->conn_max = descriptors_for_conns();
     list_init(&net->open);
-    list_init(&net->again);
+    list_init(&net->ready);
     list_init(&net->lingering);
     list_init(&net->dead);
     return net;
@@ -510,7 +547,7 @@ void os_net_free(struct os_net *net)
 {
     if (!net)
         return;
-    struct list *const all[] = {&net->open, &net->again, &net->lingering};
+    struct list *const all[] = {&net->open, &net->lingering};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         while (!list_empty(all[i]))
             conn_bury(net, LIST_ENTRY(all[i]->next, struct net_conn, place));

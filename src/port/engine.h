@@ -5,6 +5,7 @@
 #ifndef LATERD_PORT_ENGINE_H
 #define LATERD_PORT_ENGINE_H
 
+#include "base/budget.h"
 #include "core/cmd.h"
 
 struct engine {
@@ -37,6 +38,9 @@ struct figures {
 };
 
 struct engine_verbs {
+    /* From now on work is counted against this budget; what is longer than what is left of it is
+       done in slices. Borrowed. NULL, as at first: no limit. */
+    void (*use_budget)(struct engine *engine, struct budget *budget);
     /* What time it is, until told again; what is done is done at that time. */
     void (*time)(struct engine *engine, int64_t now_us);
     /* The beginning of a turn: releases the replies that may go now, moves what is due. */

@@ -31,6 +31,8 @@ struct net_handler {
     void (*gone)(struct net_handler *handler, void *user, bool half);
     /* All that send() had kept is sent. */
     void (*drained)(struct net_handler *handler, void *user);
+    /* Has the handler done enough for one turn? gather() asks before each connection. */
+    bool (*spent)(const struct net_handler *handler);
 };
 
 struct net {
@@ -40,13 +42,20 @@ struct net {
 struct net_verbs {
     /* Sleeps until the time (INT64_MAX: no limit; a past time: not at all), input, or a wake. */
     void (*sleep)(struct net *net, int64_t until_us);
-    /* Tells the handler all that has happened. */
-    void (*gather)(struct net *net, struct net_handler *handler);
+    /*
+     * Calls the handler for what has happened, one connection after the other, each at most once,
+     * until all are served or handler->spent(). Those that are left come first in the next gather,
+     * which then follows without sleep: true.
+     */
+    bool (*gather)(struct net *net, struct net_handler *handler);
     /* Sends what it can now, copies and keeps the rest, and sends that as the client reads. */
     void (*send)(struct net *net, struct net_conn *conn, struct bytes data);
     /* Bytes kept. A broken connection keeps them for ever; `gone` follows in the next gather. */
     size_t (*unsent)(const struct net *net, const struct net_conn *conn);
-    /* Show kept input to the handler again at the next gather, which comes without sleep. */
+    /*
+     * Shows kept input to the handler again at the next gather, which comes without sleep. From
+     * within input() it means the bytes that this call leaves.
+     */
     void (*resume)(struct net *net, struct net_conn *conn);
     /*
      * Ends the connection: no handler call follows. `linger`: kept bytes are sent first, and what

@@ -19,6 +19,7 @@ enum {
     OPEN_SAY_US = 1000 * 1000, /* how long it waits in silence */
     OPEN_STEP_MS = 5,
     ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
+    COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
 
 static struct redis_engine *of_engine(struct engine *engine)
@@ -108,6 +109,11 @@ static bool takes_changes(const struct redis_engine *redis)
     return node && !node->said_stalled && !calls_lacks_replicas(&redis->calls, 0);
 }
 
+static void engine_use_budget(struct engine *engine, struct budget *budget)
+{
+    of_engine(engine)->budget = budget;
+}
+
 static void engine_time(struct engine *engine, int64_t now_us)
 {
     struct redis_engine *redis = of_engine(engine);
@@ -154,6 +160,8 @@ static void engine_submit(struct engine *engine, const struct cmd *cmd, struct t
     enum err err = OK;
     ticket->parked = 0;
     ticket->held = NULL;
+    if (redis->budget)
+        budget_spend(redis->budget, COMMAND_NS);
     if (cmd->kind == CMD_PUSH && redis->refusing_pushes) {
         ticket->answered(ticket, &(struct reply){.err = ERR_DRAINING, .kind = cmd->kind});
         return;
@@ -241,6 +249,7 @@ static void engine_figures(const struct engine *engine, struct figures *out_figu
 }
 
 static const struct engine_verbs verbs = {
+    .use_budget = engine_use_budget,
     .time = engine_time,
     .begin = engine_begin,
     .submit = engine_submit,

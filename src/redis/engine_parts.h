@@ -34,6 +34,7 @@ struct redis_engine {
     struct rates rates;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
     struct arena scratch;
+    struct budget *budget; /* see engine_verbs::use_budget; or NULL */
     int64_t now_us;
     bool refusing_pushes, draining;
 };

@@ -11,7 +11,6 @@
 #define CHANNEL_END ":notice"
 
 enum {
-    RESERVE_BYTES = 16 * 1024 * 1024,  /* bodies handed out at once, as the core has it */
     TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
@@ -516,7 +515,7 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
     script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
     script_add(out, bytes_of(options, count));
     script_add_i64(out, max < at_once ? max : at_once);
-    script_add_i64(out, RESERVE_BYTES);
+    script_add_i64(out, RESERVE_BODY_BYTES);
     for (uint32_t i = 0; i < reserve->topic_count; i++)
         script_add(out, reserve->topics[i]);
 }

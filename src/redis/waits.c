@@ -7,9 +7,6 @@
 #include "base/mem.h"
 #include "redis/waits_parts.h"
 
-/* Of bodies: an answer that has so many is not added to. */
-enum { ANSWER_BYTES = 16 << 20 };
-
 enum { LUCK_MIN = 3 };
 
 const struct topic *waits_topic(const struct waits *waits, struct bytes name)
@@ -327,7 +324,7 @@ void waits_drain(struct waits *waits, enum err err)
 
 static bool has_enough(const struct waiter *waiter)
 {
-    return waiter->job_count == waiter->max || waiter->got_bytes >= ANSWER_BYTES;
+    return waiter->job_count == waiter->max || waiter->got_bytes >= RESERVE_BODY_BYTES;
 }
 
 void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)

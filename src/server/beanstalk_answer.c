@@ -2,7 +2,8 @@
  * What the engine's reply to a command is in beanstalkd's words. Called when the reply comes, maybe
  * turns after the command: all that is needed is in `owed`.
  */
-#include "server/beanstalk_session.h"
+#include "server/beanstalk_pages.h"
+#include "server/beanstalk_survey.h"
 
 enum beanstalk_word beanstalk_word_of(enum err err)
 {
@@ -81,18 +82,33 @@ static void stats_job(const struct beanstalk_owed *owed, const struct job_view *
     beanstalk_say_ok(out, buf_bytes(yaml));
 }
 
-/* False: there is no such tube. */
-static bool page(const struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
+static void stats(const struct beanstalk_owed *owed, struct buf *out)
 {
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
     yaml->len = 0;
-    owed->session->work += reply->count;
-    if (owed->cmd == BEANSTALK_STATS)
-        beanstalk_stats_page(server, reply, yaml);
-    else if (owed->cmd == BEANSTALK_LIST_TUBES)
-        beanstalk_tubes_page(server, reply, yaml);
-    else if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
+    beanstalk_stats_page(server, &owed->survey->figures, owed->survey->tubes, yaml);
+    beanstalk_say_ok(out, buf_bytes(yaml));
+}
+
+static void list_tubes(const struct beanstalk_owed *owed, struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    yaml->len = 0;
+    beanstalk_yaml_list(yaml);
+    buf_add_bytes(yaml, buf_bytes(&owed->survey->names));
+    beanstalk_say_ok(out, buf_bytes(yaml));
+}
+
+/* False: there is no such tube. */
+static bool stats_tube(const struct beanstalk_owed *owed, const struct reply *reply,
+                       struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    yaml->len = 0;
+    if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
         return false;
     beanstalk_say_ok(out, buf_bytes(yaml));
     return true;
@@ -100,7 +116,8 @@ static bool page(const struct beanstalk_owed *owed, const struct reply *reply, s
 
 void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
 {
-    if (owed->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND && page(owed, reply, out))
+    if (owed->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND &&
+        stats_tube(owed, reply, out))
         return; /* a tube that is used or watched, and was never put into */
     if (reply->err) {
         if (owed->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
@@ -128,10 +145,10 @@ void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, st
     case BEANSTALK_KICK: beanstalk_say_kicked(out, reply->count); break;
     case BEANSTALK_KICK_JOB: beanstalk_say(out, BEANSTALK_KICKED_JOB); break;
     case BEANSTALK_PAUSE_TUBE: beanstalk_say(out, BEANSTALK_PAUSED); break;
-    case BEANSTALK_STATS:
-    case BEANSTALK_LIST_TUBES: (void)page(owed, reply, out); break; /* there always is one */
+    case BEANSTALK_STATS: stats(owed, out); break;
+    case BEANSTALK_LIST_TUBES: list_tubes(owed, out); break;
     case BEANSTALK_STATS_TUBE:
-        if (!page(owed, reply, out))
+        if (!stats_tube(owed, reply, out))
             beanstalk_say(out, BEANSTALK_NOT_FOUND);
         break;
     case BEANSTALK_USE:

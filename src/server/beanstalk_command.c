@@ -3,7 +3,7 @@
  * once. Seconds become microseconds here; a tube becomes a topic.
  */
 #include "base/mem.h"
-#include "server/beanstalk_session.h"
+#include "server/beanstalk_survey.h"
 
 enum {
     WATCH_MAX = 10000, /* tubes that one connection may watch */
@@ -176,7 +176,6 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     const struct beanstalk_hold *soonest =
         beanstalk_holds_soonest(&server->beanstalk.holds, &beanstalk->held, server->now_us);
     beanstalk_is_worker(beanstalk);
-    beanstalk->work += beanstalk->watch_count;
     if (beanstalk->ended)
         wait_us = 0;
     struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, 0);
@@ -309,10 +308,9 @@ static void list_watched(struct beanstalk_session *beanstalk)
 
 /* ---- what the engine is asked for first ---- */
 
-static void all_topics(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    beanstalk->work += tubes_of(beanstalk)->pool.count;
-    ask(beanstalk, request, &(struct cmd){.kind = CMD_TOPICS, .topic = {.max = 1, .all = true}});
+    beanstalk_survey_begin(beanstalk_owed_new(beanstalk, request->cmd, request->id));
 }
 
 static void stats_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
@@ -356,7 +354,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_LIST_TUBE_USED: list_used(beanstalk); break;
     case BEANSTALK_LIST_TUBES_WATCHED: list_watched(beanstalk); break;
     case BEANSTALK_STATS:
-    case BEANSTALK_LIST_TUBES: all_topics(beanstalk, request); break;
+    case BEANSTALK_LIST_TUBES: survey(beanstalk, request); break;
     case BEANSTALK_STATS_TUBE: stats_tube(beanstalk, request); break;
     case BEANSTALK_QUIT: beanstalk->last = true; break;
     case BEANSTALK_CMDS: break;

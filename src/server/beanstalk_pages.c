@@ -1,18 +1,14 @@
-/*
- * beanstalkd's statistics and lists of tubes. A tube exists while a connection uses or watches it,
- * or its topic holds a job, a waiting consumer or a pause; a topic that is empty is remembered by
- * the queue for its counters, but is no tube. What the engine knows of topics was asked before.
- */
+#include "server/beanstalk_pages.h"
+
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "server/beanstalk_session.h"
 #include "server/beanstalkd_options.h"
 #include "server/embedded.h"
 
-static bool is_tube(const struct topic_view *topic)
+bool beanstalk_is_tube(const struct topic_view *topic)
 {
     uint64_t holds = topic->waiters + (topic->pause_until_us != 0);
     for (int state = JOB_DELAYED; state < JOB_STATES; state++)
@@ -27,7 +23,7 @@ bool beanstalk_tube_page(struct server *server, struct bytes name, const struct 
 {
     const struct beanstalk_tube *tube = beanstalk_tubes_find(&server->beanstalk.tubes, name);
     const struct topic_view *topic = reply->err ? NULL : reply->topics;
-    if (!tube && (!topic || !is_tube(topic)))
+    if (!tube && (!topic || !beanstalk_is_tube(topic)))
         return false;
     struct beanstalk_tube_stats stats = {
         .topic = topic,
@@ -37,36 +33,6 @@ bool beanstalk_tube_page(struct server *server, struct bytes name, const struct 
     };
     beanstalk_yaml_tube(yaml, &stats, server->now_us);
     return true;
-}
-
-/* ---- all tubes ---- */
-
-/* Counts the tubes, and lists them if there is a document. O(tubes + topics). */
-static uint64_t all_tubes(struct server *server, const struct reply *topics, struct buf *yaml)
-{
-    const struct beanstalk_tubes *tubes = &server->beanstalk.tubes;
-    uint64_t count = 0;
-    for (const struct beanstalk_tube *tube = beanstalk_tubes_next(tubes, 0); tube;
-         tube = beanstalk_tubes_next(tubes, tube->number + 1)) {
-        count++;
-        if (yaml)
-            beanstalk_yaml_list_add(yaml, tube->name);
-    }
-    for (uint32_t i = 0; i < topics->count; i++) {
-        const struct topic_view *topic = &topics->topics[i];
-        if (!is_tube(topic) || beanstalk_tubes_find(tubes, topic->name))
-            continue;
-        count++;
-        if (yaml)
-            beanstalk_yaml_list_add(yaml, topic->name);
-    }
-    return count;
-}
-
-void beanstalk_tubes_page(struct server *server, const struct reply *topics, struct buf *yaml)
-{
-    beanstalk_yaml_list(yaml);
-    (void)all_tubes(server, topics, yaml); /* the list is what was asked for */
 }
 
 /* ---- the whole server ---- */
@@ -99,33 +65,32 @@ static void add_binlog(const struct server *server, struct beanstalk_stats *stat
     stats->binlog_migrated = kept.carried_jobs;
 }
 
-static void add_counts(struct server *server, const struct reply *topics,
+static void add_counts(const struct server *server, const struct figures *totals,
                        struct beanstalk_stats *stats)
 {
     const struct beanstalk_shared *shared = &server->beanstalk;
-    struct figures totals;
-    server->engine->verbs->figures(server->engine, &totals);
-    memcpy(stats->jobs, totals.jobs, sizeof(stats->jobs));
+    memcpy(stats->jobs, totals->jobs, sizeof(stats->jobs));
     memcpy(stats->cmds, shared->cmds, sizeof(stats->cmds));
-    stats->urgent = totals.urgent;
-    stats->timeouts = totals.timeouts;
-    stats->total_jobs = totals.pushed;
-    stats->waiting = totals.waiters;
+    stats->urgent = totals->urgent;
+    stats->timeouts = totals->timeouts;
+    stats->total_jobs = totals->pushed;
+    stats->waiting = totals->waiters;
     stats->max_job_size = server->options.beanstalk_body_bytes;
-    stats->tubes = all_tubes(server, topics, NULL);
     stats->connections = shared->connections;
     stats->producers = shared->producers;
     stats->workers = shared->workers;
     stats->total_connections = shared->accepted;
 }
 
-void beanstalk_stats_page(struct server *server, const struct reply *topics, struct buf *yaml)
+void beanstalk_stats_page(struct server *server, const struct figures *totals, uint64_t tubes,
+                          struct buf *yaml)
 {
     char id[17];
     struct utsname host = {0};
     (void)uname(&host); /* cannot fail: the memory is ours */
     (void)snprintf(id, sizeof(id), "%016llx", (unsigned long long)server->options.instance);
     struct beanstalk_stats stats = {
+        .tubes = tubes,
         .version = BYTES(BEANSTALKD_VERSION),
         .uptime_s = (server->now_us - server->started_us) / 1000000,
         .draining = server->draining || server->refusing_pushes,
@@ -135,7 +100,7 @@ void beanstalk_stats_page(struct server *server, const struct reply *topics, str
         .platform = bytes_str(host.machine),
     };
     add_process(&stats);
-    add_counts(server, topics, &stats);
+    add_counts(server, totals, &stats);
     add_binlog(server, &stats);
     beanstalk_yaml_stats(yaml, &stats);
 }

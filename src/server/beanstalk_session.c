@@ -7,13 +7,15 @@
 #include "server/beanstalk_session.h"
 
 #include "base/check.h"
+#include "server/beanstalk_survey.h"
 
 enum {
     RESET_SOON_US = 1000 * 1000,
     OWED_MAX = 1024,               /* pipelined commands that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     SPARE_EARLY_BYTES = 4 * 1024,
-    WORK_MAX = 10 * 1000, /* tubes looked at for a client in one turn: a millisecond */
+    COMMAND_NS = 300, /* work for a command, besides what the engine does */
+    BYTES_PER_NS = 2, /* of a command, and of its answer */
 };
 
 static struct beanstalk_session *of(struct session *session)
@@ -64,6 +66,7 @@ static void owed_free(struct beanstalk_owed *owed)
         buf_shrink(&beanstalk->early, SPARE_EARLY_BYTES);
     }
     buf_fini(&owed->tube);
+    beanstalk_survey_free(owed->survey);
     pool_give(&shared_of(beanstalk)->owed, owed->number);
 }
 
@@ -183,18 +186,23 @@ static void oldest_done(struct beanstalk_session *beanstalk)
     went_out(beanstalk);
 }
 
-static void answered(struct ticket *ticket, const struct reply *reply)
+void beanstalk_answered(struct beanstalk_owed *owed, const struct reply *reply)
 {
-    struct beanstalk_owed *owed = LIST_ENTRY(ticket, struct beanstalk_owed, ticket);
     struct beanstalk_session *beanstalk = owed->session;
     bool first = oldest(beanstalk) == owed;
     struct buf *out = out_of(beanstalk, first);
     size_t at = out->len;
     beanstalk_answer(owed, reply, out);
+    budget_spend(&beanstalk->session.server->budget, (int64_t)(out->len - at) / BYTES_PER_NS);
     if (first)
         oldest_done(beanstalk);
     else
         keep_early(owed, at);
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    beanstalk_answered(LIST_ENTRY(ticket, struct beanstalk_owed, ticket), reply);
 }
 
 void beanstalk_ask(struct beanstalk_session *beanstalk, struct beanstalk_owed *owed,
@@ -258,6 +266,7 @@ static bool feed(struct beanstalk_session *beanstalk, struct bytes bytes, size_t
     size_t step = 0;
     enum beanstalk_progress progress = beanstalk_feed(codec, bytes, &step);
     *used += step;
+    budget_spend(&beanstalk->session.server->budget, COMMAND_NS + (int64_t)step / BYTES_PER_NS);
     switch (progress) {
     case BEANSTALK_MORE: return false;
     case BEANSTALK_READY: beanstalk_do(beanstalk, &codec->request); break;
@@ -290,24 +299,19 @@ static void see_end(struct beanstalk_session *beanstalk)
         struct engine *engine = beanstalk->session.server->engine;
         engine->verbs->cancel(engine, &waits->ticket);
         waits->deadline_soon = false; /* that is not why */
-        answered(&waits->ticket, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
+        beanstalk_answered(waits, &(struct reply){.err = ERR_EMPTY, .kind = CMD_RESERVE});
     }
     if (beanstalk->ended && !beanstalk->unread)
         end_input(beanstalk);
 }
 
-/*
- * What is left when the work of a turn is done is taken up when the answers so far have been sent:
- * see drained().
- */
 static size_t input(struct session *session, struct bytes bytes)
 {
     struct beanstalk_session *beanstalk = of(session);
     size_t used = 0;
     bool takes = unsent(session) < UNSENT_MAX_BYTES;
     beanstalk->in_input = true;
-    beanstalk->work = 0;
-    while (takes && used < bytes.len && beanstalk->work < WORK_MAX && may_take(beanstalk)) {
+    while (takes && used < bytes.len && may_take(beanstalk) && session_may_go_on(session)) {
         if (!feed(beanstalk, bytes_of(bytes.at + used, bytes.len - used), &used))
             break;
     }

@@ -8,7 +8,8 @@
  *     beanstalk_session.c  bytes in, the order of answers, ends
  *     beanstalk_command.c  what is done for each command
  *     beanstalk_answer.c   what the engine's reply is in beanstalkd's words
- *     beanstalk_pages.c    statistics and lists of tubes
+ *     beanstalk_survey.c   what is to be known of all tubes and topics
+ *     beanstalk_pages.c    statistics
  */
 #ifndef LATERD_SERVER_BEANSTALK_SESSION_H
 #define LATERD_SERVER_BEANSTALK_SESSION_H
@@ -22,10 +23,11 @@ struct beanstalk_owed {
     struct list place; // beanstalk_session::owed
     uint32_t number;   /* in beanstalk_shared::owed */
     enum beanstalk_cmd cmd;
-    uint64_t id;        /* the job's; of a reserve once it is answered */
-    struct buf tube;    /* STATS_TUBE, PAUSE_TUBE: its name */
-    bool deadline_soon; /* its wait is cut short: a hold is about to end */
-    bool answered;      /* its text waits for older ones, in the session's `early`: */
+    uint64_t id;                     /* the job's; of a reserve once it is answered */
+    struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
+    struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
+    bool deadline_soon;              /* its wait is cut short: a hold is about to end */
+    bool answered;                   /* its text waits for older ones, in the session's `early`: */
     size_t early_at;
     size_t early_len;
 };
@@ -48,7 +50,6 @@ struct beanstalk_session {
     bool unread;       /* it has sent more than is taken yet */
     bool last;         /* no command is taken any more; closed when all are answered */
     bool in_input;     /* input() is on the stack: it goes on reading by itself */
-    uint32_t work;     /* tubes and topics looked at in this input() */
     int64_t active_us; /* the last time bytes came or an answer went, unless it reads nothing */
     uint64_t taken;    /* session_sent() then */
 };
@@ -88,11 +89,10 @@ void beanstalk_forget_tubes(struct beanstalk_session *beanstalk);
 void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out);
 enum beanstalk_word beanstalk_word_of(enum err err);
 
-/* YAML documents. `topics` is the answer to CMD_TOPICS, of all topics. */
-void beanstalk_stats_page(struct server *server, const struct reply *topics, struct buf *yaml);
-void beanstalk_tubes_page(struct server *server, const struct reply *topics, struct buf *yaml);
-/* `topic`: the answer to CMD_TOPIC, or ERR_NOT_FOUND. False: there is no such tube. */
-bool beanstalk_tube_page(struct server *server, struct bytes name, const struct reply *topic,
-                         struct buf *yaml);
+/* The engine's reply to what is owed has come, or its survey is through. */
+void beanstalk_answered(struct beanstalk_owed *owed, const struct reply *reply);
+
+/* For turn.c: goes on with all surveys as far as the budget goes. True: there is more to do. */
+bool beanstalk_surveys_step(struct server *server);
 
 #endif

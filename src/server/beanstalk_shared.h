@@ -4,6 +4,7 @@
 #ifndef LATERD_SERVER_BEANSTALK_SHARED_H
 #define LATERD_SERVER_BEANSTALK_SHARED_H
 
+#include "base/list.h"
 #include "proto/beanstalk.h"
 #include "server/beanstalk_holds.h"
 #include "server/beanstalk_tubes.h"
@@ -12,6 +13,7 @@ struct beanstalk_shared {
     struct pool owed; // struct beanstalk_owed
     struct beanstalk_holds holds;
     struct beanstalk_tubes tubes;
+    struct list surveys;                      // beanstalk_survey::place: those to go on with
     struct buf yaml;                          /* the document being written */
     uint64_t cmds[BEANSTALK_CMDS];            /* asked so far */
     uint64_t accepted;                        /* connections so far */

@@ -2,7 +2,8 @@
  * Owns the core, the store and the replies that wait for the disk. Each held reply is a copy in
  * the arena of its list: one arena gathers while the other waits for its sync.
  *
- * Invariant: a held reply's batch is later than the store's durable one.
+ * Invariant: a held reply's batch is later than the store's durable one, but for those that are let
+ * go in the next turns because this one's budget is spent.
  */
 #include "server/embedded.h"
 
@@ -12,9 +13,13 @@
 #include "base/mem.h"
 
 enum {
-    TICK_BUDGET = 256, /* timer steps a turn: some 1.5 µs each when a job is not in the cache */
+    TICK_STEPS = 256,             /* of the timers' wheels in a turn */
     UNREAD_WAIT_US = 1000 * 1000, /* before a job whose body could not be read is tried again */
-    MATCH_BUDGET = 1000,          /* jobs handed out a turn */
+    MATCH_JOBS = 1000,            /* handed out a turn */
+    RELEASE_NS = 300,             /* work for letting a held reply go, besides writing it */
+    RELEASE_MIN = 16,             /* let go in a turn though the budget be spent */
+    READ_NS = 1000,               /* work for reading a body, and */
+    READ_BYTES_PER_NS = 4,        /* for checking and copying it */
 };
 
 /* A reply that waits for the disk. The ticket is NULL when its asker has gone. */
@@ -61,6 +66,8 @@ struct embedded {
     struct store_ear store_ear;
     struct core *core;
     struct store *store;
+    struct budget *budget; /* see engine_verbs::use_budget */
+    struct budget unlimited;
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
     int64_t now_us;
@@ -70,6 +77,7 @@ struct embedded {
     bool replaying;
     int64_t progress_said_us;
     uint64_t held_count;
+    uint64_t durable, synced;  /* batches up to these are, as the store has told */
     struct held_queue writing; /* for the server's durability */
     struct held_queue syncing; /* pushes that want more than that */
     struct arena scratch;      /* bodies of the reply being given */
@@ -163,6 +171,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
         enum err err = OK;
+        budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
         if (embedded->store) {
             struct body_place place = {
                 .seq = job->ref.seq,
@@ -258,11 +267,18 @@ static void answer_held(struct embedded *embedded, struct held *held, enum err e
     ticket->answered(ticket, &held->reply);
 }
 
-/* Takes out and answers all whose batch is durable (or all, with an error). */
-static void release(struct embedded *embedded, struct held_list *list, uint64_t durable,
+/*
+ * Takes out and answers those whose batch is durable (or, with an error, all of them) until the
+ * budget is spent. False: there are more.
+ */
+static bool release(struct embedded *embedded, struct held_list *list, uint64_t durable,
                     enum err err)
 {
+    unsigned released = 0;
     while (list->first && (err || list->first->batch <= durable)) {
+        if (released++ >= RELEASE_MIN && budget_spent(embedded->budget))
+            return false;
+        budget_spend(embedded->budget, RELEASE_NS);
         struct held *held = list->first;
         list->first = held->next;
         if (!list->first)
@@ -271,6 +287,7 @@ static void release(struct embedded *embedded, struct held_list *list, uint64_t 
     }
     if (!list->first)
         arena_reset(&list->arena);
+    return true;
 }
 
 static void move_list(struct held_list *to, struct held_list *from)
@@ -291,18 +308,43 @@ static void advance(struct held_queue *queue)
         move_list(&queue->waiting, &queue->gathering);
 }
 
-static void release_queue(struct embedded *embedded, struct held_queue *queue, uint64_t durable,
+static bool release_queue(struct embedded *embedded, struct held_queue *queue, uint64_t durable,
                           enum err err)
 {
-    release(embedded, &queue->waiting, durable, err);
+    bool all = release(embedded, &queue->waiting, durable, err);
     advance(queue);
-    release(embedded, &queue->waiting, durable, err);
+    return all && release(embedded, &queue->waiting, durable, err);
 }
 
+/* Lets go what is durable, as far as the budget goes; the rest in the next turn, without sleep. */
+static void release_durable(struct embedded *embedded)
+{
+    bool all = release_queue(embedded, &embedded->writing, embedded->durable, OK);
+    all &= release_queue(embedded, &embedded->syncing, embedded->synced, OK);
+    embedded->busy = embedded->busy || !all;
+}
+
+/* Nothing more will be durable: answers all of them, with the error where it is not. */
 static void release_all(struct embedded *embedded, enum err err)
 {
-    release_queue(embedded, &embedded->writing, 0, err);
-    release_queue(embedded, &embedded->syncing, 0, err);
+    struct budget *budget = embedded->budget;
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = &embedded->unlimited;
+    release_durable(embedded);
+    bool all = release_queue(embedded, &embedded->writing, 0, err);
+    all &= release_queue(embedded, &embedded->syncing, 0, err);
+    CHECK(all);
+    embedded->budget = budget;
+}
+
+static void batch_durable(struct store_ear *ear, uint64_t batch)
+{
+    LIST_ENTRY(ear, struct embedded, store_ear)->durable = batch;
+}
+
+static void batch_synced(struct store_ear *ear, uint64_t batch)
+{
+    LIST_ENTRY(ear, struct embedded, store_ear)->synced = batch;
 }
 
 static void queue_init(struct held_queue *queue)
@@ -315,18 +357,6 @@ static void queue_fini(struct held_queue *queue)
 {
     arena_fini(&queue->waiting.arena);
     arena_fini(&queue->gathering.arena);
-}
-
-static void batch_durable(struct store_ear *ear, uint64_t batch)
-{
-    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
-    release_queue(embedded, &embedded->writing, batch, OK);
-}
-
-static void batch_synced(struct store_ear *ear, uint64_t batch)
-{
-    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
-    release_queue(embedded, &embedded->syncing, batch, OK);
 }
 
 static void store_broke(struct store_ear *ear, int sys_errno)
@@ -410,6 +440,14 @@ static void stop_serving_if_failed(struct embedded *embedded)
         core_drain(embedded->core, ERR_STORE_FAILED);
 }
 
+static void engine_use_budget(struct engine *engine, struct budget *budget)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = budget ? budget : &embedded->unlimited;
+    core_use_budget(embedded->core, budget);
+}
+
 static void engine_time(struct engine *engine, int64_t now_us)
 {
     of_engine(engine)->now_us = now_us;
@@ -418,10 +456,12 @@ static void engine_time(struct engine *engine, int64_t now_us)
 static void engine_begin(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
+    embedded->busy = false;
     if (embedded->store)
         store_poll(embedded->store);
+    release_durable(embedded);
     stop_serving_if_failed(embedded);
-    embedded->busy = core_tick(embedded->core, embedded->now_us, TICK_BUDGET);
+    embedded->busy |= core_tick(embedded->core, embedded->now_us, TICK_STEPS);
 }
 
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
@@ -485,7 +525,7 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 static void engine_match(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
-    if (core_match(embedded->core, embedded->now_us, MATCH_BUDGET))
+    if (core_match(embedded->core, embedded->now_us, MATCH_JOBS))
         embedded->busy = true;
 }
 
@@ -493,11 +533,14 @@ static int64_t engine_end(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     settle_unread(embedded);
-    int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
     if (embedded->store) {
         store_hurry(embedded->store, core_is_awaited(embedded->core));
         store_turn(embedded->store, embedded->now_us);
+        release_durable(embedded);
         stop_serving_if_failed(embedded);
+    }
+    int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
+    if (embedded->store) {
         int64_t store_us = store_next_us(embedded->store);
         if (store_us < next_us)
             next_us = store_us;
@@ -549,6 +592,7 @@ static void engine_figures(const struct engine *engine, struct figures *out_figu
 }
 
 static const struct engine_verbs verbs = {
+    .use_budget = engine_use_budget,
     .time = engine_time,
     .begin = engine_begin,
     .submit = engine_submit,
@@ -579,6 +623,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .carry = carry,
         .carry_rest = carry_rest,
     };
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = &embedded->unlimited;
     embedded->durability = options->durability;
     embedded->asked = options->durability;
     embedded->now_us = options->now_us;

@@ -9,8 +9,10 @@
 
 enum {
     RESET_SOON_US = 1000 * 1000,
-    OWED_MAX = 1024,              /* pipelined requests that may wait for their answers */
-    UNSENT_MAX_BYTES = 256 * 1024 /* more than this not taken by the client: read no further */
+    OWED_MAX = 1024,               /* pipelined requests that may wait for their answers */
+    UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
+    REQUEST_NS = 1500,             /* work for a request, besides what the engine does */
+    READ_BYTES_PER_NS = 1,         /* framed, checked, and read as JSON */
 };
 
 static struct http_session *of(struct session *session)
@@ -86,6 +88,7 @@ static void take_request(struct http_session *http)
 {
     struct server *server = http->session.server;
     struct call call;
+    budget_spend(&server->budget, REQUEST_NS);
     arena_reset(&server->scratch);
     api_decode(http->session.dialect, &server->options.api, &http->http.request, server->now_us,
                &server->scratch, &call);
@@ -138,6 +141,7 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
     size_t step = 0;
     enum http_progress progress = http1_feed(&http->http, bytes, &step);
     *used += step;
+    budget_spend(&http->session.server->budget, (int64_t)step / READ_BYTES_PER_NS);
     switch (progress) {
     case HTTP_MORE: return false;
     case HTTP_CONTINUE:
@@ -209,7 +213,7 @@ static size_t input(struct session *session, struct bytes bytes)
     size_t used = 0;
     forget_handed(http);
     http->in_input = true;
-    while (used < bytes.len && may_take(http)) {
+    while (used < bytes.len && may_take(http) && session_may_go_on(session)) {
         if (!feed(http, bytes_of(bytes.at + used, bytes.len - used), &used))
             break;
     }

@@ -77,6 +77,26 @@ static void add_syncs(struct buf *out, const struct store_stats *stats)
     buf_addf(out, "\nlaterd_sync_seconds_count %llu\n", (unsigned long long)seen);
 }
 
+static void add_turns(struct buf *out, const struct server_counts *counts)
+{
+    uint64_t seen = 0;
+    family(out, "turn_seconds", "histogram",
+           "How long a turn of the event loop took: nothing else is served meanwhile.");
+    for (unsigned bucket = 0; bucket < TURN_BUCKETS; bucket++) {
+        int64_t bound_us = turn_bound_us(bucket);
+        seen += counts->turn_us[bucket];
+        buf_add_str(out, "laterd_turn_seconds_bucket{le=\"");
+        if (bound_us == INT64_MAX)
+            buf_add_str(out, "+Inf");
+        else
+            add_seconds(out, (uint64_t)bound_us);
+        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
+    }
+    buf_add_str(out, "laterd_turn_seconds_sum ");
+    add_seconds(out, counts->turn_us_sum);
+    buf_addf(out, "\nlaterd_turn_seconds_count %llu\n", (unsigned long long)seen);
+}
+
 static void add_store(const struct store *store, struct buf *out)
 {
     struct store_stats stats = {0};
@@ -238,6 +258,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     add_beanstalk(&server->beanstalk, out);
     add_limits(server, out);
     add_lateness(out, &totals.lateness);
+    add_turns(out, &server->counts);
     add_store(embedded ? embedded_store(embedded) : NULL, out);
     if (server->options.metrics_topics)
         add_topics(server, topics, out);

@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "server/pages.h"
 
+enum { WRITTEN_BYTES_PER_NS = 1 }; /* numbers, escapes, copies */
+
 static void answered_single(struct ticket *ticket, const struct reply *reply);
 
 struct request *request_new(struct http_session *http, const struct call_style *style)
@@ -151,6 +153,7 @@ static void answered_single(struct ticket *ticket, const struct reply *reply)
     struct buf *out = request_out(request);
     size_t before = out->len;
     api_reply(&request->style, reply, server->now_us, server_date(server), out);
+    budget_spend(&server->budget, (int64_t)(out->len - before) / WRITTEN_BYTES_PER_NS);
     count_status(server, bytes_of(out->at + before, out->len - before));
     if (reply->kind == CMD_RESERVE && reply->err == OK)
         note_handed(request, reply);
@@ -161,7 +164,10 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, ticket);
     struct server *server = request->http->session.server;
-    page_write(server, request->page, &request->style, reply, request_out(request));
+    struct buf *out = request_out(request);
+    size_t before = out->len;
+    page_write(server, request->page, &request->style, reply, out);
+    budget_spend(&server->budget, (int64_t)(out->len - before) / WRITTEN_BYTES_PER_NS);
     request_done(request);
 }
 

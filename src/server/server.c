@@ -13,12 +13,15 @@ struct server *server_new(const struct server_options *options)
     server->clock = options->clock;
     server->net = options->net;
     server->engine = options->engine ? options->engine : embedded_engine(options->embedded);
+    server->budget.left_ns = BUDGET_UNLIMITED; /* until the first turn */
+    server->engine->verbs->use_budget(server->engine, &server->budget);
     server->now_us = options->clock->now_us(options->clock);
     server->started_us = server->now_us;
     server->date_s = -1;
     pool_init(&server->requests, sizeof(struct request));
     sessions_init(server);
     pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
+    list_init(&server->beanstalk.surveys);
     beanstalk_holds_init(&server->beanstalk.holds);
     beanstalk_tubes_init(&server->beanstalk.tubes, options->limits.topics, options->hash_key);
     return server;
@@ -35,6 +38,7 @@ void server_free(struct server *server)
     pool_fini(&server->beanstalk.owed);
     beanstalk_holds_fini(&server->beanstalk.holds);
     beanstalk_tubes_fini(&server->beanstalk.tubes);
+    server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
     arena_fini(&server->scratch);
     mem_free(server);

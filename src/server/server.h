@@ -6,6 +6,7 @@
 #define LATERD_SERVER_SERVER_H
 
 #include "base/arena.h"
+#include "base/budget.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "core/core.h"
@@ -45,10 +46,15 @@ struct server_options {
     uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
     uint64_t hash_key;       /* random: keys the hash tables */
     uint64_t instance;       /* random: the id of this process in beanstalkd's statistics */
+    int64_t turn_ns;         /* work that a turn is planned for, see turn.c; 0: the default */
 };
+
+enum { TURN_BUCKETS = 8 };
 
 /* Counters for /metrics; only ever grow. */
 struct server_counts {
+    uint64_t turn_us[TURN_BUCKETS]; /* turns by how long they took: see turn_bound_us */
+    uint64_t turn_us_sum;
     uint64_t accepted, refused, timed_out, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
 };
@@ -65,6 +71,8 @@ struct server {
     struct list dirty;    // session::dirty: has bytes to send
     struct list all;      // session::all
     struct arena scratch; /* of the request being decoded */
+    struct budget budget; /* of the turn's present stage */
+    int64_t visit_ns;     /* the connection being served stops when so much budget is left */
     int64_t now_us;       /* see server_look_at_clock */
     int64_t started_us;
     int64_t date_s;
@@ -72,7 +80,7 @@ struct server {
     size_t date_len;
     bool draining;
     bool refusing_pushes; /* see server_refuse_pushes */
-    bool turn_again;      /* something was asked of the engine after the turn's `match` */
+    bool turn_again;      /* the next turn is wanted at once */
     struct server_counts counts;
     struct beanstalk_shared beanstalk;
 };
@@ -92,6 +100,8 @@ int64_t server_turn(struct server *server);
  */
 void server_look_at_clock(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
+/* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
+int64_t turn_bound_us(unsigned bucket);
 
 /* Takes no pushes any more and does all else (SIGUSR1, as beanstalkd's drain mode). */
 void server_refuse_pushes(struct server *server);

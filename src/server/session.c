@@ -7,7 +7,13 @@
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
     SPARE_OUT_BYTES = 16 * 1024,
-    EXPIRE_BUDGET = 1000,
+    VISIT_NS = 150 * 1000, /* work that one connection may ask for in a turn, if others wait */
+    RECEIVE_NS = 2500,     /* the system's part in receiving once, */
+    SEND_NS = 3500,        /* in sending once, */
+    CLOSE_NS = 10000,      /* and in closing a connection */
+    EXPIRE_STEPS = 1000,   /* of the timers' wheel in a turn */
+    EXPIRE_NS = 100,
+    BYTES_PER_NS = 4, /* copied, here and in the system */
 };
 
 /* A place in the pool holds a session of any kind. */
@@ -67,6 +73,7 @@ uint64_t session_sent(const struct session *session)
 void session_free(struct session *session, enum session_end end)
 {
     struct server *server = session->server;
+    budget_spend(&server->budget, CLOSE_NS);
     session->kind->fini(session, end);
     if (session->timed)
         wheel_remove(&server->timers, session->number);
@@ -114,10 +121,24 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
 static size_t handle_input(struct net_handler *handler, void *user, struct bytes bytes)
 {
     struct session *session = user;
+    struct server *server = of_handler(handler);
     if (session->closing)
         return bytes.len;
-    server_look_at_clock(of_handler(handler));
-    return session->kind->input(session, bytes);
+    server_look_at_clock(server);
+    server->visit_ns = server->budget.left_ns - VISIT_NS;
+    if (server->visit_ns < 0)
+        server->visit_ns = 0;
+    size_t used = session->kind->input(session, bytes);
+    bool cut = used < bytes.len && !session_may_go_on(session);
+    if (cut)
+        server->net->verbs->resume(server->net, session->conn);
+    budget_spend(&server->budget, RECEIVE_NS);
+    return used;
+}
+
+static bool handle_spent(const struct net_handler *handler)
+{
+    return budget_spent(&LIST_ENTRY(handler, const struct server, handler)->budget);
 }
 
 static void handle_gone(struct net_handler *handler, void *user, bool half)
@@ -147,6 +168,7 @@ void sessions_init(struct server *server)
         .input = handle_input,
         .gone = handle_gone,
         .drained = handle_drained,
+        .spent = handle_spent,
     };
     pool_init(&server->sessions, sizeof(union any_session));
     wheel_init(&server->timers, &server->sessions, offsetof(struct session, timer_prev), timer_when,
@@ -157,13 +179,14 @@ void sessions_init(struct server *server)
 
 /* ---- what a turn does with them ---- */
 
-void sessions_expire(struct server *server)
+bool sessions_expire(struct server *server)
 {
-    uint32_t budget = EXPIRE_BUDGET;
-    while (budget) {
-        uint32_t number = wheel_pop(&server->timers, server->now_us, &budget);
+    uint32_t steps = EXPIRE_STEPS;
+    while (steps && !budget_spent(&server->budget)) {
+        uint32_t number = wheel_pop(&server->timers, server->now_us, &steps);
         if (number == POOL_NONE)
-            return;
+            return steps == 0;
+        budget_spend(&server->budget, EXPIRE_NS);
         struct session *session = pool_at(&server->sessions, number);
         session->timed = false;
         if (session->kind->deadline_us(session) <= server->now_us)
@@ -171,11 +194,13 @@ void sessions_expire(struct server *server)
         else
             session_arm(session);
     }
+    return true;
 }
 
 static void send_out(struct session *session)
 {
     struct net *net = session->server->net;
+    budget_spend(&session->server->budget, SEND_NS + (int64_t)session->out.len / BYTES_PER_NS);
     net->verbs->send(net, session->conn, buf_bytes(&session->out));
     session->passed += session->out.len;
     session->out.len = 0;
@@ -184,9 +209,9 @@ static void send_out(struct session *session)
         session->kind->drained(session); /* the network says so only of what it had to keep */
 }
 
-void sessions_flush(struct server *server)
+bool sessions_flush(struct server *server)
 {
-    while (!list_empty(&server->dirty)) {
+    while (!list_empty(&server->dirty) && !budget_spent(&server->budget)) {
         struct session *session = LIST_ENTRY(server->dirty.next, struct session, dirty);
         list_remove(&session->dirty);
         if (session->out.len)
@@ -196,6 +221,7 @@ void sessions_flush(struct server *server)
         else
             session_arm(session);
     }
+    return !list_empty(&server->dirty);
 }
 
 int64_t sessions_next_us(const struct server *server)

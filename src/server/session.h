@@ -47,6 +47,15 @@ struct session {
     struct list all;   // server::all
 };
 
+/*
+ * May the connection that is being served do one more thing in this turn? Each gets a share of the
+ * budget, so that one that sends a thousand requests at once does not hold up the others.
+ */
+static inline bool session_may_go_on(const struct session *session)
+{
+    return session->server->budget.left_ns > session->server->visit_ns;
+}
+
 /* There is something in `out`, or the session is to be closed: look at it at the turn's end. */
 void session_touch(struct session *session);
 
@@ -60,10 +69,13 @@ void session_arm(struct session *session);
 uint64_t session_end(const struct session *session);
 uint64_t session_sent(const struct session *session);
 
-/* For turn.c: the handler functions of the net port, timers, and the sending at a turn's end. */
+/*
+ * For turn.c: the handler functions of the net port, timers, and the sending at a turn's end.
+ * True: the budget was spent, and there is more to do.
+ */
 void sessions_init(struct server *server);
-void sessions_expire(struct server *server);
-void sessions_flush(struct server *server);
+bool sessions_expire(struct server *server);
+bool sessions_flush(struct server *server);
 int64_t sessions_next_us(const struct server *server);
 void session_free(struct session *session, enum session_end end);
 

@@ -19,10 +19,12 @@
  * read and one write a connection, however many commands a client sent (two writes if some answers
  * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
  *
- * Each stage works in slices of bounded size. What is left over is done in the next turn, which
- * then does not sleep: so the first of 100,000 jobs due at one instant is handed out at once,
- * and no client waits for all the others.
+ * Each stage has a budget of work (base/budget.h), and each connection a share of that of `gather`.
+ * What is left over is done in the next turn, which then does not sleep: so the first of 100,000
+ * jobs due at one instant is handed out at once, and no client waits for all the others, whatever
+ * they send.
  */
+#include "server/beanstalk_session.h"
 #include "server/server.h"
 #include "server/session.h"
 
@@ -32,21 +34,69 @@ void server_look_at_clock(struct server *server)
     server->engine->verbs->time(server->engine, server->now_us);
 }
 
+/*
+ * How the work of a turn is shared out, in percent. A stage may overdraw its share by one step (one
+ * request, one reply with its bodies), so the sum is planned well below the 5 ms that no turn shall
+ * take.
+ */
+enum { TURN_NS = 3 * 1000 * 1000 };
+enum {
+    BEGIN_SHARE = 20,
+    GATHER_SHARE = 30,
+    EXPIRE_SHARE = 5,
+    MATCH_SHARE = 15,
+    END_SHARE = 10,
+    FLUSH_SHARE = 10, /* twice */
+};
+
+static void begin_stage(struct server *server, int share)
+{
+    int64_t turn_ns = server->options.turn_ns ? server->options.turn_ns : TURN_NS;
+    server->budget.left_ns = turn_ns * share / 100;
+}
+
+/* The clock is read once more than the turn needs, for the operator. */
+static void count_turn(struct server *server, int64_t began_us)
+{
+    int64_t took_us = server->clock->now_us(server->clock) - began_us;
+    unsigned bucket = 0;
+    while (bucket < TURN_BUCKETS - 1 && took_us > turn_bound_us(bucket))
+        bucket++;
+    server->counts.turn_us[bucket]++;
+    server->counts.turn_us_sum += (uint64_t)took_us;
+}
+
+int64_t turn_bound_us(unsigned bucket)
+{
+    static const int64_t bounds_us[TURN_BUCKETS - 1] = {100, 300, 1000, 2000, 5000, 20000, 100000};
+    return bucket < TURN_BUCKETS - 1 ? bounds_us[bucket] : INT64_MAX;
+}
+
 int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
     server_look_at_clock(server);
+    int64_t began_us = server->now_us;
     server->counts.turns++;
+    begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);
-    server->net->verbs->gather(server->net, &server->handler);
-    sessions_expire(server);
+    begin_stage(server, GATHER_SHARE);
+    bool more = server->net->verbs->gather(server->net, &server->handler);
+    begin_stage(server, EXPIRE_SHARE);
+    more |= sessions_expire(server);
+    more |= beanstalk_surveys_step(server);
     server->turn_again = false;
+    begin_stage(server, MATCH_SHARE);
     engine->verbs->match(engine);
-    sessions_flush(server);
+    begin_stage(server, FLUSH_SHARE);
+    more |= sessions_flush(server);
+    begin_stage(server, END_SHARE);
     int64_t next_us = engine->verbs->end(engine);
-    sessions_flush(server);
-    if (server->turn_again)
+    begin_stage(server, FLUSH_SHARE);
+    more |= sessions_flush(server);
+    count_turn(server, began_us);
+    if (server->turn_again || more)
         return server->now_us;
     int64_t sessions_us = sessions_next_us(server);
     return sessions_us < next_us ? sessions_us : next_us;

@@ -205,5 +205,5 @@ def test_p8_one_answer_takes_no_gigabyte(shared):
         for _ in range(20):
             assert client.push("large", body=body, ttr="10m").status == 201
         first = client.reserve("large", most=20)
-        assert 16 <= len(first) < 20
+        assert 1 <= len(first) <= 2
         assert len(client.reserve("large", most=20)) == 20 - len(first)

@@ -1,0 +1,288 @@
+/*
+ * Commands that may look at all jobs, or change many of them: in slices, one a tick, so that no
+ * turn is long. Jobs have no order by topic and due time in memory (it would cost every push), so a
+ * page of delayed or reserved jobs is found by reading the whole pool of jobs once.
+ *
+ * A scan goes through steps: POOL looks at every place of the pool; HEADS takes the first job of
+ * its topic and state again and again; PAGE changes the jobs that POOL has found.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/state.h"
+
+enum {
+    AT_ONCE_MAX = 20000, /* jobs' places looked at within core_apply */
+    LOOKS = 10000,       /* the same, in a tick */
+    CHANGES = 250,       /* jobs changed in a tick, though the budget be spent */
+    PAGE_MAX = 1000,
+    LOOK_NS = 5,
+    CHANGE_NS = 1500,
+};
+
+/* ---- one job ---- */
+
+static bool due_before(const void *ctx, const struct page_entry *a, const struct page_entry *b)
+{
+    (void)ctx;
+    return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
+}
+
+static void change(struct core *core, struct scan *scan, uint32_t number)
+{
+    scan->changed++;
+    budget_spend(core->budget, CHANGE_NS);
+    if (scan->kind == CMD_KICK_TOPIC) {
+        core_kick(core, number);
+        return;
+    }
+    topics_at(&core->topics, core_job(core, number)->topic)->deleted++;
+    core->totals.deleted++;
+    core_retire(core, number);
+    core_forget(core, number);
+}
+
+static void look(struct core *core, struct scan *scan, uint32_t number)
+{
+    const struct job *job = core_job(core, number);
+    if (job->state != scan->state || job->topic != scan->topic)
+        return;
+    if (scan->kind == CMD_CLEAR_TOPIC) {
+        change(core, scan, number);
+        return;
+    }
+    struct page_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
+    struct page_entry cursor = {.due_us = scan->after_due_us, .seq = scan->after_seq};
+    if (due_before(NULL, &cursor, &entry))
+        page_offer(&scan->page, &entry);
+}
+
+/* Is the job still what it was when the scan saw it? */
+static bool is_as_seen(const struct scan *scan, const struct page_entry *entry,
+                       const struct job *job)
+{
+    return job->state == scan->state && job->seq == entry->seq && job->due_us == entry->due_us;
+}
+
+/* ---- slices; true: the step is over ---- */
+
+/* Has this slice changed enough? */
+static bool enough(const struct core *core, uint32_t changes)
+{
+    return changes >= CHANGES && budget_spent(core->budget);
+}
+
+static bool step_pool(struct core *core, struct scan *scan, uint32_t looks)
+{
+    const struct topic *topic = topics_at(&core->topics, scan->topic);
+    uint32_t first = scan->next, before = scan->changed;
+    bool over = false;
+    for (; !over && looks > 0 && !enough(core, scan->changed - before); looks--) {
+        over = scan->next >= core->jobs.used || topic->jobs[scan->state] == 0 ||
+               (scan->kind == CMD_CLEAR_TOPIC && scan->changed == scan->max);
+        if (!over)
+            look(core, scan, scan->next++);
+    }
+    budget_spend(core->budget, (int64_t)(scan->next - first) * LOOK_NS);
+    return over || scan->next >= core->jobs.used;
+}
+
+static bool step_heads(struct core *core, struct scan *scan)
+{
+    const struct topic *topic = topics_at(&core->topics, scan->topic);
+    uint32_t before = scan->changed;
+    while (scan->changed < scan->max && topic->jobs[scan->state] > 0) {
+        if (enough(core, scan->changed - before))
+            return false;
+        change(core, scan, core_topic_first(topic, scan->state));
+    }
+    return true;
+}
+
+static bool step_page(struct core *core, struct scan *scan)
+{
+    uint32_t before = scan->changed;
+    for (; scan->next < scan->page.count; scan->next++) {
+        const struct page_entry *entry = &scan->page.entries[scan->next];
+        if (enough(core, scan->changed - before))
+            return false;
+        if (is_as_seen(scan, entry, core_job(core, entry->number)))
+            change(core, scan, entry->number);
+    }
+    return true;
+}
+
+/* True: the scan is through, and can be answered. */
+static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
+{
+    switch (scan->step) {
+    case SCAN_POOL:
+        if (!step_pool(core, scan, looks))
+            return false;
+        if (scan->kind != CMD_KICK_TOPIC)
+            return true;
+        scan->step = SCAN_PAGE;
+        scan->next = 0;
+        return step_page(core, scan);
+    case SCAN_HEADS: return step_heads(core, scan);
+    case SCAN_PAGE: return step_page(core, scan);
+    }
+    return true; /* there is no other step */
+}
+
+/* ---- answers ---- */
+
+/* Replies with those of the page that are still what they were when they were seen. */
+static void reply_page(struct core *core, struct scan *scan)
+{
+    struct page *page = &scan->page;
+    struct reply reply = {.kind = CMD_LIST, .more = page->more};
+    page_sort(page);
+    reply.jobs = core_views(core, page->count);
+    reply.next_due_us = scan->after_due_us;
+    reply.next_seq = scan->after_seq;
+    for (uint32_t i = 0; i < page->count; i++) {
+        const struct page_entry *entry = &page->entries[i];
+        const struct job *job = core_job(core, entry->number);
+        reply.next_due_us = entry->due_us;
+        reply.next_seq = entry->seq;
+        if (is_as_seen(scan, entry, job))
+            core_view(core, job, &reply.jobs[reply.count++]);
+    }
+    core_reply(core, scan->asker, &reply);
+}
+
+/* One topic's counts; the scan has found its first delayed job. */
+static void reply_topic(struct core *core, const struct scan *scan)
+{
+    struct topic_view view;
+    core_view_topic(core, topics_at(&core->topics, scan->topic), &view);
+    if (scan->page.count)
+        view.next_due_us = scan->page.entries[0].due_us;
+    core_reply(core, scan->asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+}
+
+/* One job, the first of its topic and state; NOT_FOUND if it has left that state meanwhile. */
+static void reply_first(struct core *core, const struct scan *scan)
+{
+    const struct page_entry *first = scan->page.entries;
+    const struct job *job = scan->page.count ? core_job(core, first->number) : NULL;
+    if (job && is_as_seen(scan, first, job))
+        core_reply_job(core, CMD_PEEK, scan->asker, job);
+    else
+        core_reply_err(core, CMD_PEEK, scan->asker, ERR_NOT_FOUND);
+}
+
+static void reply_changed(struct core *core, const struct scan *scan)
+{
+    const struct topic *topic = topics_at(&core->topics, scan->topic);
+    bool more = scan->step == SCAN_PAGE ? scan->page.more : topic->jobs[scan->state] > 0;
+    core_reply(core, scan->asker,
+               &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
+}
+
+static void scan_answer(struct core *core, struct scan *scan)
+{
+    if (scan->kind == CMD_LIST)
+        reply_page(core, scan);
+    else if (scan->kind == CMD_TOPIC)
+        reply_topic(core, scan);
+    else if (scan->kind == CMD_PEEK)
+        reply_first(core, scan);
+    else
+        reply_changed(core, scan);
+}
+
+/* ---- life ---- */
+
+void core_scan_free(struct core *core, struct scan *scan)
+{
+    struct topic *topic = topics_at(&core->topics, scan->topic);
+    list_remove(&scan->of_core);
+    core->scan_count--;
+    topic->pins--;
+    topics_file(&core->topics, topic);
+    page_fini(&scan->page);
+    mem_free(scan);
+}
+
+static void park(struct core *core, const struct scan *scan, uint64_t *out_parked)
+{
+    struct topic *topic = topics_at(&core->topics, scan->topic);
+    struct scan *parked = mem_alloc(sizeof(*parked));
+    *parked = *scan;
+    parked->generation = core_next_generation(core);
+    list_add_tail(&core->scans, &parked->of_core);
+    core->scan_count++;
+    topic->pins++;
+    topics_file(&core->topics, topic);
+    *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE;
+}
+
+/* READY and BURIED jobs of a topic are at hand; the others must be looked for. */
+static enum scan_step first_step(const struct cmd *cmd)
+{
+    bool changes = cmd->kind == CMD_KICK_TOPIC || cmd->kind == CMD_CLEAR_TOPIC;
+    bool at_hand = cmd->topic.state == JOB_READY || cmd->topic.state == JOB_BURIED;
+    return changes && at_hand ? SCAN_HEADS : SCAN_POOL;
+}
+
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *asker,
+               uint64_t *out_parked)
+{
+    struct scan scan = {
+        .kind = cmd->kind,
+        .step = first_step(cmd),
+        .asker = asker,
+        .topic = topic->number,
+        .state = cmd->topic.state,
+        .max = cmd->topic.max,
+        .after_due_us = cmd->topic.after_due_us,
+        .after_seq = cmd->topic.after_seq,
+    };
+    if (scan.kind == CMD_KICK_TOPIC)
+        scan.after_due_us = INT64_MIN; /* from the first one */
+    if (scan.step == SCAN_HEADS && scan.max > topic->jobs[scan.state])
+        scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */
+    bool shows = cmd->kind != CMD_KICK_TOPIC; /* what it shows is a page, what it kicks is all */
+    page_init(&scan.page, shows && scan.max > PAGE_MAX ? PAGE_MAX : scan.max, due_before, NULL);
+    bool small = scan.step == SCAN_HEADS || core->jobs.used <= AT_ONCE_MAX;
+    if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
+        scan_answer(core, &scan);
+        page_fini(&scan.page);
+    } else if (core->waiters.count + core->scan_count < core->limits.waiters) {
+        park(core, &scan, out_parked);
+    } else if (scan.changed) { /* it has begun: so many, and there are more */
+        reply_changed(core, &scan);
+        page_fini(&scan.page);
+    } else {
+        core_reply_err(core, cmd->kind, asker, ERR_WAITERS_LIMIT);
+        page_fini(&scan.page);
+    }
+}
+
+bool core_scan_step(struct core *core)
+{
+    uint32_t count = core->scan_count;
+    for (uint32_t i = 0; i < count && (i == 0 || !budget_spent(core->budget)); i++) {
+        struct scan *scan = LIST_ENTRY(core->scans.next, struct scan, of_core);
+        if (scan_run(core, scan, LOOKS)) {
+            scan_answer(core, scan);
+            core_scan_free(core, scan);
+        } else { /* the others' turn */
+            list_remove(&scan->of_core);
+            list_add_tail(&core->scans, &scan->of_core);
+        }
+    }
+    return !list_empty(&core->scans);
+}
+
+void core_scan_cancel(struct core *core, uint32_t generation)
+{
+    for (struct list *at = core->scans.next; at != &core->scans; at = at->next) {
+        struct scan *scan = LIST_ENTRY(at, struct scan, of_core);
+        if (scan->generation == generation) {
+            core_scan_free(core, scan);
+            return;
+        }
+    }
+}
