@@ -18,7 +18,7 @@ static inline int64_t sim_clock_read(struct clock *clock)
 
 static inline void sim_clock_init(struct sim_clock *clock, int64_t now_us)
 {
-    clock->clock.now_us = sim_clock_read;
+    clock->clock = (struct clock){.now_us = sim_clock_read};
     clock->now_us = now_us;
     clock->drift_us = 0;
 }

@@ -521,6 +521,7 @@ static void make_server(struct program *program)
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,
+        .turn_cpu = config->turn_cpu != 0,
         .hash_key = random_number(now_us),
         .instance = random_number(now_us),
     };

@@ -101,7 +101,7 @@ static size_t utf8_step(const unsigned char *at, size_t left)
     return len;
 }
 
-bool bytes_is_utf8(struct bytes text)
+size_t bytes_utf8_prefix(struct bytes text)
 {
     const unsigned char *at = (const unsigned char *)text.at;
     size_t i = 0;
@@ -116,10 +116,15 @@ bool bytes_is_utf8(struct bytes text)
         }
         size_t step = utf8_step(at + i, text.len - i);
         if (step == 0)
-            return false;
+            break;
         i += step;
     }
-    return true;
+    return i;
+}
+
+bool bytes_is_utf8(struct bytes text)
+{
+    return bytes_utf8_prefix(text) == text.len;
 }
 
 void buf_fini(struct buf *buf)

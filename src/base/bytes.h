@@ -46,7 +46,10 @@ int bytes_cmp(struct bytes a, struct bytes b);
 /* Decimal digits only, no sign, no space, must fit. */
 bool bytes_to_u64(struct bytes text, uint64_t *out_number);
 
-/* Is it well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing past U+10FFFF)? */
+/* How many bytes of it are well-formed UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing
+   past U+10FFFF), up to the first that is not. */
+size_t bytes_utf8_prefix(struct bytes text);
+/* Is all of it? */
 bool bytes_is_utf8(struct bytes text);
 
 /* A growable buffer; zeroed is empty and valid. [0, len) is content. */

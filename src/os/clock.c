@@ -70,10 +70,16 @@ static int64_t now_us(struct clock *base)
     return os_clock_advance(clock, read_us(CLOCK_BOOTTIME), read_us(CLOCK_REALTIME));
 }
 
+static int64_t cpu_us(struct clock *base)
+{
+    (void)base;
+    return read_us(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void os_clock_init(struct os_clock *clock)
 {
     *clock = (struct os_clock){
-        .clock.now_us = now_us,
+        .clock = {.now_us = now_us, .cpu_us = cpu_us},
         .last_steady_us = read_us(CLOCK_BOOTTIME),
         .last_us = read_us(CLOCK_REALTIME),
     };

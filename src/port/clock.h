@@ -10,6 +10,8 @@
 
 struct clock {
     int64_t (*now_us)(struct clock *clock);
+    /* Processor time of the calling thread, for metrics only; NULL: not known. A system call. */
+    int64_t (*cpu_us)(struct clock *clock);
 };
 
 #endif

@@ -440,93 +440,121 @@ bool json_int(const struct json_value *number, int64_t *out_number)
 
 /* ---- writing ---- */
 
-/* Past all that JSON_STYLE_HTML lets out as it is. */
-static const char *skip_harmless(const char *at, const char *end)
+/* How a byte leaves: as `len` bytes of `text`; 0: as it is. Eight bytes, to be copied as a word. */
+struct escape {
+    char text[7];
+    uint8_t len;
+};
+
+#define SHORT(c, letter)   [c] = {{'\\', letter}, 2}
+#define LONG(c, high, low) [c] = {{'\\', 'u', '0', '0', high, low}, 6}
+#define CONTROLS                                                                                   \
+    LONG(0, '0', '0'), LONG(1, '0', '1'), LONG(2, '0', '2'), LONG(3, '0', '3'), LONG(4, '0', '4'), \
+        LONG(5, '0', '5'), LONG(6, '0', '6'), LONG(7, '0', '7'), LONG(8, '0', '8'),                \
+        SHORT('\t', 't'), SHORT('\n', 'n'), LONG(11, '0', 'b'), LONG(12, '0', 'c'),                \
+        SHORT('\r', 'r'), LONG(14, '0', 'e'), LONG(15, '0', 'f'), LONG(16, '1', '0'),              \
+        LONG(17, '1', '1'), LONG(18, '1', '2'), LONG(19, '1', '3'), LONG(20, '1', '4'),            \
+        LONG(21, '1', '5'), LONG(22, '1', '6'), LONG(23, '1', '7'), LONG(24, '1', '8'),            \
+        LONG(25, '1', '9'), LONG(26, '1', 'a'), LONG(27, '1', 'b'), LONG(28, '1', 'c'),            \
+        LONG(29, '1', 'd'), LONG(30, '1', 'e'), LONG(31, '1', 'f'), SHORT('"', '"'),               \
+        SHORT('\\', '\\')
+
+static const struct escape plain_escapes[256] = {CONTROLS};
+static const struct escape html_escapes[256] = {CONTROLS, LONG('<', '3', 'c'), LONG('>', '3', 'e'),
+                                                LONG('&', '2', '6')};
+#undef SHORT
+#undef LONG
+#undef CONTROLS
+
+enum {
+    CHUNK_BYTES = 4096, /* of input: room is made for so many at their longest */
+    ESCAPE_MAX = 6,
+};
+
+static inline char *put_escape(char *to, const struct escape *escape)
 {
+    memcpy(to, escape, sizeof(*escape)); /* more than it is, for speed: there is room */
+    return to + escape->len;
+}
+
+/* Writes [at, end), whose longest form has room at `to`, and eight bytes more. */
+static char *escape_plain(char *to, const char *at, const char *end)
+{
+    while (end - at >= (ptrdiff_t)sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof(word));
+        memcpy(to, &word, sizeof(word));
+        unsigned plain = plain_bytes(word);
+        at += plain;
+        to += plain;
+        if (plain == sizeof(word))
+            continue;
+        do /* where one is, others often are */
+            to = put_escape(to, &plain_escapes[(unsigned char)*at++]);
+        while (at < end && plain_escapes[(unsigned char)*at].len);
+    }
     for (; at < end; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c < 0x20 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&')
-            break;
-        if (c == 0xe2) /* begins U+2028 and U+2029 (and others, which add_special lets through) */
-            break;
+        const struct escape *escape = &plain_escapes[(unsigned char)*at];
+        if (escape->len)
+            to = put_escape(to, escape);
+        else
+            *to++ = *at;
     }
-    return at;
+    return to;
 }
 
-static void add_escape(struct buf *out, unsigned char c)
+/* The same with Go's escapes. `text_end`: of the whole text, for U+2028 may lie across `end`. */
+static char *escape_html(char *to, const char **at, const char *end, const char *text_end)
 {
-    static const char hex[] = "0123456789abcdef";
-    switch (c) {
-    case '"': buf_add(out, "\\\"", 2); return;
-    case '\\': buf_add(out, "\\\\", 2); return;
-    case '\n': buf_add(out, "\\n", 2); return;
-    case '\r': buf_add(out, "\\r", 2); return;
-    case '\t': buf_add(out, "\\t", 2); return;
-    default: break;
+    const char *from = *at;
+    while (from < end) {
+        const struct escape *escape = &html_escapes[(unsigned char)*from];
+        bool separator = *from == '\xe2' && text_end - from >= 3 && from[1] == '\x80' &&
+                         (from[2] == '\xa8' || from[2] == '\xa9');
+        if (separator) {
+            memcpy(to, from[2] == '\xa8' ? "\\u2028" : "\\u2029", 6);
+            to += 6;
+            from += 3;
+        } else if (escape->len) {
+            to = put_escape(to, escape);
+            from++;
+        } else {
+            *to++ = *from++;
+        }
     }
-    char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-    buf_add(out, text, sizeof(text));
-}
-
-/* Writes the special character at `at`; how many bytes of input that was. */
-static size_t add_special(struct buf *out, const char *at, size_t left)
-{
-    if ((unsigned char)*at != 0xe2) {
-        add_escape(out, (unsigned char)*at);
-        return 1;
-    }
-    struct bytes rest = bytes_of(at, left);
-    if (bytes_starts(rest, BYTES("\xe2\x80\xa8")))
-        buf_add(out, "\\u2028", 6);
-    else if (bytes_starts(rest, BYTES("\xe2\x80\xa9")))
-        buf_add(out, "\\u2029", 6);
-    else
-        buf_add(out, at, left < 3 ? left : 3);
-    return left < 3 ? left : 3;
+    *at = from;
+    return to;
 }
 
 static void add_well_formed(struct buf *out, struct bytes text, enum json_style style)
 {
-    const char *at = text.at, *end = text.at + text.len, *run = at;
-    while (at < end) {
+    const char *at = text.at, *text_end = text.at + text.len;
+    while (at < text_end) {
+        const char *end = text_end - at > CHUNK_BYTES ? at + CHUNK_BYTES : text_end;
+        buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + 2 * sizeof(struct escape));
+        char *to = out->at + out->len;
         if (style == JSON_STYLE_HTML) {
-            at = skip_harmless(at, end);
+            to = escape_html(to, &at, end, text_end);
         } else {
-            uint64_t seen = 0;
-            at = skip_plain(at, end, &seen);
+            to = escape_plain(to, at, end);
+            at = end;
         }
-        buf_add(out, run, (size_t)(at - run));
-        if (at < end)
-            at += add_special(out, at, (size_t)(end - at));
-        run = at;
+        out->len = (size_t)(to - out->at);
     }
-}
-
-/* Length of the UTF-8 sequence that starts here, 0 if there is none. */
-static size_t sequence(const char *at, size_t left)
-{
-    for (size_t len = 1; len <= 4 && len <= left; len++) {
-        if (bytes_is_utf8(bytes_of(at, len)))
-            return len;
-    }
-    return 0;
 }
 
 void json_add_text(struct buf *out, struct bytes text, enum json_style style)
 {
     buf_reserve(out, text.len + 2);
     buf_add_char(out, '"');
-    if (text.len && bytes_is_utf8(text)) {
-        add_well_formed(out, text, style);
-    } else {
-        for (size_t i = 0; i < text.len;) {
-            size_t len = sequence(text.at + i, text.len - i);
-            if (len)
-                add_well_formed(out, bytes_of(text.at + i, len), style);
-            else
-                buf_add(out, "\\ufffd", 6);
-            i += len ? len : 1;
+    while (text.len) {
+        size_t good = bytes_utf8_prefix(text);
+        add_well_formed(out, bytes_of(text.at, good), style);
+        if (good < text.len) {
+            buf_add(out, "\\ufffd", 6);
+            good++;
         }
+        text = bytes_of(text.at + good, text.len - good);
     }
     buf_add_char(out, '"');
 }

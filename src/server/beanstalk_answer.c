@@ -2,6 +2,7 @@
  * What the engine's reply to a command is in beanstalkd's words. Called when the reply comes, maybe
  * turns after the command: all that is needed is in `owed`.
  */
+#include "base/mem.h"
 #include "server/beanstalk_pages.h"
 #include "server/beanstalk_survey.h"
 
@@ -57,7 +58,7 @@ static void forget_hold(const struct beanstalk_owed *owed)
 {
     struct beanstalk_session *beanstalk = owed->session;
     struct beanstalk_holds *holds = &beanstalk->session.server->beanstalk.holds;
-    struct beanstalk_hold *hold = beanstalk_holds_find(holds, &beanstalk->held, owed->id);
+    struct beanstalk_hold *hold = beanstalk_holds_find(holds, beanstalk->held, owed->id);
     if (hold)
         beanstalk_holds_drop(holds, hold);
 }
@@ -67,7 +68,9 @@ static void reserved(struct beanstalk_owed *owed, const struct job_view *job, st
     struct beanstalk_session *beanstalk = owed->session;
     owed->id = job->ref.seq;
     beanstalk_is_worker(beanstalk);
-    (void)beanstalk_holds_add(&beanstalk->session.server->beanstalk.holds, &beanstalk->held,
+    if (!beanstalk->held)
+        beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
+    (void)beanstalk_holds_add(&beanstalk->session.server->beanstalk.holds, beanstalk->held,
                               job); /* found again when its answer has gone out */
     beanstalk_say_reserved(out, job->ref.seq, job->body);
 }

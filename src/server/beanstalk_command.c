@@ -8,6 +8,8 @@
 enum {
     WATCH_MAX = 10000, /* tubes that one connection may watch */
     SECOND_US = 1000 * 1000,
+    PLACES_PER_NS = 1,              /* of the watch list looked at */
+    NAME_NS = 5,                    /* work for naming one watched tube to the engine */
     DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
 };
 
@@ -23,7 +25,7 @@ static struct beanstalk_tubes *tubes_of(const struct beanstalk_session *beanstal
 
 static struct beanstalk_hold *hold_of(const struct beanstalk_session *beanstalk, uint64_t id)
 {
-    return beanstalk_holds_find(&server_of(beanstalk)->beanstalk.holds, &beanstalk->held, id);
+    return beanstalk_holds_find(&server_of(beanstalk)->beanstalk.holds, beanstalk->held, id);
 }
 
 static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t delay_s)
@@ -98,6 +100,7 @@ static uint32_t watch_place(const struct beanstalk_session *beanstalk,
     uint32_t place = 0;
     while (place < beanstalk->watch_count && beanstalk->watched[place] != tube)
         place++;
+    budget_spend(&server_of(beanstalk)->budget, place / PLACES_PER_NS);
     return place;
 }
 
@@ -174,7 +177,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     bool timed = request->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT && request->timeout_s != UINT32_MAX;
     int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
     const struct beanstalk_hold *soonest =
-        beanstalk_holds_soonest(&server->beanstalk.holds, &beanstalk->held, server->now_us);
+        beanstalk_holds_soonest(&server->beanstalk.holds, beanstalk->held, server->now_us);
     beanstalk_is_worker(beanstalk);
     if (beanstalk->ended)
         wait_us = 0;
@@ -187,6 +190,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     if (beanstalk->watch_count > 1) {
         arena_reset(&server->scratch);
         topics = arena_alloc(&server->scratch, beanstalk->watch_count * sizeof(*topics));
+        budget_spend(&server->budget, (int64_t)beanstalk->watch_count * NAME_NS);
         for (uint32_t i = 0; i < beanstalk->watch_count; i++)
             topics[i] = beanstalk->watched[i]->name;
     }
@@ -301,6 +305,7 @@ static void list_watched(struct beanstalk_session *beanstalk)
     beanstalk_yaml_list(yaml);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++)
         beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
+    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * NAME_NS * 4);
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
     beanstalk_say_ok(text.out, buf_bytes(yaml));
     beanstalk_text_end(beanstalk, text);

@@ -135,9 +135,9 @@ void beanstalk_holds_drop(struct beanstalk_holds *holds, struct beanstalk_hold *
 struct beanstalk_hold *beanstalk_holds_soonest(struct beanstalk_holds *holds,
                                                struct beanstalk_held *holder, int64_t now_us)
 {
-    while (holder->count && holder->heap[0]->until_us <= now_us)
+    while (holder && holder->count && holder->heap[0]->until_us <= now_us)
         beanstalk_holds_drop(holds, holder->heap[0]);
-    return holder->count ? holder->heap[0] : NULL;
+    return holder && holder->count ? holder->heap[0] : NULL;
 }
 
 void beanstalk_held_fini(struct beanstalk_held *holder)

@@ -47,13 +47,13 @@ void beanstalk_holds_fini(struct beanstalk_holds *holds);
 struct beanstalk_hold *beanstalk_holds_add(struct beanstalk_holds *holds,
                                            struct beanstalk_held *holder,
                                            const struct job_view *job);
-/* The holder's hold on this job, or NULL. */
+/* The holder's hold on this job, or NULL. The holder may be NULL: it holds nothing. */
 struct beanstalk_hold *beanstalk_holds_find(const struct beanstalk_holds *holds,
                                             const struct beanstalk_held *holder, uint64_t seq);
 void beanstalk_holds_extend(struct beanstalk_hold *hold, int64_t until_us);
 void beanstalk_holds_drop(struct beanstalk_holds *holds, struct beanstalk_hold *hold);
 
-/* The hold that ends first, after those whose ttr has run out are dropped; or NULL. */
+/* The hold that ends first, after those whose ttr has run out are dropped; or NULL. The same. */
 struct beanstalk_hold *beanstalk_holds_soonest(struct beanstalk_holds *holds,
                                                struct beanstalk_held *holder, int64_t now_us);
 

@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "server/beanstalk_survey.h"
+#include "server/requeue.h"
 
 enum {
-    RESET_SOON_US = 1000 * 1000,
     OWED_MAX = 1024,               /* pipelined commands that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     SPARE_EARLY_BYTES = 4 * 1024,
@@ -103,7 +103,7 @@ static void note_end(const struct beanstalk_owed *owed)
     if (!is_reserve(owed->cmd))
         return;
     struct beanstalk_hold *hold =
-        beanstalk_holds_find(&shared_of(beanstalk)->holds, &beanstalk->held, owed->id);
+        beanstalk_holds_find(&shared_of(beanstalk)->holds, beanstalk->held, owed->id);
     if (hold && hold->end == UINT64_MAX)
         hold->end = session_end(&beanstalk->session);
 }
@@ -344,46 +344,6 @@ static void drained(struct session *session)
 
 /* ---- the end, in its several forms ---- */
 
-static void ignore_answer(struct ticket *ticket, const struct reply *reply)
-{
-    (void)ticket;
-    (void)reply; /* the job may have timed out meanwhile: then there is nothing to give back */
-}
-
-/*
- * Did the answer certainly not reach the client? A reset soon after it was sent means that the
- * client had closed before it read it: had it read all, it would have ended with a FIN.
- */
-static bool undelivered(const struct session *session, const struct beanstalk_hold *hold,
-                        enum session_end end)
-{
-    if (end == SESSION_POLITE || hold->end == 0)
-        return false;
-    if (hold->end > session_sent(session))
-        return true;
-    int64_t handed_us = hold->until_us - hold->ttr_us;
-    return end == SESSION_RESET && session->server->now_us - handed_us <= RESET_SOON_US;
-}
-
-static void give_back(struct beanstalk_session *beanstalk, struct beanstalk_hold *hold,
-                      enum session_end end)
-{
-    static struct ticket nobody = {.answered = ignore_answer};
-    struct server *server = beanstalk->session.server;
-    bool lost = undelivered(&beanstalk->session, hold, end);
-    struct cmd cmd = {
-        .kind = CMD_RELEASE,
-        .job = {.ref.seq = hold->seq,
-                .lease = hold->lease,
-                .why = lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED},
-    };
-    server->counts.undelivered += lost;
-    server->counts.abandoned += !lost;
-    beanstalk_holds_drop(&server->beanstalk.holds, hold);
-    server->engine->verbs->submit(server->engine, &cmd, &nobody);
-    server->turn_again = true; /* the turn may be past matching: somebody may wait for the job */
-}
-
 static void fini(struct session *session, enum session_end end)
 {
     struct beanstalk_session *beanstalk = of(session);
@@ -394,9 +354,7 @@ static void fini(struct session *session, enum session_end end)
             engine->verbs->cancel(engine, &oldest(beanstalk)->ticket);
         owed_free(oldest(beanstalk));
     }
-    while (beanstalk->held.count)
-        give_back(beanstalk, beanstalk->held.heap[0], end);
-    beanstalk_held_fini(&beanstalk->held);
+    requeue_held(session->server, beanstalk->held, session_sent(session), end);
     beanstalk_forget_tubes(beanstalk);
     shared->connections--;
     shared->producers -= beanstalk->producer;

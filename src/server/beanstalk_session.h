@@ -37,9 +37,9 @@ struct beanstalk_session {
     struct beanstalk codec;
     struct list owed; // beanstalk_owed::place, oldest first
     uint32_t owed_count;
-    uint32_t early_count; /* answers in `early` */
-    struct buf early;     /* emptied when the last of them has gone */
-    struct beanstalk_held held;
+    uint32_t early_count;        /* answers in `early` */
+    struct buf early;            /* emptied when the last of them has gone */
+    struct beanstalk_held *held; /* what it has reserved; NULL until it reserves */
     struct beanstalk_tube *used;
     struct beanstalk_tube **watched; /* `one`, or mem_alloc'd */
     struct beanstalk_tube *one;

@@ -41,6 +41,7 @@ struct config {
     int64_t interval_us;
     int64_t drain_us;
     int64_t metrics_topics;
+    int64_t turn_cpu;
     int64_t segment_bytes, max_bytes, recent_bytes;
     int64_t jobs, topics, waiters, memory_bytes;
     int64_t body_bytes, json_depth, batch_jobs, reserve_topics;

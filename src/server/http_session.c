@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "server/pages.h"
 #include "server/request.h"
+#include "server/requeue.h"
 
 enum {
-    RESET_SOON_US = 1000 * 1000,
     OWED_MAX = 1024,               /* pipelined requests that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     REQUEST_NS = 1500,             /* work for a request, besides what the engine does */
@@ -272,15 +272,8 @@ static uint64_t arrived(const struct http_session *http, enum session_end end)
 static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
-    uint64_t sent = arrived(http, end);
-    for (size_t i = 0; i < http->handed.len; i += sizeof(struct handed)) {
-        struct handed handed;
-        memcpy(&handed, http->handed.at + i, sizeof(handed));
-        if (handed.end > sent)
-            request_undelivered(session->server, &handed);
-    }
+    requeue_handed(session->server, &http->handed, arrived(http, end));
     abandon_all(http);
-    buf_fini(&http->handed);
     http1_fini(&http->http);
 }
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "server/pages.h"
+#include "server/requeue.h"
 
 enum { WRITTEN_BYTES_PER_NS = 1 }; /* numbers, escapes, copies */
 
@@ -45,27 +46,11 @@ void request_free(struct request *request)
 
 /* ---- reservations that may not arrive ---- */
 
-static void ignore_answer(struct ticket *ticket, const struct reply *reply)
-{
-    (void)ticket;
-    (void)reply; /* the job may have timed out meanwhile: then there is nothing to give back */
-}
-
-void request_undelivered(struct server *server, const struct handed *handed)
-{
-    static struct ticket nobody = {.answered = ignore_answer};
-    struct cmd cmd = {
-        .kind = CMD_RELEASE,
-        .job = {.ref.seq = handed->seq, .lease = handed->lease, .why = RELEASE_UNDELIVERED},
-    };
-    server->counts.undelivered++;
-    server->engine->verbs->submit(server->engine, &cmd, &nobody);
-}
-
 static void note_handed(struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < reply->count; i++) {
-        struct handed handed = {.seq = reply->jobs[i].ref.seq, .lease = reply->jobs[i].lease};
+        struct handed handed = {
+            .seq = reply->jobs[i].ref.seq, .lease = reply->jobs[i].lease, .end = UINT64_MAX};
         buf_add(&request->handed, &handed, sizeof(handed));
     }
 }
@@ -94,11 +79,7 @@ void request_abandon(struct request *request)
         if (!item->answered)
             engine->verbs->cancel(engine, &item->ticket);
     }
-    for (size_t i = 0; i < request->handed.len; i += sizeof(struct handed)) {
-        struct handed handed;
-        memcpy(&handed, request->handed.at + i, sizeof(handed));
-        request_undelivered(server, &handed);
-    }
+    requeue_handed(server, &request->handed, 0);
     request_free(request);
 }
 

@@ -38,13 +38,6 @@ struct request {
     enum call_kind page;      /* which one its answer is shown in, if it is for a page */
 };
 
-/* A reservation on its way to the client. */
-struct handed {
-    uint64_t seq;
-    uint64_t lease;
-    uint64_t end; /* where its answer ends, as session_end() counts */
-};
-
 struct request *request_new(struct http_session *http, const struct call_style *style);
 void request_free(struct request *request);
 /* Nobody waits any more: cancels its commands, gives back what it had reserved. */
@@ -60,8 +53,5 @@ void request_page(struct request *request, enum call_kind page);
 
 /* Decodes and submits all jobs of a batch push. */
 void request_push_all(struct request *request, struct api_pushes *pushes);
-
-/* Gives a reservation back that never reached the client: the attempt does not count (P6). */
-void request_undelivered(struct server *server, const struct handed *handed);
 
 #endif

@@ -4,6 +4,7 @@
 #include "server/beanstalk_session.h"
 #include "server/embedded.h"
 #include "server/request.h"
+#include "server/requeue.h"
 #include "server/session.h"
 
 struct server *server_new(const struct server_options *options)
@@ -18,6 +19,7 @@ struct server *server_new(const struct server_options *options)
     server->now_us = options->clock->now_us(options->clock);
     server->started_us = server->now_us;
     server->date_s = -1;
+    list_init(&server->requeues);
     pool_init(&server->requests, sizeof(struct request));
     sessions_init(server);
     pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
@@ -33,6 +35,7 @@ void server_free(struct server *server)
         return;
     while (!list_empty(&server->all))
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
+    requeue_all(server);
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
     pool_fini(&server->beanstalk.owed);
@@ -65,7 +68,7 @@ void server_drain(struct server *server)
 
 bool server_drained(const struct server *server)
 {
-    return server->draining && list_empty(&server->all);
+    return server->draining && list_empty(&server->all) && list_empty(&server->requeues);
 }
 
 unsigned server_sessions(const struct server *server)

@@ -44,6 +44,7 @@ struct server_options {
     int64_t idle_us;         /* a connection that asks nothing is closed after this */
     int64_t request_us;      /* a request must be whole, and a reply taken, within this */
     uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
+    bool turn_cpu;           /* server_counts::turn_us is processor time */
     uint64_t hash_key;       /* random: keys the hash tables */
     uint64_t instance;       /* random: the id of this process in beanstalkd's statistics */
     int64_t turn_ns;         /* work that a turn is planned for, see turn.c; 0: the default */
@@ -70,6 +71,7 @@ struct server {
     struct wheel timers;  // struct session, by timer_us
     struct list dirty;    // session::dirty: has bytes to send
     struct list all;      // session::all
+    struct list requeues; // requeue::place: what clients that have gone left behind
     struct arena scratch; /* of the request being decoded */
     struct budget budget; /* of the turn's present stage */
     int64_t visit_ns;     /* the connection being served stops when so much budget is left */

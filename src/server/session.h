@@ -16,6 +16,9 @@ enum session_end {
     SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
 };
 
+/* A client that resets its connection so soon after an answer has not read that answer. */
+enum { RESET_SOON_US = 1000 * 1000 };
+
 struct session_kind {
     void (*init)(struct session *session); /* the rest of it is zeroed */
     /* There are too many connections: says so, if the protocol has a word for it, and closes. */

@@ -5,9 +5,9 @@
  *   clock      is read, and again before each connection's bytes: see server_look_at_clock
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
- *   expire     connections whose time is up are closed; jobs on their way to them come back
- *   match      ready jobs meet waiting consumers
- *   flush      answers that wait for no disk go out
+ *   expire     connections whose time is up are closed
+ *   requeue    jobs that were held by clients that have gone, or were on their way to them, come
+ * back match      ready jobs meet waiting consumers flush      answers that wait for no disk go out
  *   end        the turn's changes go to the disk as one batch
  *   flush      so do the answers to what that made durable
  *
@@ -25,8 +25,7 @@
  * they send.
  */
 #include "server/beanstalk_session.h"
-#include "server/server.h"
-#include "server/session.h"
+#include "server/requeue.h"
 
 void server_look_at_clock(struct server *server)
 {
@@ -44,6 +43,7 @@ enum {
     BEGIN_SHARE = 20,
     GATHER_SHARE = 30,
     EXPIRE_SHARE = 5,
+    REQUEUE_SHARE = 10,
     MATCH_SHARE = 15,
     END_SHARE = 10,
     FLUSH_SHARE = 10, /* twice */
@@ -55,10 +55,17 @@ static void begin_stage(struct server *server, int share)
     server->budget.left_ns = turn_ns * share / 100;
 }
 
-/* The clock is read once more than the turn needs, for the operator. */
+/* The time by which a turn is measured. */
+static int64_t meter_us(const struct server *server)
+{
+    struct clock *clock = server->clock;
+    bool cpu = server->options.turn_cpu && clock->cpu_us;
+    return cpu ? clock->cpu_us(clock) : clock->now_us(clock);
+}
+
 static void count_turn(struct server *server, int64_t began_us)
 {
-    int64_t took_us = server->clock->now_us(server->clock) - began_us;
+    int64_t took_us = meter_us(server) - began_us;
     unsigned bucket = 0;
     while (bucket < TURN_BUCKETS - 1 && took_us > turn_bound_us(bucket))
         bucket++;
@@ -77,7 +84,7 @@ int64_t server_turn(struct server *server)
     struct engine *engine = server->engine;
 
     server_look_at_clock(server);
-    int64_t began_us = server->now_us;
+    int64_t began_us = server->options.turn_cpu ? meter_us(server) : server->now_us;
     server->counts.turns++;
     begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);
@@ -86,7 +93,9 @@ int64_t server_turn(struct server *server)
     begin_stage(server, EXPIRE_SHARE);
     more |= sessions_expire(server);
     more |= beanstalk_surveys_step(server);
+    begin_stage(server, REQUEUE_SHARE);
     server->turn_again = false;
+    more |= requeue_step(server);
     begin_stage(server, MATCH_SHARE);
     engine->verbs->match(engine);
     begin_stage(server, FLUSH_SHARE);

@@ -1,0 +1,134 @@
+#include "server/requeue.h"
+
+#include "base/mem.h"
+
+enum { REQUEUE_NS = 1500 }; /* work for one job */
+
+/* What one client left behind. */
+struct requeue {
+    struct list place; // server::requeues
+    struct buf handed; // struct handed
+    size_t next;       /* in `handed` */
+    struct beanstalk_held *held;
+    uint64_t sent;
+    int64_t ended_us;
+    enum session_end end;
+};
+
+static void ignore_answer(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    (void)reply; /* the job may have timed out meanwhile: then there is nothing to give back */
+}
+
+static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
+{
+    static struct ticket nobody = {.answered = ignore_answer};
+    struct cmd cmd = {
+        .kind = CMD_RELEASE,
+        .job = {.ref.seq = seq, .lease = lease, .why = why},
+    };
+    budget_spend(&server->budget, REQUEUE_NS);
+    server->counts.undelivered += why == RELEASE_UNDELIVERED;
+    server->counts.abandoned += why == RELEASE_ABANDONED;
+    server->engine->verbs->submit(server->engine, &cmd, &nobody);
+}
+
+static struct requeue *add(struct server *server)
+{
+    struct requeue *requeue = mem_zalloc(sizeof(*requeue));
+    requeue->ended_us = server->now_us;
+    list_add_tail(&server->requeues, &requeue->place);
+    server->turn_again = true; /* the turn may be past this; somebody may wait for the jobs */
+    return requeue;
+}
+
+void requeue_handed(struct server *server, struct buf *handed, uint64_t sent)
+{
+    if (handed->len) {
+        struct requeue *requeue = add(server);
+        requeue->handed = *handed;
+        requeue->sent = sent;
+        *handed = (struct buf){0};
+        (void)requeue_step(server); /* at once what the budget allows: all, as a rule */
+    } else {
+        buf_fini(handed);
+    }
+}
+
+void requeue_held(struct server *server, struct beanstalk_held *held, uint64_t sent,
+                  enum session_end end)
+{
+    if (!held)
+        return;
+    struct requeue *requeue = add(server);
+    requeue->held = held;
+    requeue->sent = sent;
+    requeue->end = end;
+    (void)requeue_step(server); /* the same */
+}
+
+/*
+ * Did the answer certainly not reach the client? A reset soon after it was sent means that the
+ * client had closed before it read it: had it read all, it would have ended with a FIN.
+ */
+static bool undelivered(const struct requeue *requeue, const struct beanstalk_hold *hold)
+{
+    if (requeue->end == SESSION_POLITE || hold->end == 0)
+        return false;
+    if (hold->end > requeue->sent)
+        return true;
+    int64_t handed_us = hold->until_us - hold->ttr_us;
+    return requeue->end == SESSION_RESET && requeue->ended_us - handed_us <= RESET_SOON_US;
+}
+
+/* Gives one job back. False: none is left. */
+static bool step(struct server *server, struct requeue *requeue)
+{
+    struct beanstalk_held *held = requeue->held;
+    if (held && held->count) {
+        struct beanstalk_hold *hold = held->heap[held->count - 1]; /* the cheapest to take out */
+        uint64_t seq = hold->seq, lease = hold->lease;
+        bool lost = undelivered(requeue, hold);
+        beanstalk_holds_drop(&server->beanstalk.holds, hold);
+        release(server, seq, lease, lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED);
+        return true;
+    }
+    if (requeue->next == requeue->handed.len)
+        return false;
+    struct handed handed;
+    memcpy(&handed, requeue->handed.at + requeue->next, sizeof(handed));
+    requeue->next += sizeof(handed);
+    if (handed.end > requeue->sent)
+        release(server, handed.seq, handed.lease, RELEASE_UNDELIVERED);
+    return true;
+}
+
+static void requeue_free(struct requeue *requeue)
+{
+    list_remove(&requeue->place);
+    buf_fini(&requeue->handed);
+    if (requeue->held)
+        beanstalk_held_fini(requeue->held);
+    mem_free(requeue->held);
+    mem_free(requeue);
+}
+
+bool requeue_step(struct server *server)
+{
+    while (!list_empty(&server->requeues)) {
+        struct requeue *requeue = LIST_ENTRY(server->requeues.next, struct requeue, place);
+        while (step(server, requeue)) {
+            if (budget_spent(&server->budget))
+                return true;
+        }
+        requeue_free(requeue);
+    }
+    return false;
+}
+
+void requeue_all(struct server *server)
+{
+    server->budget.left_ns = BUDGET_UNLIMITED;
+    (void)requeue_step(server); /* all of it: nothing is spent */
+}
