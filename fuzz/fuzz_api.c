@@ -161,7 +161,8 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     case CALL_READYZ:
     case CALL_METRICS:
     case CALL_OPENAPI:
-    case CALL_STATS: break;
+    case CALL_STATS:
+    case CALL_LIMITS: break;
     }
     buf_fini(&out);
     arena_fini(&scratch);

@@ -156,7 +156,7 @@ static bool decode_page(const struct http_request *request, struct call *call)
     } pages[] = {
         {{"/healthz", 8}, CALL_HEALTHZ}, {{"/readyz", 7}, CALL_READYZ},
         {{"/metrics", 8}, CALL_METRICS}, {{"/v1/openapi.json", 16}, CALL_OPENAPI},
-        {{"/v1/stats", 9}, CALL_STATS},
+        {{"/v1/stats", 9}, CALL_STATS},  {{"/v1/limits", 10}, CALL_LIMITS},
     };
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
         if (!bytes_eq(request->path, pages[i].path))

@@ -38,7 +38,8 @@ enum call_kind {
     CALL_READYZ,
     CALL_METRICS,
     CALL_OPENAPI,
-    CALL_STATS, /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
+    CALL_STATS,  /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
+    CALL_LIMITS, /* GET /v1/limits: the limits that a client must know to stay within them */
 };
 
 /* What api_reply must know later; kept by the session, owns nothing. */

@@ -77,6 +77,7 @@ static void submit(struct http_session *http, struct call *call)
     case CALL_HEALTHZ:
     case CALL_READYZ:
     case CALL_OPENAPI:
+    case CALL_LIMITS:
         page_write(server, call->kind, &request->style, NULL, request_out(request));
         request_done(request);
         break;

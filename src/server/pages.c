@@ -53,6 +53,37 @@ static void stats_page(struct server *server, const struct call_style *style, st
     buf_fini(&body);
 }
 
+static void limits_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    const struct server_options *options = &server->options;
+    const struct {
+        const char *name;
+        int64_t value;
+    } limits[] = {
+        {"batch_jobs", options->api.batch_jobs},
+        {"body_bytes", options->api.body_bytes},
+        {"request_bytes", (int64_t)options->http.body_bytes},
+        {"reserve_topics", options->api.reserve_topics},
+        {"reserve_max", options->api.batch_jobs},
+        {"list_limit", options->api.batch_jobs},
+        {"wait_ms", options->api.wait_us / 1000},
+        {"ttr_ms", options->api.ttr_max_us / 1000},
+        {"default_ttr_ms", options->api.ttr_us / 1000},
+        {"json_depth", options->api.json_depth},
+        {"id_bytes", JOB_ID_MAX},
+        {"topic_bytes", TOPIC_NAME_MAX},
+        {"content_type_bytes", CONTENT_TYPE_MAX},
+        {"retry_steps", RETRY_STEPS_MAX},
+        {"beanstalk_job_bytes", options->beanstalk_body_bytes},
+    };
+    struct buf body = {0};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        buf_addf(&body, "%c\"%s\":%lld", i ? ',' : '{', limits[i].name, (long long)limits[i].value);
+    buf_add_char(&body, '}');
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
 void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
                 const struct reply *topics, struct buf *out)
 {
@@ -60,6 +91,7 @@ void page_write(struct server *server, enum call_kind kind, const struct call_st
     case CALL_READYZ: ready_page(server, style, out); break;
     case CALL_METRICS: metrics_page(server, style, topics, out); break;
     case CALL_STATS: stats_page(server, style, out); break;
+    case CALL_LIMITS: limits_page(server, style, out); break;
     case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:
     case CALL_CMD:

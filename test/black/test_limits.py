@@ -207,3 +207,18 @@ def test_p8_one_answer_takes_no_gigabyte(shared):
         first = client.reserve("large", most=20)
         assert 1 <= len(first) <= 2
         assert len(client.reserve("large", most=20)) == 20 - len(first)
+
+
+def test_the_limits_that_clients_need_can_be_read(laterd):
+    server = laterd({"limits": {"batch_jobs": 7, "body_bytes": "3K", "request_bytes": "10K",
+                                "reserve_topics": 5, "wait_seconds": "2m", "ttr_seconds": "1h"},
+                     "beanstalk": {"job_bytes": 99}})
+    with Client(server.port) as client:
+        limits = client.get("/v1/limits").json()
+        assert limits["batch_jobs"] == limits["reserve_max"] == limits["list_limit"] == 7
+        assert limits["body_bytes"] == 3072 and limits["request_bytes"] == 10240
+        assert limits["reserve_topics"] == 5 and limits["wait_ms"] == 120_000
+        assert limits["ttr_ms"] == 3_600_000 and limits["default_ttr_ms"] == 60_000
+        assert limits["id_bytes"] == 255 and limits["topic_bytes"] == 200
+        assert limits["beanstalk_job_bytes"] == 99
+        assert client.post("/v1/limits").status == 405

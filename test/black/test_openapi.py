@@ -187,6 +187,7 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
                          ("clear", {"state": "delayed"})):
         call("POST", f"/v1/topics/{quoted}/{verb}", fields)
     call("GET", "/v1/stats")
+    call("GET", "/v1/limits")
     call("GET", "/v1/openapi.json")
     for path in ("/healthz", "/readyz", "/metrics"):
         if document.operation("GET", path)[1]:
