@@ -120,22 +120,22 @@ static void answer(const struct call *call, struct buf *out)
     }
 }
 
-static void push_all(struct call *call, struct arena *scratch, struct buf *out)
+static void do_batch(struct call *call, struct arena *scratch, struct buf *out)
 {
     struct buf results = {0};
     struct cmd cmd;
     struct problem problem;
     struct job_view job = {.ref.seq = 1, .state = JOB_READY};
-    struct reply reply = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
+    struct reply reply = {.kind = call->batch.kind, .count = 1, .jobs = &job};
     uint32_t failed = 0;
-    while (api_pushes_next(&call->pushes, &limits, now_us, scratch, &cmd, &problem)) {
+    while (api_batch_next(&call->batch, &limits, now_us, scratch, &cmd, &problem)) {
         if (problem.status == 0)
             check_cmd(&cmd);
         failed += problem.status != 0;
-        api_pushes_result(&results, &reply, problem.status ? &problem : NULL);
+        api_batch_result(&results, &reply, problem.status ? &problem : NULL);
     }
-    CHECK(call->pushes.done <= limits.batch_jobs);
-    api_pushes_reply(&call->style, buf_bytes(&results), failed, BYTES("now"), out);
+    CHECK(call->batch.done <= limits.batch_jobs);
+    api_batch_reply(&call->style, buf_bytes(&results), failed, BYTES("now"), out);
     check_response(&call->style, out);
     buf_fini(&results);
 }
@@ -151,7 +151,7 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
         check_cmd(&call.cmd);
         answer(&call, &out);
         break;
-    case CALL_PUSHES: push_all(&call, &scratch, &out); break;
+    case CALL_BATCH: do_batch(&call, &scratch, &out); break;
     case CALL_PROBLEM:
         CHECK(call.problem.status >= 200 && call.problem.detail[0]);
         api_problem(&call.style, &call.problem, BYTES("now"), &out);

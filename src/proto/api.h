@@ -21,7 +21,7 @@ const char *api_dialect_name(enum api_dialect dialect); /* "delay-queue" … */
 struct api_limits {
     uint32_t body_bytes;     /* of a job; default 1 MiB */
     uint32_t json_depth;     /* default 32 */
-    uint32_t batch_jobs;     /* jobs in one push or reserve; default 1000 */
+    uint32_t batch_jobs;     /* jobs in one push, finish or reserve; default 1000 */
     uint32_t reserve_topics; /* topics in one reserve; default 64 */
     int64_t wait_us;         /* longest long poll of /v1; default 10 minutes */
     int64_t block_us;        /* long poll of the delay-queue dialect; default 178 s */
@@ -32,7 +32,7 @@ struct api_limits {
 
 enum call_kind {
     CALL_CMD,     /* `cmd` goes to the engine; api_reply writes its reply */
-    CALL_PUSHES,  /* many pushes; see api_pushes_next */
+    CALL_BATCH,   /* many commands of one kind; see api_batch_next */
     CALL_PROBLEM, /* the request is refused: `problem` */
     CALL_HEALTHZ, /* the server answers these itself */
     CALL_READYZ,
@@ -61,20 +61,21 @@ struct problem {
     const char *allow; /* 405 */
 };
 
-/* The jobs of a batch push that are still to be decoded. */
-struct api_pushes {
+/* The items of a batch that are still to be decoded. */
+struct api_batch {
+    enum cmd_kind kind; /* PUSH or FINISH */
     struct bytes rest;
     bool ndjson; /* else: the inside of a JSON array */
     uint32_t done;
-    uint32_t line; /* NDJSON: of the job decoded last, the first being 1 */
-    struct bytes topic;
+    uint32_t line;      /* NDJSON: of the item decoded last, the first being 1 */
+    struct bytes topic; /* PUSH */
 };
 
 struct call {
     enum call_kind kind;
     struct call_style style;
     struct cmd cmd;
-    struct api_pushes pushes;
+    struct api_batch batch;
     struct problem problem;
 };
 
@@ -92,18 +93,21 @@ void api_problem(const struct call_style *style, const struct problem *problem, 
                  struct buf *out);
 
 /*
- * Batch push: next job into `out_cmd`; false at the end. A bad item gives out_problem->status != 0
- * and the batch goes on; so does a line of NDJSON that is not JSON. (A broken array: one problem
- * for the whole.)
+ * Batch: the next item's command into `out_cmd`; false at the end. A bad item gives
+ * out_problem->status != 0 and the batch goes on; so does a line of NDJSON that is not JSON. (A
+ * broken array: one problem for the whole.) What is allocated for the item lives in `scratch`.
  */
-bool api_pushes_next(struct api_pushes *pushes, const struct api_limits *limits, int64_t now_us,
-                     struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem);
-/* The item's result appended to `results` (with a comma if it is not the first). */
-void api_pushes_result(struct buf *results, const struct reply *reply,
-                       const struct problem *problem);
-/* The whole response around the results; status 200, or 207-like per-item results, see OpenAPI. */
-void api_pushes_reply(const struct call_style *style, struct bytes results, uint32_t failed,
-                      struct bytes date, struct buf *out);
+bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, int64_t now_us,
+                    struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem);
+/*
+ * Appends the item's result to `results` (with a comma if it is not the first): that of the
+ * engine's `reply`, or of `problem` if that is not NULL; then `reply` may be NULL.
+ */
+void api_batch_result(struct buf *results, const struct reply *reply,
+                      const struct problem *problem);
+/* The whole response around the results: 200, and each result has a status of its own. */
+void api_batch_reply(const struct call_style *style, struct bytes results, uint32_t failed,
+                     struct bytes date, struct buf *out);
 
 /* How an engine's error shows in /v1: HTTP status and code. */
 int api_status(enum err err);

@@ -12,6 +12,7 @@ static const struct route {
 } routes[] = {
     {{"topics", "{}", "jobs"}, HTTP_M_POST, CMD_PUSH, v1_decode_pushes},
     {{"reserve"}, HTTP_M_POST, CMD_RESERVE, v1_decode_reserve},
+    {{"finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_finishes},
     {{"jobs", "{}", "finish"}, HTTP_M_POST, CMD_FINISH, v1_decode_job},
     {{"jobs", "{}", "release"}, HTTP_M_POST, CMD_RELEASE, v1_decode_job},
     {{"jobs", "{}", "touch"}, HTTP_M_POST, CMD_TOUCH, v1_decode_job},

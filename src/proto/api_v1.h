@@ -1,6 +1,7 @@
 /*
  * The inside of /v1: api_v1.c finds the call, api_v1_fields.c reads what a request's JSON says,
- * api_v1_push.c, api_v1_job.c and api_v1_topic.c make commands of it, api_v1_reply.c answers.
+ * api_v1_push.c, api_v1_job.c and api_v1_topic.c make commands of it, api_v1_batch.c goes through
+ * batches of them, api_v1_reply.c answers.
  *
  * Strict: a field, parameter or type that is not expected is refused by name, for a typo that
  * is silently ignored is a job that runs at the wrong time.
@@ -29,6 +30,8 @@ enum v1_field {
     V1_MAX,
     V1_FOR,
     V1_STATE,
+    V1_REF,  /* the id of a job that is there; V1_ID is that of a new one */
+    V1_JOBS, /* the items of a batch */
     V1_FIELD_COUNT
 };
 
@@ -55,6 +58,8 @@ struct v1_fields {
     uint32_t max;
     int64_t for_us;
     enum job_state state;
+    struct job_ref ref;
+    struct bytes jobs; /* the array as it was sent */
 };
 
 static inline bool v1_given(const struct v1_fields *fields, enum v1_field field)
@@ -93,9 +98,19 @@ struct v1_call {
 };
 
 bool v1_decode_pushes(const struct v1_call *v1);
+bool v1_decode_finishes(const struct v1_call *v1);
 bool v1_decode_job(const struct v1_call *v1);
 bool v1_decode_reserve(const struct v1_call *v1);
 bool v1_decode_topic(const struct v1_call *v1);
 bool v1_decode_list(const struct v1_call *v1);
+
+/* Begin a batch of v1->kind: of the lines of the request's body, or of the items of an array. */
+bool v1_begin_lines(const struct v1_call *v1);
+bool v1_begin_array(const struct v1_call *v1, struct bytes array);
+
+/* One item of a batch, as JSON; what is empty has no fields. */
+bool v1_read_push(const struct v1_input *input, struct bytes topic, struct bytes text,
+                  struct cmd *out_cmd);
+bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd);
 
 #endif

@@ -247,6 +247,23 @@ static bool read_lease(const struct reader *reader)
            bad(reader, "this is not a lease as /v1/reserve gives them");
 }
 
+static bool read_ref(const struct reader *reader)
+{
+    struct bytes text;
+    if (!read_string(reader, &text))
+        return false;
+    return job_ref_parse(text, &reader->fields->ref) || bad(reader, "an id is 1 … 255 bytes");
+}
+
+/* Its items are read one by one, when their turn comes. */
+static bool read_jobs(const struct reader *reader)
+{
+    if (reader->value->kind != JSON_KIND_ARRAY)
+        return bad(reader, "the jobs must be an array of objects");
+    reader->fields->jobs = reader->value->text;
+    return true;
+}
+
 static bool is_listed(const struct v1_fields *fields, struct bytes topic)
 {
     for (uint32_t i = 0; i < fields->topic_count; i++) {
@@ -349,6 +366,8 @@ static const struct {
     [V1_MAX] = {"max", read_max},
     [V1_FOR] = {"for", read_for},
     [V1_STATE] = {"state", read_state},
+    [V1_REF] = {"id", read_ref},
+    [V1_JOBS] = {"jobs", read_jobs},
 };
 
 static bool refuse_name(const struct v1_input *input, struct bytes name, const char *code,

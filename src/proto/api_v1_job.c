@@ -1,4 +1,4 @@
-/* Commands on one job, and reserve. */
+/* Commands on one job or on a list of them, and reserve. */
 #include "proto/api_v1.h"
 
 static uint32_t fields_of(enum cmd_kind kind)
@@ -62,6 +62,33 @@ bool v1_decode_job(const struct v1_call *v1)
     v1->call->cmd.job = job;
     return true;
 }
+
+/* ---- batches of finishes ---- */
+
+bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(input, text, V1_BIT(V1_REF) | V1_BIT(V1_LEASE), &fields))
+        return false;
+    if (!v1_given(&fields, V1_REF))
+        return api_refuse(input->problem, 400, "missing_field", "id",
+                          "each job to finish needs its id");
+    *out_cmd = (struct cmd){.kind = CMD_FINISH, .job = {.ref = fields.ref, .lease = fields.lease}};
+    return true;
+}
+
+bool v1_decode_finishes(const struct v1_call *v1)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
+        return false;
+    if (!v1_given(&fields, V1_JOBS))
+        return api_refuse(v1->input.problem, 400, "missing_field", "jobs",
+                          "finish needs the jobs: {\"jobs\":[{\"id\":\"a\",\"lease\":\"1\"}]}");
+    return v1_begin_array(v1, fields.jobs);
+}
+
+/* ---- reserve ---- */
 
 bool v1_decode_reserve(const struct v1_call *v1)
 {

@@ -290,14 +290,6 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
     }
 }
 
-static struct problem problem_of(enum err err)
-{
-    struct problem problem = {.status = api_status(err), .err = err, .code = err_name(err)};
-    const char *text = err_text(err);
-    memcpy(problem.detail, text, strnlen(text, sizeof(problem.detail) - 1));
-    return problem;
-}
-
 /* Which state the command wants, and what to do in another. */
 static const char *wanted_state(enum cmd_kind kind)
 {
@@ -325,6 +317,21 @@ static const char *wanted_state(enum cmd_kind kind)
     case CMD_LIST: break;
     }
     return err_text(ERR_WRONG_STATE);
+}
+
+static struct problem problem_of(const struct reply *reply, enum cmd_kind kind)
+{
+    enum err err = reply->err;
+    struct problem problem;
+    api_problem_set(&problem, api_status(err), err_name(err), "", err_text(err));
+    if (err == ERR_WRONG_STATE) {
+        api_problem_set(&problem, problem.status, problem.code, "", "the job is ");
+        api_problem_add(&problem, job_state_name(reply->state));
+        api_problem_add(&problem, ": ");
+        api_problem_add(&problem, wanted_state(kind));
+    }
+    problem.err = err;
+    return problem;
 }
 
 /* May the character stand in a path as it is (RFC 3986, 2.3)? */
@@ -385,13 +392,7 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
         return;
     }
     if (reply->err != OK) {
-        struct problem problem = problem_of(reply->err);
-        if (reply->err == ERR_WRONG_STATE) {
-            api_problem_set(&problem, problem.status, problem.code, "", "the job is ");
-            api_problem_add(&problem, job_state_name(reply->state));
-            api_problem_add(&problem, ": ");
-            api_problem_add(&problem, wanted_state(kind));
-        }
+        struct problem problem = problem_of(reply, kind);
         v1_problem(output, &problem);
         return;
     }
@@ -448,20 +449,21 @@ void v1_problem(const struct api_output *output, const struct problem *problem)
 
 /* ---- batches ---- */
 
-void api_pushes_result(struct buf *results, const struct reply *reply,
-                       const struct problem *problem)
+void api_batch_result(struct buf *results, const struct reply *reply, const struct problem *problem)
 {
     struct problem engine;
     if (results->len)
         buf_add_char(results, ',');
     if (!problem && reply->err != OK) {
-        engine = problem_of(reply->err);
+        engine = problem_of(reply, reply->kind);
         problem = &engine;
     }
     if (problem) {
         add_number(results, "{\"status\":", problem->status);
         buf_add_str(results, ",\"problem\":");
         add_problem(results, problem);
+    } else if (reply->kind == CMD_FINISH) {
+        add_number(results, "{\"status\":", 204);
     } else {
         add_number(results, "{\"status\":", reply->kept ? 200 : 201);
         buf_add_str(results, ",\"job\":");
@@ -470,8 +472,8 @@ void api_pushes_result(struct buf *results, const struct reply *reply,
     buf_add_char(results, '}');
 }
 
-void api_pushes_reply(const struct call_style *style, struct bytes results, uint32_t failed,
-                      struct bytes date, struct buf *out)
+void api_batch_reply(const struct call_style *style, struct bytes results, uint32_t failed,
+                     struct bytes date, struct buf *out)
 {
     struct api_output output = {.style = style, .date = date, .out = out};
     struct buf body = {0};

@@ -75,7 +75,7 @@ static const struct key keys[] = {
     {"limits", "json_depth", KIND_COUNT, NUMBER(json_depth), 2, 128, "32",
      "Nesting of JSON in a request."},
     {"limits", "batch_jobs", KIND_COUNT, NUMBER(batch_jobs), 1, 100000, "1000",
-     "Jobs in one push or one reserve."},
+     "Jobs in one push, one finish or one reserve."},
     {"limits", "reserve_topics", KIND_COUNT, NUMBER(reserve_topics), 1, 10000, "64",
      "Topics in one reserve."},
     {"limits", "connections", KIND_COUNT, NUMBER(connections), 1, 1000000, "10000",

@@ -71,7 +71,7 @@ static void submit(struct http_session *http, struct call *call)
     case CALL_CMD:
         server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
         break;
-    case CALL_PUSHES: request_push_all(request, &call->pushes); break;
+    case CALL_BATCH: request_batch(request, &call->batch); break;
     case CALL_METRICS:
     case CALL_STATS: request_page(request, call->kind); break;
     case CALL_HEALTHZ:

@@ -23,7 +23,7 @@ struct request *request_new(struct http_session *http, const struct call_style *
     return request;
 }
 
-static void batch_free(struct push_batch *batch)
+static void batch_free(struct batch *batch)
 {
     if (!batch)
         return;
@@ -74,7 +74,7 @@ void request_abandon(struct request *request)
     struct engine *engine = server->engine;
     if (!request->answered && !request->batch)
         engine->verbs->cancel(engine, &request->ticket);
-    for (struct push_item *item = request->batch ? request->batch->first : NULL; item;
+    for (struct batch_item *item = request->batch ? request->batch->first : NULL; item;
          item = item->next) {
         if (!item->answered)
             engine->verbs->cancel(engine, &item->ticket);
@@ -161,17 +161,17 @@ void request_page(struct request *request, enum call_kind page)
     server->engine->verbs->submit(server->engine, &question, &request->ticket);
 }
 
-/* ---- batches of pushes ---- */
+/* ---- batches ---- */
 
 static void batch_finish(struct request *request)
 {
-    struct push_batch *batch = request->batch;
+    struct batch *batch = request->batch;
     struct server *server = request->http->session.server;
     struct buf results = {0};
     uint32_t failed = 0;
     if (batch->waiting || !batch->decoded)
         return;
-    for (struct push_item *item = batch->first; item; item = item->next) {
+    for (struct batch_item *item = batch->first; item; item = item->next) {
         if (results.len)
             buf_add_char(&results, ',');
         buf_add_bytes(&results, item->result);
@@ -179,18 +179,18 @@ static void batch_finish(struct request *request)
     }
     struct buf *out = request_out(request);
     size_t before = out->len;
-    api_pushes_reply(&request->style, buf_bytes(&results), failed, server_date(server), out);
+    api_batch_reply(&request->style, buf_bytes(&results), failed, server_date(server), out);
     count_status(server, bytes_of(out->at + before, out->len - before));
     buf_fini(&results);
     request_done(request);
 }
 
-static void item_done(struct push_item *item, const struct reply *reply,
+static void item_done(struct batch_item *item, const struct reply *reply,
                       const struct problem *problem)
 {
-    struct push_batch *batch = item->request->batch;
+    struct batch *batch = item->request->batch;
     struct buf text = {0};
-    api_pushes_result(&text, reply, problem);
+    api_batch_result(&text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
     item->failed = problem || reply->err != OK;
     item->answered = true;
@@ -200,33 +200,34 @@ static void item_done(struct push_item *item, const struct reply *reply,
 
 static void answered_item(struct ticket *ticket, const struct reply *reply)
 {
-    struct push_item *item = LIST_ENTRY(ticket, struct push_item, ticket);
+    struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
     item_done(item, reply, NULL);
     batch_finish(item->request);
 }
 
-static struct push_item *item_new(struct request *request)
+static struct batch_item *item_new(struct request *request)
 {
-    struct push_batch *batch = request->batch;
-    struct push_item *item = arena_alloc(&batch->arena, sizeof(*item));
-    *item = (struct push_item){.ticket.answered = answered_item, .request = request};
+    struct batch *batch = request->batch;
+    struct batch_item *item = arena_alloc(&batch->arena, sizeof(*item));
+    *item = (struct batch_item){.ticket.answered = answered_item, .request = request};
     *batch->last = item;
     batch->last = &item->next;
     batch->waiting++;
     return item;
 }
 
-void request_push_all(struct request *request, struct api_pushes *pushes)
+void request_batch(struct request *request, struct api_batch *items)
 {
     struct server *server = request->http->session.server;
-    struct push_batch *batch = mem_zalloc(sizeof(*batch));
+    struct batch *batch = mem_zalloc(sizeof(*batch));
     struct problem problem = {0};
     struct cmd cmd;
     batch->last = &batch->first;
     request->batch = batch;
-    while (api_pushes_next(pushes, &server->options.api, server->now_us, &server->scratch, &cmd,
-                           &problem)) {
-        struct push_item *item = item_new(request);
+    while (api_batch_next(items, &server->options.api, server->now_us, &server->scratch, &cmd,
+                          &problem)) {
+        struct batch_item *item = item_new(request);
+        item->ticket.brief = items->kind == CMD_FINISH;
         if (problem.status)
             item_done(item, NULL, &problem);
         else

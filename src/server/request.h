@@ -1,26 +1,26 @@
 /*
- * One HTTP request that is owed an answer. A single command has its ticket here; a batch of
- * pushes has one item for each job.
+ * One HTTP request that is owed an answer. A single command has its ticket here; a batch has one
+ * item for each command.
  */
 #ifndef LATERD_SERVER_REQUEST_H
 #define LATERD_SERVER_REQUEST_H
 
 #include "server/http_session.h"
 
-/* One job of a batch push. */
-struct push_item {
+/* One command of a batch. */
+struct batch_item {
     struct ticket ticket;
     struct request *request;
-    struct push_item *next; /* in the order sent */
+    struct batch_item *next; /* in the order sent */
     bool answered;
     bool failed;
     struct bytes result; /* JSON, in the batch's arena */
 };
 
-struct push_batch {
+struct batch {
     struct arena arena; /* of the items and their results */
-    struct push_item *first;
-    struct push_item **last;
+    struct batch_item *first;
+    struct batch_item **last;
     uint32_t waiting; /* items not answered yet */
     bool decoded;     /* all items are in the list */
 };
@@ -32,10 +32,10 @@ struct request {
     uint32_t number;   /* in server::requests */
     struct call_style style;
     bool answered;
-    struct buf early;         /* the answer, while an older request is still owed one */
-    struct buf handed;        // struct handed: reservations in this answer
-    struct push_batch *batch; /* NULL for a single command */
-    enum call_kind page;      /* which one its answer is shown in, if it is for a page */
+    struct buf early;    /* the answer, while an older request is still owed one */
+    struct buf handed;   // struct handed: reservations in this answer
+    struct batch *batch; /* NULL for a single command */
+    enum call_kind page; /* which one its answer is shown in, if it is for a page */
 };
 
 struct request *request_new(struct http_session *http, const struct call_style *style);
@@ -51,7 +51,7 @@ void request_done(struct request *request);
 /* Asks the engine for what the page shows, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);
 
-/* Decodes and submits all jobs of a batch push. */
-void request_push_all(struct request *request, struct api_pushes *pushes);
+/* Decodes and submits all commands of a batch. */
+void request_batch(struct request *request, struct api_batch *items);
 
 #endif

@@ -114,6 +114,32 @@ def test_the_schedule_of_retries_decides_what_a_failure_is(client, topic):
     assert client.job(topic, "kick").json()["failures"] == 0
 
 
+# Finishing many
+
+def test_a_batch_of_finishes_finishes_each_for_itself(client, topic):
+    for id in names(topic, 40):
+        client.push_id(topic, id=id, body=1)
+    client.push_id(topic, id=f"{topic}-free", body=1, delay="1h")
+    held = client.reserve(topic, most=40)
+    assert len(held) == 40
+    jobs = [{"id": job["id"], "lease": job["lease"]} for job in held]
+    jobs[1]["lease"] = "1"
+    del jobs[2]["lease"]
+    jobs += [jobs[0], {"id": f"{topic}-free"}, {"lease": "1"}, {"id": "x" * 256}]
+    said = client.post("/v1/finish", jobs=jobs)
+    assert said.status == 200, said
+    results = said.json()["results"]
+    assert len(results) == len(jobs) and said.json()["failed"] == 5
+    codes = [result.get("problem", {}).get("code") for result in results]
+    assert codes[1] == "stale_lease"
+    assert codes[40:] == ["not_found", "wrong_state", "missing_field", "bad_field"]
+    assert all(code is None for at, code in enumerate(codes[:40]) if at != 1)
+    assert all(result["status"] == 204 for at, result in enumerate(results[:40]) if at != 1)
+    assert [client.state(job["id"]) for job in held[:3]] == [None, "reserved", None]
+    counts = client.counts(topic)
+    assert counts["reserved"] == 1 and counts["totals"]["finished"] == 39
+
+
 # Reserving
 
 def test_the_best_of_several_topics_come_in_batches(client, topic):

@@ -170,6 +170,8 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     assert len(taken) >= 4
     call("POST", "/v1/reserve", {"topics": [topic]})
     call("POST", "/v1/reserve", {"topics": []})
+    call("POST", "/v1/finish", {"jobs": [{"id": "unknown", "lease": "1"}, {"id": taken[-1]["id"]}]})
+    call("POST", "/v1/finish", {})
     by = {"touch": {}, "release": {"delay": "1h"}, "bury": {"priority": 9}, "finish": {}}
     for job, (verb, fields) in zip(taken, by.items()):
         path = f"/v1/jobs/{urllib.parse.quote(job['id'], safe='')}/{verb}"

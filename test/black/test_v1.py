@@ -136,6 +136,29 @@ def test_ndjson_is_a_batch_too_and_a_bad_line_spoils_only_itself(client, topic):
     assert len(client.reserve(topic, most=10)) == 3
 
 
+@pytest.mark.embedded("Redis has no syncs to count")
+def test_a_batch_of_finishes_shares_its_syncs(laterd):
+    with Client(laterd().port) as client:
+        client.push_many("t", [{"body": number} for number in range(200)])
+        held = client.reserve("t", most=200)
+        before = client.get("/v1/stats").json()["store"]["syncs"]
+        said = client.post("/v1/finish", jobs=[{"id": job["id"], "lease": job["lease"]}
+                                               for job in held]).json()
+        assert said["failed"] == 0 and len(said["results"]) == 200
+        assert client.get("/v1/stats").json()["store"]["syncs"] <= before + 3
+
+
+def test_a_batch_of_finishes_that_is_none_finishes_nothing(client, topic):
+    job_id = client.push_id(topic, body=1)
+    client.reserve(topic)
+    good = f'{{"id":"{job_id}"}}'
+    for body in ("", "{}", f"[{good}]", f'{{"jobs":[{good},]}}', f'{{"jobs":[{good}],"lease":"1"}}'):
+        problem(client.request("POST", "/v1/finish", body, {"Content-Type": "application/json"}), 400)
+    problem(client.post("/v1/finish", {"jobs": [{"id": job_id}] * 1001}), 413, "batch_too_large")
+    assert client.state(job_id) == "reserved"
+    assert client.post("/v1/finish", jobs=[]).json() == {"failed": 0, "results": []}
+
+
 def test_an_empty_batch_is_fine(client, topic):
     answer = client.post(f"/v1/topics/{topic}/jobs", "[]")
     assert answer.status in (200, 400)

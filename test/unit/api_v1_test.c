@@ -367,8 +367,7 @@ static const char *items(struct call *call)
     struct cmd cmd;
     struct problem problem;
     size_t len = 0;
-    while (
-        api_pushes_next(&call->pushes, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem)) {
+    while (api_batch_next(&call->batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem)) {
         if (problem.status)
             len += (size_t)snprintf(text + len, sizeof(text) - len, "-%s ", problem.code);
         else
@@ -383,7 +382,7 @@ static void a_batch_is_an_array_or_lines(void **state)
 {
     (void)state;
     struct call call = push(" [ {\"id\":\"a\"} , {\"x\":1}, 5, \"s\", {\"id\":\"b\"}]");
-    assert_int_equal(call.kind, CALL_PUSHES);
+    assert_int_equal(call.kind, CALL_BATCH);
     assert_string_equal(items(&call), "+a -unknown_field -bad_json -bad_json +b ");
     call = push("[]");
     assert_string_equal(items(&call), "");
@@ -407,9 +406,9 @@ static void a_bad_line_is_named_by_its_number(void **state)
                                                       .type = "application/x-ndjson",
                                                       .body = "{}\n\n \n5\n"});
     assert_true(
-        api_pushes_next(&call.pushes, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
     assert_true(
-        api_pushes_next(&call.pushes, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
     assert_string_equal(problem.detail, "line 4: an object is expected here");
 }
 
@@ -421,16 +420,91 @@ static void a_batch_is_answered_item_by_item(void **state)
     struct job_view job = {.ref.seq = 5, .state = JOB_READY, .due_us = NOW_US};
     struct reply good = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
     struct reply bad = {.kind = CMD_PUSH, .err = ERR_EXISTS};
-    api_pushes_result(&results, &good, NULL);
-    api_pushes_result(&results, &bad, NULL);
+    api_batch_result(&results, &good, NULL);
+    api_batch_result(&results, &bad, NULL);
     fixture_out.len = 0;
-    api_pushes_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
+    api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
         answered(),
         "{\"failed\":1,\"results\":[{\"status\":201,\"job\":{\"id\":\"@5\",\"state\":\"ready\","
         "\"due\":\"2023-11-14T22:13:20.123456Z\",\"due_ms\":1700000000123,\"result\":\"created\"}},"
         "{\"status\":409,\"problem\":{\"type\":\"about:blank\",\"title\":\"Conflict\",\"status\":"
         "409,\"code\":\"exists\",\"detail\":\"a live job has this id\"}}]}");
+    buf_fini(&results);
+}
+
+static void a_batch_of_finishes_names_each_job_and_its_lease(void **state)
+{
+    (void)state;
+    struct cmd cmd;
+    struct problem problem;
+    struct call call = v1(HTTP_M_POST, "/v1/finish",
+                          "{\"jobs\":[{\"id\":\"a\",\"lease\":\"7\"},{\"id\":\"@3\"},{},"
+                          "{\"id\":\"a\",\"lease\":7}]}");
+    assert_int_equal(call.kind, CALL_BATCH);
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_int_equal(problem.status, 0);
+    assert_int_equal(cmd.kind, CMD_FINISH);
+    assert_text(cmd.job.ref.id, "a");
+    assert_int_equal(cmd.job.lease, 7);
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_int_equal(cmd.job.ref.seq, 3);
+    assert_int_equal(cmd.job.lease, 0);
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_string_equal(problem.code, "missing_field");
+    assert_true(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+    assert_string_equal(problem.field, "lease");
+    assert_false(
+        api_batch_next(&call.batch, &fixture_limits, NOW_US, &fixture_arena, &cmd, &problem));
+}
+
+static void a_batch_of_finishes_that_is_none_finishes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        int status;
+        const char *code;
+    } bad[] = {
+        {NULL, 400, "missing_field"},
+        {"{}", 400, "missing_field"},
+        {"[]", 400, "bad_json"},
+        {"{\"jobs\":{}}", 400, "bad_field"},
+        {"{\"jobs\":[{\"id\":\"a\"},]}", 400, "bad_json"},
+        {"{\"jobs\":[],\"lease\":\"1\"}", 400, "unknown_field"},
+        {"{\"jobs\":[],\"jobs\":[]}", 400, "duplicate_field"},
+        {"{\"jobs\":[1,2,3,4,5,6]}", 413, "batch_too_large"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct call call = v1(HTTP_M_POST, "/v1/finish", bad[i].body);
+        assert_int_equal(call.kind, CALL_PROBLEM);
+        assert_string_equal(call.problem.code, bad[i].code);
+        assert_int_equal(call.problem.status, bad[i].status);
+    }
+    assert_int_equal(v1(HTTP_M_GET, "/v1/finish", NULL).problem.status, 405);
+}
+
+static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_POST, "/v1/finish", "{\"jobs\":[{\"id\":\"a\"}]}");
+    struct buf results = {0};
+    struct reply good = {.kind = CMD_FINISH, .count = 1};
+    struct reply bad = {.kind = CMD_FINISH, .err = ERR_WRONG_STATE, .state = JOB_READY};
+    api_batch_result(&results, &good, NULL);
+    api_batch_result(&results, &bad, NULL);
+    fixture_out.len = 0;
+    api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
+    assert_string_equal(
+        answered(),
+        "{\"failed\":1,\"results\":[{\"status\":204},{\"status\":409,\"problem\":{\"type\":"
+        "\"about:blank\",\"title\":\"Conflict\",\"status\":409,\"code\":\"wrong_state\",\"detail\":"
+        "\"the job is ready: only a reserved job can be finished; DELETE takes it from any "
+        "state\"}}]}");
     buf_fini(&results);
 }
 
@@ -540,6 +614,9 @@ int main(void)
         cmocka_unit_test(a_batch_is_an_array_or_lines),
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(a_batch_is_answered_item_by_item),
+        cmocka_unit_test(a_batch_of_finishes_names_each_job_and_its_lease),
+        cmocka_unit_test(a_batch_of_finishes_that_is_none_finishes_nothing),
+        cmocka_unit_test(a_finish_in_a_batch_is_answered_with_its_status),
         cmocka_unit_test(a_job_is_shown_whole),
         cmocka_unit_test(errors_have_their_status),
         cmocka_unit_test(an_empty_reserve_is_204),
