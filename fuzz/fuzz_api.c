@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "proto/api.h"
+#include "proto/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -145,7 +146,10 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     struct arena scratch = {0};
     struct buf out = {0};
     struct call call = {.kind = CALL_CMD};
-    api_decode(dialect, &limits, request, now_us, &scratch, &call);
+    struct api_site site = {.root = dialect, .hosts = BYTES("a.example, b")};
+    bool known = host_is_known(request->body, site.hosts);
+    CHECK(!known || host_is_known(host_without_port(request->body), site.hosts));
+    api_decode(&site, &limits, request, now_us, &scratch, &call);
     switch (call.kind) {
     case CALL_CMD:
         check_cmd(&call.cmd);

@@ -28,6 +28,8 @@ static void note(struct buf *log, const struct http1 *http, enum http_progress p
     buf_add_char(log, ' ');
     buf_add_bytes(log, request->query);
     buf_add_char(log, ' ');
+    buf_add_bytes(log, request->host);
+    buf_add_char(log, ' ');
     buf_add_bytes(log, request->content_type);
     buf_add_char(log, ' ');
     buf_add_bytes(log, request->body);

@@ -44,6 +44,7 @@ struct program {
     struct embedded *embedded; /* this, or: */
     struct redis_engine *redis;
     struct server *server;
+    struct buf hosts; /* names of ours that HTTP clients may use */
     struct server_listener listens[NET_LISTENERS_MAX];
     int listeners[NET_LISTENERS_MAX]; /* their sockets */
     unsigned listener_count;
@@ -168,6 +169,9 @@ static enum err check_addresses(const struct config *config)
 
 static void add_listener(struct program *program, int fd, struct server_listener what)
 {
+    char name[LISTEN_ADDR_MAX];
+    listen_name(fd, name, sizeof(name));
+    what.any_host = strncmp(name, "unix:", 5) == 0; /* no browser connects to a file */
     program->listeners[program->listener_count] = fd;
     program->listens[program->listener_count++] = what;
 }
@@ -229,9 +233,11 @@ static enum err open_listeners(struct program *program)
 {
     const struct config *config = &program->config;
     enum err err = OK;
+    config_known_hosts(config, &program->hosts);
     take_passed(program);
     for (unsigned i = 0; i < config->http_count && !err; i++) {
-        struct server_listener what = {PROTOCOL_HTTP, config->http[i].dialect};
+        struct server_listener what = {.protocol = PROTOCOL_HTTP,
+                                       .dialect = config->http[i].dialect};
         err = open_listener(program, config->http[i].address, what);
     }
     for (unsigned i = 0; i < config->beanstalk_count && !err; i++) {
@@ -494,6 +500,7 @@ static void make_server(struct program *program)
     struct server_options options = {
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
+        .hosts = buf_bytes(&program->hosts),
         .embedded = program->embedded,
         .engine = program->redis ? redis_port(program) : NULL,
         .api =
@@ -630,6 +637,7 @@ static void finish(struct program *program)
     server_free(program->server);
     embedded_close(program->embedded);
     close_redis(program);
+    buf_fini(&program->hosts);
     os_net_free(program->net);
     os_disk_free(program->disk);
 }

@@ -5,6 +5,7 @@
 #include "proto/api.h"
 
 #include "proto/api_parts.h"
+#include "proto/host.h"
 
 const char *api_dialect_name(enum api_dialect dialect)
 {
@@ -191,12 +192,30 @@ static bool refuse_cross_site(const struct http_request *request, bool is_v1, st
     return true;
 }
 
-void api_decode(enum api_dialect root, const struct api_limits *limits,
+/*
+ * A page that had its own name point to us (DNS rebinding) is of our origin to its browser, and may
+ * read, too: so nothing is answered, in no dialect, not even a page of the server's own.
+ */
+static bool refuse_unknown_host(const struct api_site *site, const struct http_request *request,
+                                struct call *call)
+{
+    if (site->any_host || host_is_known(request->host, site->hosts))
+        return false;
+    if (is_below_v1(request->path))
+        call->style.dialect = DIALECT_COUNT;
+    api_refuse_call(call, 403, "unknown_host",
+                    "the request's Host is no name of this server: ask for it by IP address or as "
+                    "localhost, or add the name to server.hosts in its configuration");
+    return true;
+}
+
+void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call)
 {
     struct api_input input = {
         .limits = limits, .request = request, .now_us = now_us, .scratch = scratch};
+    enum api_dialect root = site->root;
     call->kind = CALL_CMD;
     call->style = (struct call_style){
         .dialect = (uint8_t)root,
@@ -204,6 +223,8 @@ void api_decode(enum api_dialect root, const struct api_limits *limits,
         .http10 = request->http10,
         .head_only = request->method == HTTP_M_HEAD,
     };
+    if (refuse_unknown_host(site, request, call))
+        return;
     bool is_v1 = is_below_v1(request->path) || root == DIALECT_NONE || root == DIALECT_COUNT;
     if (root == DIALECT_DELAY_QUEUE && !is_v1 && request->method == HTTP_M_POST) {
         if (!refuse_cross_site(request, is_v1, call))

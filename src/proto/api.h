@@ -30,6 +30,13 @@ struct api_limits {
     int64_t zone_us; /* east of UTC: for delayqueue-java's dates, which name no zone; default 0 */
 };
 
+/* Where a request came in. */
+struct api_site {
+    enum api_dialect root; /* who owns the paths outside /v1 */
+    bool any_host;         /* the request's Host does not matter: no browser gets here */
+    struct bytes hosts;    /* names that are ours, for host_is_known() */
+};
+
 enum call_kind {
     CALL_CMD,     /* `cmd` goes to the engine; api_reply writes its reply */
     CALL_BATCH,   /* many commands of one kind; see api_batch_next */
@@ -81,7 +88,7 @@ struct call {
 
 /* Decodes a request. Whatever is allocated for it lives in `scratch`. `call->cmd` borrows from
  * both. */
-void api_decode(enum api_dialect root, const struct api_limits *limits,
+void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call);
 

@@ -1,8 +1,9 @@
 /*
- * The `delay-queue` dialect: five calls, JSON in, {"code","message","data"} out, always 200. Texts,
- * their order and the escapes are those of the original Go server, which clients compare with.
- * Decoding follows Go's rules where they differ from ours: names match without case, unknown ones
- * are skipped, the last of two wins, null leaves a field unset.
+ * The `delay-queue` dialect: five calls, JSON in, {"code","message","data"} out, always 200 (but to
+ * a page that poses as ours, see api.c). Texts, their order and the escapes are those of the
+ * original Go server, which clients compare with. Decoding follows Go's rules where they differ
+ * from ours: names match without case, unknown ones are skipped, the last of two wins, null leaves
+ * a field unset.
  */
 #include "proto/api_parts.h"
 
@@ -261,13 +262,13 @@ static void add_job(struct buf *out, const struct job_view *job, bool whole)
     buf_add_char(out, '}');
 }
 
-static void send_failure(const struct api_output *output, const char *message)
+static void send_failure(const struct api_output *output, int status, const char *message)
 {
     struct buf body = {0};
     buf_add_str(&body, "{\"code\":1,\"message\":");
     json_add_text(&body, bytes_str(message), JSON_STYLE_HTML);
     buf_add_str(&body, ",\"data\":null}");
-    api_send(output, 200, text_plain, buf_bytes(&body));
+    api_send(output, status, text_plain, buf_bytes(&body));
     buf_fini(&body);
 }
 
@@ -277,7 +278,7 @@ void delay_queue_reply(const struct api_output *output, const struct reply *repl
     bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND ||
                                         (reply->err == ERR_DRAINING && kind == CMD_RESERVE));
     if (reply->err != OK && !nothing) {
-        send_failure(output, err_text(reply->err));
+        send_failure(output, 200, err_text(reply->err));
     } else if (kind == CMD_PUSH) {
         api_send(output, 200, text_plain,
                  BYTES("{\"code\":0,\"message\":\"添加成功\",\"data\":null}"));
@@ -299,5 +300,5 @@ void delay_queue_problem(const struct api_output *output, const struct problem *
     if (problem->status == 404)
         api_send(output, 404, text_plain, BYTES("404 page not found\n"));
     else
-        send_failure(output, problem->detail);
+        send_failure(output, problem->status, problem->detail);
 }

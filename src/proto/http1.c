@@ -133,6 +133,7 @@ static void keep_head(struct http1 *http, struct bytes head)
     move(&request->target, head.at, to);
     move(&request->path, head.at, to);
     move(&request->query, head.at, to);
+    move(&request->host, head.at, to);
     move(&request->content_type, head.at, to);
     move(&request->accept, head.at, to);
     move(&request->authorization, head.at, to);

@@ -38,6 +38,7 @@ struct http_request {
     struct bytes target; /* as sent */
     struct bytes path;   /* not decoded, without the query */
     struct bytes query;  /* without '?'; may be empty */
+    struct bytes host;   /* whom it asks, with a port or without; empty: it does not say */
     struct bytes content_type;
     struct bytes accept;
     struct bytes authorization;

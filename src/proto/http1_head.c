@@ -78,7 +78,8 @@ static bool read_version(struct judge *judge, struct bytes text)
     return refuse(judge, 400, "the request line does not end in an HTTP version");
 }
 
-/* "http://host:port/path?query" → "/path?query". */
+/* "http://host:port/path?query" → "/path?query"; it is this host that is asked (RFC 9112, 3.2.2).
+ */
 static bool read_absolute(struct judge *judge, struct bytes *target)
 {
     size_t scheme = 0;
@@ -96,6 +97,7 @@ static bool read_absolute(struct judge *judge, struct bytes *target)
     }
     if (at == scheme)
         return refuse(judge, 400, "the request target has no host");
+    judge->head->request.host = bytes_of(target->at + scheme, at - scheme);
     *target = bytes_of(target->at + at, target->len - at);
     return true;
 }
@@ -327,7 +329,9 @@ static bool judge_all(struct judge *judge)
         return refuse(judge, 400, "Content-Length is not a number of bytes");
     if (!judge_encoding(judge))
         return false;
-    if (judge->origins && !is_own_origin(judge->origin, judge->host))
+    if (head->request.host.len == 0)
+        head->request.host = judge->host;
+    if (judge->origins && !is_own_origin(judge->origin, head->request.host))
         head->request.cross_site = true;
     if (judge->content_types > 1 || judge->authorizations > 1 || judge->origins > 1)
         return refuse(judge, 400, "a header that may come once came twice");

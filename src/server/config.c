@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "proto/host.h"
 
 enum kind {
     KIND_COUNT,
@@ -20,7 +21,8 @@ enum kind {
     KIND_PREFIX,
     KIND_WORD,
     KIND_SECRET,
-    KIND_DURABILITY
+    KIND_DURABILITY,
+    KIND_HOSTS
 };
 
 struct key {
@@ -44,6 +46,10 @@ static const struct key keys[] = {
      "(only /v1). May be given several times. unix:/path is an address, too; none is no HTTP."},
     {"server", "beanstalk", KIND_BEANSTALK, 0, 0, 0, "127.0.0.1:11300",
      "Where to listen for clients of beanstalkd. May be given several times; none is nowhere."},
+    {"server", "hosts", KIND_HOSTS, 0, 0, 0, "",
+     "Names that HTTP clients call this server by, without ports, between commas; may be given "
+     "several times. A request that names another host is refused (403), unless it is an IP "
+     "address, localhost, or a name in server.http. *: any name, which lets web pages in."},
     {"server", "log_level", KIND_LEVEL, 0, 0, 0, "info", "debug, info, warn or error."},
     {"server", "drain_seconds", KIND_SECONDS, NUMBER(drain_us), 0, DAY, "10",
      "After SIGTERM, how long clients have to take their answers."},
@@ -264,6 +270,21 @@ enum err config_add_beanstalk(struct config *config, const char *value,
     return OK;
 }
 
+static bool set_hosts(struct config *config, const char *value)
+{
+    struct bytes rest = bytes_str(value), name;
+    size_t used = strlen(config->hosts);
+    while (host_next_name(&rest, &name)) {
+        if (!host_is_name(name) || used + name.len + 2 > sizeof(config->hosts))
+            return false;
+        config->hosts[used++] = ' ';
+        memcpy(config->hosts + used, name.at, name.len);
+        used += name.len;
+        config->hosts[used] = '\0';
+    }
+    return true;
+}
+
 static bool set_level(struct config *config, const char *value)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -352,6 +373,7 @@ static bool set(struct config *config, const struct key *key, const char *value,
     case KIND_WORD:
     case KIND_SECRET: return set_word(config, key, value);
     case KIND_ENGINE: return set_engine(config, value);
+    case KIND_HOSTS: return set_hosts(config, value);
     case KIND_LEVEL: return set_level(config, value);
     case KIND_DURABILITY: return set_durability(config, value);
     case KIND_COUNT:
@@ -468,6 +490,10 @@ static void add_range(struct buf *out, const struct key *key)
         add_duration(out, key->least);
         buf_add_str(out, " to ");
         add_duration(out, key->most);
+        break;
+    case KIND_HOSTS:
+        buf_addf(out, "hosts' names without ports, between commas, or *; %d bytes in all",
+                 CONFIG_HOSTS_MAX - 1);
         break;
     case KIND_LEVEL: buf_add_str(out, "debug, info, warn or error"); break;
     case KIND_DURABILITY: buf_add_str(out, "sync, os, or interval:1ms to interval:60s"); break;
@@ -656,6 +682,18 @@ enum err config_check(const struct config *config, struct config_trouble *out_tr
         return OK;
     (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", what);
     return ERR_INVALID;
+}
+
+void config_known_hosts(const struct config *config, struct buf *out)
+{
+    buf_add_str(out, config->hosts);
+    for (unsigned i = 0; i < config->http_count; i++) {
+        struct bytes name = host_without_port(bytes_str(config->http[i].address));
+        if (!host_is_name(name))
+            continue; /* a path, or an address in brackets */
+        buf_add_char(out, ' ');
+        buf_add_bytes(out, name);
+    }
 }
 
 static void print_help(struct buf *out, const char *help)

@@ -18,6 +18,7 @@ enum {
     CONFIG_TEXT_MAX = 512,
     CONFIG_PREFIX_MAX = 65,
     CONFIG_WORD_MAX = 256,
+    CONFIG_HOSTS_MAX = 2048,
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
 };
 
@@ -35,6 +36,7 @@ struct config {
     unsigned http_count;
     char beanstalk[CONFIG_BEANSTALK_MAX][CONFIG_ADDRESS_MAX];
     unsigned beanstalk_count;
+    char hosts[CONFIG_HOSTS_MAX]; /* between spaces; see config_known_hosts */
     char data_dir[CONFIG_TEXT_MAX];
     enum log_level log_level;
     enum durability durability;
@@ -80,6 +82,9 @@ enum err config_add_beanstalk(struct config *config, const char *value,
 
 /* What no single key can tell: values that do not fit together. */
 enum err config_check(const struct config *config, struct config_trouble *out_trouble) MUST_USE;
+
+/* All names of this server, those it listens on included, as host_is_known() reads them. */
+void config_known_hosts(const struct config *config, struct buf *out);
 
 /* A commented sample with every key and its default. */
 void config_print(struct buf *out);

@@ -88,13 +88,18 @@ static void submit(struct http_session *http, struct call *call)
 static void take_request(struct http_session *http)
 {
     struct server *server = http->session.server;
+    const struct server_listener *listener = http->session.listener;
+    struct api_site site = {
+        .root = listener->dialect, .any_host = listener->any_host, .hosts = server->options.hosts};
     struct call call;
     budget_spend(&server->budget, REQUEST_NS);
     arena_reset(&server->scratch);
-    api_decode(http->session.dialect, &server->options.api, &http->http.request, server->now_us,
-               &server->scratch, &call);
+    api_decode(&site, &server->options.api, &http->http.request, server->now_us, &server->scratch,
+               &call);
     if (server->draining)
         call.style.close = true;
+    if (call.kind == CALL_PROBLEM && strcmp(call.problem.code, "unknown_host") == 0)
+        misdirected_note(server, MISDIRECTED_HOST, http->http.request.host);
     if (call.kind == CALL_PROBLEM)
         answer_problem(http, &call.style, &call.problem);
     else

@@ -171,6 +171,15 @@ static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *
     }
 }
 
+static void add_misdirected(const struct server *server, struct buf *out)
+{
+    family(out, "misdirected_total", "counter",
+           "Requests refused: for another host, or of the other port's protocol.");
+    for (enum misdirected_kind kind = 0; kind < MISDIRECTED_KINDS; kind++)
+        buf_addf(out, "laterd_misdirected_total{kind=\"%s\"} %llu\n", misdirected_name(kind),
+                 (unsigned long long)server->misdirected.counts[kind]);
+}
+
 static void add_limits(struct server *server, struct buf *out)
 {
     const struct server_options *options = &server->options;
@@ -256,6 +265,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     buf_add_char(out, '\n');
     add_totals(server, &totals, out);
     add_beanstalk(&server->beanstalk, out);
+    add_misdirected(server, out);
     add_limits(server, out);
     add_lateness(out, &totals.lateness);
     add_turns(out, &server->counts);

@@ -16,6 +16,7 @@
 #include "port/net.h"
 #include "proto/api.h"
 #include "server/beanstalk_shared.h"
+#include "server/misdirected.h"
 
 struct embedded;
 struct session;
@@ -28,6 +29,7 @@ enum protocol { PROTOCOL_HTTP, PROTOCOL_BEANSTALK };
 struct server_listener {
     enum protocol protocol;
     enum api_dialect dialect; /* HTTP: who owns the paths outside /v1 */
+    bool any_host;            /* HTTP: see struct api_site */
 };
 
 struct server_options {
@@ -36,6 +38,7 @@ struct server_options {
     struct embedded *embedded; /* the engine, unless: */
     struct engine *engine;     /* one that is elsewhere; then `embedded` is NULL */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
+    struct bytes hosts; /* our names, for host_is_known(); borrowed for the server's life */
     struct api_limits api;
     struct http_limits http;
     uint32_t beanstalk_body_bytes; /* the largest job of beanstalkd clients */
@@ -84,6 +87,7 @@ struct server {
     bool refusing_pushes; /* see server_refuse_pushes */
     bool turn_again;      /* the next turn is wanted at once */
     struct server_counts counts;
+    struct misdirected misdirected;
     struct beanstalk_shared beanstalk;
 };
 

@@ -104,8 +104,8 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     session->number = number;
     session->server = server;
     session->conn = conn;
-    session->dialect = server->options.listeners[listener].dialect;
-    session->kind = kind_of(server->options.listeners[listener].protocol);
+    session->listener = &server->options.listeners[listener];
+    session->kind = kind_of(session->listener->protocol);
     list_init(&session->dirty);
     list_add_tail(&server->all, &session->all);
     server->counts.accepted++;

@@ -43,7 +43,7 @@ struct session {
     const struct session_kind *kind;
     struct server *server;
     struct net_conn *conn;
-    enum api_dialect dialect;
+    const struct server_listener *listener; /* where it came in */
     struct buf out;
     uint64_t passed;   /* bytes ever passed from `out` to the network */
     struct list dirty; // server::dirty

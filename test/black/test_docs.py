@@ -115,6 +115,7 @@ def without_the_hour(text):
     """What every run has anew is blotted out: times, and cursors, which begin with one."""
     text = re.sub(r'"\d{4}-\d\d-\d\dT[^"]*Z"', '"TIME"', text)
     text = re.sub(r'_ms":\d{13}\b', '_ms":"MS"', text)
+    text = re.sub(r'"rates":\{[^}]*\}', '"rates":"OF TEN SECONDS"', text)
     return re.sub(r'"cursor":"\d+\.(\d+)"', r'"cursor":"TIME.\1"', text)
 
 

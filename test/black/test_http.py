@@ -63,7 +63,7 @@ def test_what_follows_a_long_poll_waits_for_its_answer(shared, topic):
 def test_a_chunked_body_is_a_body(shared, topic):
     pieces = [PUSH[:3], PUSH[3:4], PUSH[4:]]
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
-    head = (f"POST /v1/topics/{topic}/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+    head = (f"POST /v1/topics/{topic}/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
             "\r\n").encode()
     with Wire(shared.port) as wire:
         wire.send(head + chunks + b"0\r\n\r\n")
@@ -74,7 +74,7 @@ def test_a_chunked_body_is_a_body(shared, topic):
 
 
 def test_expect_100_continue_is_answered_before_the_body(shared, topic):
-    head = (f"POST /v1/topics/{topic}/jobs HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+    head = (f"POST /v1/topics/{topic}/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
             f"Content-Length: {len(PUSH)}\r\n\r\n").encode()
     with Wire(shared.port) as wire:
         wire.send(head)
@@ -85,7 +85,7 @@ def test_expect_100_continue_is_answered_before_the_body(shared, topic):
 
 def test_the_absolute_form_is_understood(shared):
     with Wire(shared.port) as wire:
-        wire.send("GET http://example.org/healthz HTTP/1.1\r\nHost: example.org\r\n\r\n")
+        wire.send("GET http://127.0.0.1:1/healthz HTTP/1.1\r\nHost: example.org\r\n\r\n")
         assert wire.response().status == 200
 
 
@@ -107,7 +107,7 @@ def hasty(tmp_path_factory):
 
 def test_a_slow_request_gets_408(hasty):
     with Wire(hasty.port) as wire:
-        wire.send("POST /v1/reserve HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+        wire.send("POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         answer = wire.response()
         assert answer.status == 408 and "request_seconds" in answer.text
         assert wire.closed()
@@ -119,7 +119,7 @@ def test_a_dripping_request_gets_408_though_it_never_pauses(hasty):
 
         def drip():
             try:
-                wire.send("POST /v1/reserve HTTP/1.1\r\nHost: a\r\n")
+                wire.send("POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\n")
                 while not stop.wait(0.05):
                     wire.send("X-A: b\r\n")
             except OSError:

@@ -144,7 +144,7 @@ def test_sigterm_answers_who_waits_and_keeps_everything(laterd):
 
 def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
     server = laterd()
-    head, body = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n", b'{"body":"c"}'
+    head, body = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n", b'{"body":"c"}'
     with Wire(server.port) as busy:
         busy.send(head + body[:3])
         time.sleep(0.1)
@@ -167,7 +167,7 @@ def test_sigterm_turns_readiness_off_and_lets_a_request_end(laterd):
 def test_draining_gives_up_on_clients_that_never_end(laterd):
     server = laterd({"server": {"drain_seconds": "500ms"}})
     with Wire(server.port) as stuck:
-        stuck.send("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{")
+        stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
         time.sleep(0.1)
         begin = time.monotonic()
         assert server.stop(10) == 0
@@ -178,7 +178,7 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
     server = laterd({"server": {"drain_seconds": "60s"}})
     with Client(server.port) as client, Wire(server.port) as stuck:
         job_id = client.push_id("t", body="x")
-        stuck.send("POST /push HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n{")
+        stuck.send("POST /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n\r\n{")
         time.sleep(0.1)
         server.signal(signal.SIGTERM)
         assert server.wait_log("draining", 5)

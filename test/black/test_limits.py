@@ -82,11 +82,11 @@ def test_p8_body(laterd):
 def test_p8_request_bytes(laterd):
     server = laterd({"limits": {"request_bytes": "2000", "body_bytes": "1000"}})
     with Wire(server.port) as wire:
-        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n")
+        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999\r\n\r\n")
         names(wire.response(), 413, "limits.request_bytes", "body_too_large")
         assert wire.closed()
     with Wire(server.port) as wire:
-        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        wire.send("POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         wire.send(b"7d1\r\n" + b"x" * 2001 + b"\r\n0\r\n\r\n")
         names(wire.response(), 413, "limits.request_bytes", "body_too_large")
 

@@ -37,6 +37,7 @@ struct ask {
     const char *body;
     const char *accept;
     bool cross_site;
+    const char *host; /* or NULL */
 };
 
 static inline struct bytes text_or_nothing(const char *text)
@@ -60,8 +61,10 @@ static inline struct call ask(enum api_dialect dialect, struct ask asked)
         .body = text_or_nothing(asked.body),
         .keep_alive = true,
         .cross_site = asked.cross_site,
+        .host = text_or_nothing(asked.host),
     };
-    api_decode(dialect, &fixture_limits, &request, NOW_US, &fixture_arena, &call);
+    struct api_site site = {.root = dialect, .hosts = BYTES("queue.example, other.example")};
+    api_decode(&site, &fixture_limits, &request, NOW_US, &fixture_arena, &call);
     return call;
 }
 

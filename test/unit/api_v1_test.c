@@ -508,6 +508,29 @@ static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
     buf_fini(&results);
 }
 
+static void a_request_for_another_host_is_refused_in_every_dialect(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/v1/topics", "/push", "/pop/t", "/healthz", "/", "/x"};
+    for (enum api_dialect dialect = 0; dialect < DIALECT_COUNT; dialect++) {
+        for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+            for (enum http_method method = HTTP_M_GET; method <= HTTP_M_OTHER; method++) {
+                struct ask asked = {
+                    .method = method, .target = paths[i], .body = "{}", .host = "evil.example:1"};
+                struct call call = ask(dialect, asked);
+                const char *body = refusal(&call);
+                assert_int_equal(status(), 403);
+                assert_string_equal(call.problem.code, "unknown_host");
+                assert_true(method == HTTP_M_HEAD || strstr(body, "server.hosts") != NULL);
+                asked.host = "Queue.Example:80";
+                call = ask(dialect, asked);
+                assert_true(call.kind != CALL_PROBLEM ||
+                            strcmp(call.problem.code, "unknown_host") != 0);
+            }
+        }
+    }
+}
+
 static void a_job_is_shown_whole(void **state)
 {
     (void)state;
@@ -614,6 +637,7 @@ int main(void)
         cmocka_unit_test(a_batch_is_an_array_or_lines),
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(a_batch_is_answered_item_by_item),
+        cmocka_unit_test(a_request_for_another_host_is_refused_in_every_dialect),
         cmocka_unit_test(a_batch_of_finishes_names_each_job_and_its_lease),
         cmocka_unit_test(a_batch_of_finishes_that_is_none_finishes_nothing),
         cmocka_unit_test(a_finish_in_a_batch_is_answered_with_its_status),

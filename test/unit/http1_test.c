@@ -121,7 +121,7 @@ static void note(struct outcome *outcome, const struct http1 *http, enum http_pr
              request->http10);
     const struct bytes texts[] = {request->target, request->path,          request->query,
                                   request->accept, request->authorization, request->content_type,
-                                  request->body};
+                                  request->host,   request->body};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         buf_add_bytes(&outcome->details, texts[i]);
         buf_add_char(&outcome->details, '|');
@@ -323,6 +323,7 @@ static void a_target_is_taken_apart(void **state)
     assert_true(bytes_eq(http.request.path, BYTES("/b/c")));
     assert_true(bytes_eq(http.request.query, BYTES("d=e")));
     assert_true(bytes_eq(http.request.accept, BYTES("x/y")));
+    assert_true(bytes_eq(http.request.host, BYTES("a:1"))); /* not that of the header */
     http1_fini(&http);
 }
 

@@ -20,7 +20,7 @@ static inline void wire_request(struct buf *out, struct bytes method, struct byt
     buf_add_bytes(out, method);
     buf_add_char(out, ' ');
     buf_add_bytes(out, path);
-    buf_add_str(out, " HTTP/1.1\r\nHost: laterd\r\n");
+    buf_add_str(out, " HTTP/1.1\r\nHost: localhost\r\n");
     if (content_type && body.len)
         buf_addf(out, "Content-Type: %s\r\n", content_type);
     buf_addf(out, "Content-Length: %zu\r\n\r\n", body.len);

@@ -1,0 +1,88 @@
+"""What a page in a browser can do to a laterd on its reader's machine: nothing.
+
+A page may send simple requests to any address without asking, and may have its own name point to
+any address (DNS rebinding), and then read the answers, too.
+"""
+
+import os
+import socket
+
+import pytest
+
+from process import DidNotStart
+from wire import Client, Wire, request_bytes
+
+
+def ask(port, method, path, host, body=b"", content_type="application/json"):
+    """One request that names this host; its answer."""
+    data = request_bytes(method, path, body, {"Content-Type": content_type})
+    with Wire(port) as wire:
+        wire.send(data.replace(b"Host: localhost", b"Host: " + host.encode()))
+        return wire.response(head=method == "HEAD")
+
+
+CALLS = [
+    ("GET", "/v1/topics"), ("GET", "/v1/stats"), ("GET", "/v1/openapi.json"), ("GET", "/"),
+    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("HEAD", "/v1/topics"),
+    ("POST", "/v1/topics/%s/jobs"), ("POST", "/v1/reserve"), ("DELETE", "/v1/jobs/%s"),
+    ("OPTIONS", "/v1/topics"), ("POST", "/push"), ("POST", "/pop"), ("GET", "/pop/%s"),
+    ("POST", "/finish"), ("GET", "/nothing/here")]
+
+
+@pytest.mark.parametrize("listener", [0, 1])
+@pytest.mark.parametrize("method, path", CALLS)
+def test_a_page_that_rebinds_its_name_gets_nothing(shared, client, topic, listener, method, path):
+    client.push_id(topic, id=topic, body="secret")
+    port = shared.ports[listener]
+    body = b'{"topics":["%s"],"body":"evil"}' % topic.encode() if method == "POST" else b""
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example"):
+        answer = ask(port, method, path % topic if "%s" in path else path, host, body)
+        assert answer.status == 403, answer
+        assert "secret" not in answer.text and topic not in answer.text
+        assert method == "HEAD" or "server.hosts" in answer.text
+        if path.startswith("/v1/") and method != "HEAD":
+            assert answer.json()["code"] == "unknown_host"
+    counts = client.counts(topic)
+    assert counts["ready"] == counts["totals"]["pushed"] == 1 and counts["totals"]["reserved"] == 0
+
+
+def test_addresses_and_localhost_are_known_to_all(shared):
+    for host in ("127.0.0.1", "[::1]:1", "localhost", f"LOCALHOST:{shared.port}", "10.1.2.3:80"):
+        assert ask(shared.port, "GET", "/v1/topics", host).status == 200, host
+
+
+def test_names_of_the_configuration_and_of_its_listeners_are_known(laterd):
+    server = laterd({"server": {"hosts": ["queue.example, laterd", "third"]}},
+                    listeners=["localhost:0"])
+    for host in ("queue.example", "QUEUE.example:80", "laterd", "third:1", "localhost"):
+        assert ask(server.port, "GET", "/v1/topics", host).status == 200, host
+    assert ask(server.port, "GET", "/v1/topics", "fourth").status == 403
+    assert ask(laterd({"server": {"hosts": "*"}}).port, "GET", "/v1/topics", "any").status == 200
+
+
+def test_hosts_that_are_no_names_are_refused_at_the_start(laterd):
+    for bad in ("queue:9277", "http://queue", "*.example"):
+        with pytest.raises(DidNotStart, match="hosts"):
+            laterd({"server": {"hosts": bad}})
+
+
+def test_a_unix_socket_takes_any_host(laterd, tmp_path):
+    path = str(tmp_path / "socket")
+    server = laterd({}, listeners=["127.0.0.1:0", f"unix:{path}"])
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(10)
+        one.connect(path)
+        one.sendall(b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+        assert one.recv(1000).startswith(b"HTTP/1.1 200 ")
+    assert os.path.exists(path) and server.port
+
+
+def test_requests_for_another_host_are_counted_and_logged_once_in_a_while(laterd):
+    server = laterd()
+    for number in range(20):
+        assert ask(server.port, "GET", "/", f"evil{number}.example").status == 403
+    assert server.wait_log("unknown_host")
+    (_, facts), = server.events("unknown_host")
+    assert "evil0.example" in facts and "server.hosts" in facts
+    with Client(server.port) as client:
+        assert 'laterd_misdirected_total{kind="unknown_host"} 20' in client.get("/metrics").text
