@@ -62,6 +62,8 @@ static void check_printing(struct bytes in)
             buf_fini(&printed);
             buf_fini(&again);
         }
+        if (progress == BEANSTALK_HTTP)
+            break;
         if (progress != BEANSTALK_MORE)
             beanstalk_next(&one);
     }

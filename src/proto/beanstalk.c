@@ -5,6 +5,7 @@
  *
  *     LINE ─put▶ BODY ─▶ LINE        LINE ─put too big▶ SWALLOW ─▶ LINE
  *     LINE ─224 bytes without an end▶ SKIP_LINE ─its end▶ LINE
+ *     LINE ─a line of HTTP▶ the end
  *
  * A line ends at the first CR LF, wherever the stream is cut, and is judged only when it is whole:
  * so the same commands and refusals come out of any cut. Every way back to LINE says READY or BAD.
@@ -219,6 +220,32 @@ static bool has_nul(struct bytes line)
     return memchr(line.at, '\0', line.len) != NULL;
 }
 
+bool beanstalk_is_command(struct bytes line)
+{
+    bool http = line.len && memmem(line.at, line.len, " HTTP/", 6) != NULL;
+    return !http && (bytes_starts(line, BYTES("put ")) || word_of(line) != NULL);
+}
+
+/*
+ * Does the line begin a request of HTTP, or is it the header line that each one has? No command of
+ * beanstalkd begins so. A word such as "PUT 1" is a command in the wrong case: a method is followed
+ * by a path or a URL.
+ */
+static bool is_http(struct bytes line)
+{
+    static const struct bytes methods[] = {
+        {"GET ", 4},    {"POST ", 5},  {"HEAD ", 5},    {"PUT ", 4},   {"OPTIONS ", 8},
+        {"DELETE ", 7}, {"PATCH ", 6}, {"CONNECT ", 8}, {"TRACE ", 6},
+    };
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        if (!bytes_starts(line, methods[i]))
+            continue;
+        char next = line.len > methods[i].len ? line.at[methods[i].len] : ' ';
+        return (next < '0' || next > '9') && next != '-' && next != ' ';
+    }
+    return line.len >= 5 && bytes_eq_nocase(bytes_of(line.at, 5), BYTES("host:"));
+}
+
 /*
  * A body that is too big is swallowed even if something stands behind its size, as in beanstalkd:
  * better swallow than execute.
@@ -247,9 +274,12 @@ static enum beanstalk_progress read_line(struct beanstalk *beanstalk, struct byt
 {
     if (line.len >= PUT_WORD && memcmp(line.at, "put ", PUT_WORD) == 0)
         return begin_put(beanstalk, line);
-    if (has_nul(line)) /* whether the word is known or not */
-        return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
+    bool nul = has_nul(line);
     const struct word *word = word_of(line);
+    if (!word && is_http(line))
+        return BEANSTALK_HTTP;
+    if (nul) /* whether the word is known or not */
+        return refuse(beanstalk, BEANSTALK_BAD_FORMAT);
     if (!word)
         return refuse(beanstalk, BEANSTALK_UNKNOWN_COMMAND);
     struct rest rest = {.at = line.at + word->text.len, .end = line.at + line.len};
@@ -302,8 +332,11 @@ static enum beanstalk_progress feed_line(struct beanstalk *beanstalk, struct byt
         return read_line(beanstalk, bytes_of(line.at, line.len - CRLF));
     }
     beanstalk->line_len = (uint32_t)line.len;
-    if (line.len == BEANSTALK_LINE_MAX)
-        beanstalk->stage = BEANSTALK_SKIP_LINE;
+    if (line.len < BEANSTALK_LINE_MAX)
+        return BEANSTALK_MORE;
+    if (is_http(line))
+        return BEANSTALK_HTTP; /* a long path: the next lines are not looked at, either */
+    beanstalk->stage = BEANSTALK_SKIP_LINE;
     return BEANSTALK_MORE;
 }
 

@@ -5,7 +5,8 @@
  *
  * However the stream is cut, the same commands and refusals come out. A refused command never ends
  * the connection: its line, and what beanstalkd swallows of its body, is skipped, and the next line
- * is a command again.
+ * is a command again. But a line of HTTP does end it: a web page can make its reader's browser send
+ * us one, and the commands in its body must not be done.
  *
  * What beanstalkd takes is taken: several spaces before a number, leading zeros, any text behind
  * "quit", "kick N" and "reserve-with-timeout N", a negative time-out (for ever). What is malformed
@@ -93,6 +94,7 @@ enum beanstalk_progress {
     BEANSTALK_MORE,  /* nothing whole yet */
     BEANSTALK_READY, /* `request` is whole */
     BEANSTALK_BAD,   /* refused: answer `refusal` and go on */
+    BEANSTALK_HTTP,  /* this is HTTP: answer beanstalk_say_http and feed no more */
 };
 
 enum beanstalk_stage { BEANSTALK_LINE, BEANSTALK_BODY, BEANSTALK_SWALLOW, BEANSTALK_SKIP_LINE };
@@ -129,6 +131,7 @@ const char *beanstalk_cmd_name(enum beanstalk_cmd cmd); /* "put" …: its word, 
 /* ---- answers ---- */
 
 void beanstalk_say(struct buf *out, enum beanstalk_word word);
+void beanstalk_say_http(struct buf *out); /* a whole HTTP response: this is the wrong port */
 void beanstalk_say_inserted(struct buf *out, uint64_t id);
 void beanstalk_say_reserved(struct buf *out, uint64_t id, struct bytes body);
 void beanstalk_say_found(struct buf *out, uint64_t id, struct bytes body);
@@ -174,6 +177,9 @@ void beanstalk_yaml_stats(struct buf *out, const struct beanstalk_stats *stats);
  */
 void beanstalk_yaml_list(struct buf *out);
 void beanstalk_yaml_list_add(struct buf *out, struct bytes name);
+
+/* Is a line (without CR LF) one of this protocol, well-formed or not, and not one of HTTP? */
+bool beanstalk_is_command(struct bytes line);
 
 /* Is it a tube's name? (Up to 200 letters, digits, - + / ; . $ _ ( ), not beginning with '-'.) */
 bool beanstalk_name_valid(struct bytes name);

@@ -3,6 +3,7 @@
  * words) make room once and write in place.
  */
 #include "proto/beanstalk.h"
+#include "proto/http1.h"
 
 enum { DIGITS_MAX = 20, SECOND_US = 1000000 };
 
@@ -96,6 +97,16 @@ static inline void say_job(struct buf *out, struct bytes word, uint64_t id, stru
         at = write_bytes(at, body);
     at = write_bytes(at, BYTES("\r\n"));
     out->len = (size_t)(at - out->at);
+}
+
+void beanstalk_say_http(struct buf *out)
+{
+    struct http_response response = {
+        .status = 400, .content_type = "text/plain; charset=utf-8", .close = true};
+    http_respond(
+        out, &response,
+        BYTES("This is laterd's port for clients of beanstalkd (server.beanstalk). HTTP is "
+              "spoken on another one (server.http), 9277 by default.\n"));
 }
 
 void beanstalk_say(struct buf *out, enum beanstalk_word word)

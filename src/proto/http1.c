@@ -8,6 +8,7 @@
 #include "proto/http1.h"
 
 #include "base/check.h"
+#include "proto/beanstalk.h"
 #include "proto/http1_parts.h"
 
 enum { CRLF = 2, KEEP_HEAD_BYTES = 512, KEEP_BODY_BYTES = 16 * 1024 };
@@ -77,6 +78,12 @@ static enum http_progress line_ended(struct http1 *http, struct bytes line)
     if (http->fields_start == 0) {
         if (line.len == 0)
             return http_refuse(http, 400, "the request line is empty");
+        http->beanstalk = beanstalk_is_command(line);
+        if (http->beanstalk) /* its client waits for an answer, and sends no empty line */
+            return http_refuse(
+                http, 400,
+                "this is laterd's port for HTTP (server.http); beanstalkd's protocol "
+                "is spoken on another one (server.beanstalk), 11300 by default");
         http->fields_start = http->line_start + line.len + CRLF;
         return HTTP_MORE;
     }

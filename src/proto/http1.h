@@ -5,7 +5,7 @@
  * always closes the connection, so that nothing can be smuggled behind it.
  *
  * However the stream is cut, the same requests and refusals come out: a head is judged only when
- * it is whole, and each limit is a place in the stream.
+ * it is whole (a command of beanstalkd at its line's end), and each limit is a place in the stream.
  */
 #ifndef LATERD_PROTO_HTTP1_H
 #define LATERD_PROTO_HTTP1_H
@@ -62,6 +62,7 @@ struct http1 {
     struct http_request request;
     int status;         /* HTTP_BAD: 400, 413, 414, 417, 431, 501, 505 */
     const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence, static */
+    bool beanstalk;     /* HTTP_BAD: it is a command of beanstalkd's protocol */
     /* The codec's own: */
     enum http1_stage stage;
     bool begun;          /* HEAD: an empty line before the request line was skipped */

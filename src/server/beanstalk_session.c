@@ -259,6 +259,16 @@ static void refuse_command(struct beanstalk_session *beanstalk)
     beanstalk_word(beanstalk, refusal);
 }
 
+/* A page in a browser may have sent it: the commands in its body must not be done. */
+static void refuse_http(struct beanstalk_session *beanstalk, struct bytes bytes)
+{
+    misdirected_note(beanstalk->session.server, MISDIRECTED_HTTP, bytes);
+    beanstalk->last = true;
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_http(text.out);
+    beanstalk_text_end(beanstalk, text);
+}
+
 /* Feeds the codec once; false: no more can be done with these bytes now. */
 static bool feed(struct beanstalk_session *beanstalk, struct bytes bytes, size_t *used)
 {
@@ -271,6 +281,7 @@ static bool feed(struct beanstalk_session *beanstalk, struct bytes bytes, size_t
     case BEANSTALK_MORE: return false;
     case BEANSTALK_READY: beanstalk_do(beanstalk, &codec->request); break;
     case BEANSTALK_BAD: refuse_command(beanstalk); break;
+    case BEANSTALK_HTTP: refuse_http(beanstalk, bytes); break;
     }
     beanstalk_next(codec);
     if (beanstalk->session.server->draining)

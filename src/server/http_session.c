@@ -161,6 +161,8 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
         return true;
     case HTTP_BAD: break;
     }
+    if (http->http.beanstalk)
+        misdirected_note(http->session.server, MISDIRECTED_BEANSTALK, bytes);
     http_session_refuse(&http->session, ERR_INVALID, http->http.status, http->http.reason);
     return false;
 }

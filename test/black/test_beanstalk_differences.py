@@ -56,6 +56,11 @@ def stray_cr(one, _):
     return told(one.send("use a\r\r\n"))
 
 
+def http(one, _):
+    one.send("GET / HTTP/1.1\r\nlist-tube-used\r\n")
+    return told(one)
+
+
 def quotes(one, _):
     one.ask("use 123")
     return one.stats("123")["name"], one.ask("list-tubes").rows()[-1]
@@ -96,6 +101,7 @@ SHOWN = [
     ("huge-numbers", huge_bound, "KICKED 0", "KICKED 1"),
     ("line-of-225", line_of_225, ["BAD_FORMAT", "waits"], ["BAD_FORMAT", "USING default"]),
     ("stray-cr", stray_cr, "waits", "BAD_FORMAT"),
+    ("http-hangs-up", http, "UNKNOWN_COMMAND", "HTTP/1.1 400 Bad Request"),
     ("yaml-quotes", quotes, ("123", "123"), ('"123"', "123")),
     ("stats-version", version, '"1.12"', '"1.13"'),
     ("resume-is-no-pause", resume, "2", "1"),

@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from beanstalk import Connection
 from process import DidNotStart
 from wire import Client, Wire, request_bytes
 
@@ -86,3 +87,47 @@ def test_requests_for_another_host_are_counted_and_logged_once_in_a_while(laterd
     assert "evil0.example" in facts and "server.hosts" in facts
     with Client(server.port) as client:
         assert 'laterd_misdirected_total{kind="unknown_host"} 20' in client.get("/metrics").text
+
+
+# The port for clients of beanstalkd
+
+POSTED = "put 0 0 60 4\r\nevil\r\n"
+
+
+def posted(port, method="POST"):
+    """What a browser sends for a page that posts text to the port."""
+    return (f"{method} / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: text/plain\r\n"
+            f"Content-Length: {len(POSTED)}\r\nOrigin: http://evil.example\r\n\r\n{POSTED}")
+
+
+def test_a_page_cannot_give_commands_to_the_port_for_beanstalkd(laterd):
+    server = laterd(beanstalk=["127.0.0.1:0"])
+    port = server.beanstalk_port
+    for data in (posted(port), posted(port, "GET"), posted(port).split("\r\n", 1)[1],
+                 f"POST /{'a' * 500} HTTP/1.1\r\n{POSTED}"):
+        with Wire(port) as wire:
+            answer = wire.send(data).response()
+            assert answer.status == 400 and "server.http" in answer.text
+            assert wire.closed()
+    with Connection(port) as one:
+        assert one.stats()["total-jobs"] == "0"
+    assert server.wait_log("http_on_beanstalk_port")
+    (_, facts), = server.events("http_on_beanstalk_port")
+    assert "POST / HTTP/1.1" in facts
+    with Client(server.port) as client:
+        text = client.get("/metrics").text
+        assert 'laterd_misdirected_total{kind="http_on_beanstalk_port"} 4' in text
+
+
+def test_a_beanstalkd_client_on_the_port_for_http_is_told_at_once(laterd):
+    server = laterd()
+    for line in ("put 0 0 60 4\r\nevil\r\n", "reserve\r\n", "stats\r\n", "watch a\r\n"):
+        with Wire(server.port, seconds=5) as wire:
+            answer = wire.send(line).response()
+            assert answer.status == 400 and "server.beanstalk" in answer.text
+            assert wire.closed()
+    assert server.wait_log("beanstalk_on_http_port")
+    assert len(server.events("beanstalk_on_http_port")) == 1
+    with Client(server.port) as client:
+        text = client.get("/metrics").text
+        assert 'laterd_misdirected_total{kind="beanstalk_on_http_port"} 4' in text

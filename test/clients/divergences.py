@@ -20,6 +20,8 @@ DIVERGENCES = {
     "line-of-225": "a line of 225 bytes is BAD_FORMAT; beanstalkd throws away the next one, too",
     "stray-cr": "a CR without LF is a byte like others; in beanstalkd it hides the line's end, and "
                 "the connection seems to hang",
+    "http-hangs-up": "a line of HTTP ends the connection, so that no web page can give commands; "
+                     "to beanstalkd it is an UNKNOWN_COMMAND, and the next line a command",
     # What is shown otherwise.
     "yaml-quotes": "tube, name, hostname, os and platform are quoted, as in 1.13",
     "stats-version": "version is 1.13, whose commands laterd has",

@@ -20,6 +20,60 @@ enum { CLIENTS = 6, RANDOM_STEPS = 3000, MANY_JOBS = 25000 };
 
 /* ---- words ---- */
 
+static const char not_http[] =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    "Connection: close\r\nContent-Length: 130\r\n\r\n"
+    "This is laterd's port for clients of beanstalkd (server.beanstalk). HTTP is spoken on another "
+    "one (server.http), 9277 by default.\n";
+
+/* What a browser sends for a page that posts commands as a form's text. */
+static void a_web_page_cannot_give_commands(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1:11300\r\nContent-Type: text/plain\r\n\r\n",
+        "Host: 127.0.0.1:11300\r\n",
+        "OPTIONS / HTTP/1.1\r\n",
+    };
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        struct sim_peer *page = join(world), *piecemeal = join(world);
+        send_text(page, heads[i]);
+        send_text(page, "put 0 0 60 4\r\nevil\r\nkick 9\r\n");
+        settle(world);
+        expect(page, not_http);
+        assert_true(sim_peer_closed(page));
+        for (const char *at = heads[i]; *at; at++) {
+            sim_peer_send(piecemeal, bytes_of(at, 1));
+            settle(world);
+        }
+        send_text(piecemeal, "put 0 0 60 4\r\nevil\r\n");
+        settle(world);
+        expect(piecemeal, not_http);
+        sim_peer_free(page);
+        sim_peer_free(piecemeal);
+    }
+    expect_figure(world, "stats\r\n", "total-jobs", "0");
+    expect_figure(world, "stats\r\n", "current-connections", "1");
+    world_free(world);
+}
+
+/* Answers that are owed come before it. */
+static void http_behind_commands_ends_the_connection_when_they_are_answered(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *peer = join(world);
+    send_text(peer, "put 0 0 60 1\r\na\r\nGET / HTTP/1.1\r\nput 0 0 60 1\r\nb\r\n");
+    settle(world);
+    struct bytes have = sim_peer_received(peer);
+    assert_true(bytes_starts(have, BYTES("INSERTED 1\r\nHTTP/1.1 400 ")));
+    assert_true(sim_peer_closed(peer));
+    sim_peer_free(peer);
+    expect_figure(world, "stats\r\n", "total-jobs", "1");
+    world_free(world);
+}
+
 static void every_command_answers_in_its_words(void **state)
 {
     static const struct {
@@ -630,6 +684,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_command_answers_in_its_words),
         cmocka_unit_test(a_refused_line_does_not_end_the_connection),
+        cmocka_unit_test(a_web_page_cannot_give_commands),
+        cmocka_unit_test(http_behind_commands_ends_the_connection_when_they_are_answered),
         cmocka_unit_test(jobs_come_by_priority_then_id_across_tubes),
         cmocka_unit_test(tubes_live_while_somebody_needs_them),
         cmocka_unit_test(a_paused_tube_gives_nothing_until_its_time),

@@ -74,6 +74,12 @@ static inline void stream_feed(struct beanstalk *beanstalk, struct bytes piece, 
             stream_print(log, &beanstalk->request);
         else if (progress == BEANSTALK_BAD)
             beanstalk_say(log, beanstalk->refusal);
+        if (progress == BEANSTALK_HTTP) {
+            buf_add_str(log, "HTTP\r\n");
+            beanstalk_fini(beanstalk); /* what follows is a new connection's */
+            beanstalk_init(beanstalk, beanstalk->body_max);
+            continue;
+        }
         if (progress != BEANSTALK_MORE) {
             CHECK(!beanstalk_midway(beanstalk));
             beanstalk_next(beanstalk);

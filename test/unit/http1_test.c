@@ -313,6 +313,36 @@ static void midway_means_that_a_request_has_begun(void **state)
     http1_fini(&http);
 }
 
+/* Its client waits for an answer, and would never send the empty line that ends a head. */
+static void a_command_of_beanstalkd_is_known_at_its_lines_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool beanstalk;
+    } cases[] = {
+        {"put 0 0 60 5\r\nhello\r\n", true},
+        {"reserve\r\n", true},
+        {"stats\r\n", true},
+        {"delete 5\r\n", true},
+        {"list-tubes\r\n", true},
+        {"reserve-with-timeout 0\r\n", true},
+        {"GET / HTTP/1.1\r\n", false},
+        {"stats / HTTP/1.1\r\n", false},
+        {"putter\r\n", false},
+        {"reserve", false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http1 http;
+        http1_init(&http, &limits);
+        enum http_progress progress = feed_all(&http, cases[i].text);
+        assert_int_equal(progress, cases[i].beanstalk ? HTTP_BAD : HTTP_MORE);
+        assert_int_equal(http.beanstalk, cases[i].beanstalk);
+        assert_true(!http.beanstalk || strstr(http.reason, "server.beanstalk") != NULL);
+        http1_fini(&http);
+    }
+}
+
 static void a_target_is_taken_apart(void **state)
 {
     (void)state;
@@ -403,6 +433,7 @@ int main(void)
         cmocka_unit_test(continue_is_asked_for_once_and_only_if_the_body_waits),
         cmocka_unit_test(keep_alive_follows_version_and_header),
         cmocka_unit_test(midway_means_that_a_request_has_begun),
+        cmocka_unit_test(a_command_of_beanstalkd_is_known_at_its_lines_end),
         cmocka_unit_test(a_target_is_taken_apart),
         cmocka_unit_test(a_request_of_another_sites_page_is_known),
         cmocka_unit_test(a_response_is_whole),
