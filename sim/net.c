@@ -136,10 +136,11 @@ static bool net_gather(struct net *base, struct net_handler *handler)
     return cut;
 }
 
-static void net_send(struct net *base, struct net_conn *conn, struct bytes data)
+static void net_send(struct net *base, struct net_conn *conn, struct buf *data)
 {
     (void)base;
-    buf_add_bytes(&conn->kept, data);
+    buf_add_bytes(&conn->kept, buf_bytes(data));
+    data->len = 0;
     (void)conn_flow(conn); /* what goes through at once needs no `drained` */
 }
 

@@ -13,6 +13,7 @@
 #include "server/embedded.h"
 #include "server/server.h"
 #include "sim/clock.h"
+#include "sim/worker.h"
 
 enum {
     TURNS_MAX = 100000,      /* at one moment; more is a server that spins */
@@ -31,6 +32,7 @@ struct world {
     struct sim_clock clock;
     struct sim_net *net;
     struct sim_disk *disk;
+    struct sim_worker worker;
     struct embedded *embedded;
     struct server *server; /* NULL: down */
     struct store_trouble trouble;
@@ -124,6 +126,7 @@ struct world *world_new(const struct world_options *options)
     world->net = sim_net_new(sim_random_next(&world->random));
     sim_net_split(world->net, options->split);
     world->disk = sim_disk_new();
+    sim_worker_init(&world->worker);
     for (int lane = 0; lane < LANE_COUNT; lane++)
         world->ends_us[lane] = INT64_MAX;
     return world;
@@ -169,6 +172,7 @@ static void make_server(struct world *world)
     struct server_options options = {
         .clock = &world->clock.clock,
         .net = sim_net_port(world->net),
+        .worker = &world->worker.port,
         .embedded = world->embedded,
         .listeners = {[WORLD_DELAY_QUEUE] = {.dialect = DIALECT_DELAY_QUEUE},
                       [WORLD_DELAYQUEUE_JAVA] = {.dialect = DIALECT_DELAYQUEUE_JAVA},
@@ -362,7 +366,8 @@ static int64_t turn(struct world *world)
         if (lane_us < next_us)
             next_us = lane_us;
     }
-    return sim_net_pending(world->net) ? world->clock.now_us : next_us;
+    bool pending = sim_net_pending(world->net) || sim_worker_pending(&world->worker);
+    return pending ? world->clock.now_us : next_us;
 }
 
 static void move_clock(struct world *world, int64_t now_us)

@@ -21,6 +21,7 @@
 #include "os/notify.h"
 #include "os/signals.h"
 #include "os/user.h"
+#include "os/worker.h"
 #ifndef LATERD_NO_REDIS
 #include "redis/redis.h"
 #endif
@@ -40,6 +41,7 @@ struct program {
     struct config config;
     struct os_clock clock;
     struct os_disk *disk;
+    struct os_worker *worker;
     struct os_net *net;
     struct embedded *embedded; /* this, or: */
     struct redis_engine *redis;
@@ -500,6 +502,7 @@ static void make_server(struct program *program)
     struct server_options options = {
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
+        .worker = os_worker_port(program->worker),
         .hosts = buf_bytes(&program->hosts),
         .embedded = program->embedded,
         .engine = program->redis ? redis_port(program) : NULL,
@@ -577,13 +580,15 @@ static enum err start(struct program *program)
         return err;
     log_opened(program);
     program->net = os_net_new(&program->clock.clock);
-    if (!program->net || signal_fd < 0) {
+    program->worker = os_worker_new();
+    if (!program->net || !program->worker || signal_fd < 0) {
         complain("%s", strerror(errno));
         return ERR_IO;
     }
     /* The kernel may round our wake-ups by 50 µs to save power; due times are worth more. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     os_net_watch(program->net, signal_fd);
+    os_net_watch(program->net, os_worker_eventfd(program->worker));
     if (program->disk)
         os_net_watch(program->net, os_disk_eventfd(program->disk));
     if (program->redis)
@@ -640,6 +645,7 @@ static void finish(struct program *program)
     buf_fini(&program->hosts);
     os_net_free(program->net);
     os_disk_free(program->disk);
+    os_worker_free(program->worker);
 }
 
 int main(int argc, char **argv)

@@ -180,17 +180,23 @@ static size_t send_some(struct os_net *net, struct net_conn *conn, const char *a
     return 0;
 }
 
-static void net_send(struct net *base, struct net_conn *conn, struct bytes data)
+static void net_send(struct net *base, struct net_conn *conn, struct buf *data)
 {
     struct os_net *net = self(base);
-    if (!conn->broken && conn_unsent(conn) == 0) {
-        size_t sent = send_some(net, conn, data.at, data.len);
-        if (sent == data.len)
-            return;
-        data = bytes_of(data.at + sent, data.len - sent);
+    size_t sent = 0;
+    if (!conn->broken && conn_unsent(conn) == 0)
+        sent = send_some(net, conn, data->at, data->len);
+    if (sent < data->len && conn->out.len == 0) { /* megabytes are not copied */
+        struct buf empty = conn->out;
+        conn->out = *data;
+        conn->out_at = sent;
+        *data = empty;
+    } else {
+        buf_add(&conn->out, data->at + sent, data->len - sent);
+        data->len = 0;
     }
-    buf_add_bytes(&conn->out, data);
-    conn_update(net, conn);
+    if (conn_unsent(conn))
+        conn_update(net, conn);
 }
 
 /* The socket takes bytes again. */

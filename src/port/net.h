@@ -48,8 +48,11 @@ struct net_verbs {
      * which then follows without sleep: true.
      */
     bool (*gather)(struct net *net, struct net_handler *handler);
-    /* Sends what it can now, copies and keeps the rest, and sends that as the client reads. */
-    void (*send)(struct net *net, struct net_conn *conn, struct bytes data);
+    /*
+     * Sends what it can now, keeps the rest, and sends that as the client reads. Empties `data`, or
+     * takes its memory over.
+     */
+    void (*send)(struct net *net, struct net_conn *conn, struct buf *data);
     /* Bytes kept. A broken connection keeps them for ever; `gone` follows in the next gather. */
     size_t (*unsent)(const struct net *net, const struct net_conn *conn);
     /*

@@ -146,6 +146,26 @@ static void keep_head(struct http1 *http, struct bytes head)
     move(&request->authorization, head.at, to);
 }
 
+void http1_detach(struct http1 *http, struct arena *arena, struct http_request *out_request,
+                  struct buf *out_body)
+{
+    struct http_request request = http->request;
+    struct bytes *const parts[] = {&request.target,       &request.path,   &request.query,
+                                   &request.host,         &request.accept, &request.content_type,
+                                   &request.authorization};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        *parts[i] = arena_copy(arena, *parts[i]);
+    *out_body = (struct buf){0};
+    if (request.body.len && request.body.at == http->body.at) {
+        *out_body = http->body;
+        http->body = (struct buf){0};
+    } else {
+        buf_add_bytes(out_body, request.body);
+        request.body.at = out_body->at;
+    }
+    *out_request = request;
+}
+
 static enum http_progress feed_sized(struct http1 *http, struct bytes in, size_t *out_used)
 {
     size_t part = in.len < http->body_left ? in.len : (size_t)http->body_left;

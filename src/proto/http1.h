@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/bytes.h"
 
 struct http_limits {
@@ -87,6 +88,12 @@ void http1_fini(struct http1 *http);
 enum http_progress http1_feed(struct http1 *http, struct bytes in, size_t *out_used);
 /* Call when the request has been dealt with, before feeding on. */
 void http1_next(struct http1 *http);
+/*
+ * Makes the whole request independent of the parser, for work that goes on after http1_next: what
+ * is short is copied to `arena`, the body's memory moves to `out_body`.
+ */
+void http1_detach(struct http1 *http, struct arena *arena, struct http_request *out_request,
+                  struct buf *out_body);
 /* Has a request begun that is not whole? (For time-outs: 408 or a quiet close.) */
 bool http1_midway(const struct http1 *http);
 

@@ -4,8 +4,9 @@
 #include "server/http_session.h"
 
 #include "base/check.h"
+#include "server/batch.h"
+#include "server/decode.h"
 #include "server/pages.h"
-#include "server/request.h"
 #include "server/requeue.h"
 
 enum {
@@ -39,39 +40,46 @@ static struct request *parked(const struct http_session *http)
     return !list_empty(&http->requests) && newest(http)->ticket.parked ? newest(http) : NULL;
 }
 
+/* Is the newest request still being decoded, or submitted? Nothing behind it may be done first. */
+static bool unfinished(const struct http_session *http)
+{
+    if (list_empty(&http->requests))
+        return false;
+    return newest(http)->undecoded || batch_is_unfinished(newest(http)->batch);
+}
+
 static bool may_take(const struct http_session *http)
 {
     const struct session *session = &http->session;
     const struct net *net = session->server->net;
     size_t unsent = http->early_bytes + session->out.len + net->verbs->unsent(net, session->conn);
     return !session->closing && !http->last && http->request_count < OWED_MAX &&
-           unsent < UNSENT_MAX_BYTES && !parked(http); /* nothing behind it may run */
+           unsent < UNSENT_MAX_BYTES && !parked(http) && !unfinished(http);
 }
 
-static void answer_problem(struct http_session *http, const struct call_style *style,
-                           const struct problem *problem)
+static void answer_problem(struct request *request, const struct problem *problem)
 {
-    struct server *server = http->session.server;
-    struct request *request = request_new(http, style);
+    struct server *server = request->http->session.server;
     api_problem(&request->style, problem, server_date(server), request_out(request));
     if ((unsigned)problem->status < SERVER_STATUS_MAX)
         server->counts.requests[problem->status]++;
-    if (style->close)
-        http->last = true;
     request_done(request);
 }
 
-static void submit(struct http_session *http, struct call *call)
+/* Does what the request asks for. It may be answered and freed when this returns. */
+static void submit(struct request *request, struct call *call, struct bytes host)
 {
+    struct http_session *http = request->http;
     struct server *server = http->session.server;
-    struct request *request = request_new(http, &call->style);
+    call->style.close |= request->style.close || server->draining;
+    request->style = call->style;
     if (call->style.close)
         http->last = true;
     switch (call->kind) {
     case CALL_CMD:
         server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
         break;
-    case CALL_BATCH: request_batch(request, &call->batch); break;
+    case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS:
     case CALL_STATS: request_page(request, call->kind); break;
     case CALL_HEALTHZ:
@@ -81,7 +89,11 @@ static void submit(struct http_session *http, struct call *call)
         page_write(server, call->kind, &request->style, NULL, request_out(request));
         request_done(request);
         break;
-    case CALL_PROBLEM: CHECK(false); /* answered before a request was made */
+    case CALL_PROBLEM:
+        if (strcmp(call->problem.code, "unknown_host") == 0)
+            misdirected_note(server, MISDIRECTED_HOST, host);
+        answer_problem(request, &call->problem);
+        break;
     }
 }
 
@@ -92,18 +104,27 @@ static void take_request(struct http_session *http)
     struct api_site site = {
         .root = listener->dialect, .any_host = listener->any_host, .hosts = server->options.hosts};
     struct call call;
+    struct request *request = request_new(http, &(struct call_style){.dialect = DIALECT_COUNT});
     budget_spend(&server->budget, REQUEST_NS);
+    if (decode_is_long(http)) {
+        decode_begin(request, &site);
+        return;
+    }
     arena_reset(&server->scratch);
     api_decode(&site, &server->options.api, &http->http.request, server->now_us, &server->scratch,
                &call);
-    if (server->draining)
-        call.style.close = true;
-    if (call.kind == CALL_PROBLEM && strcmp(call.problem.code, "unknown_host") == 0)
-        misdirected_note(server, MISDIRECTED_HOST, http->http.request.host);
-    if (call.kind == CALL_PROBLEM)
-        answer_problem(http, &call.style, &call.problem);
-    else
-        submit(http, &call);
+    submit(request, &call, http->http.request.host);
+}
+
+void http_session_decoded(struct request *request, struct call *call, struct bytes host)
+{
+    struct http_session *http = request->http;
+    struct server *server = http->session.server;
+    arena_reset(&server->scratch);
+    server_begin_visit(server);
+    request->undecoded = false;
+    submit(request, call, host);
+    http_session_read_on(http);
 }
 
 /* A stable word for programs; in docs/http-api.md. */
@@ -129,7 +150,8 @@ void http_session_refuse(struct session *session, enum err err, int status, cons
     struct problem problem = {.status = status, .err = err, .code = refusal_code(status)};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
-    answer_problem(http, &style, &problem);
+    http->last = true;
+    answer_problem(request_new(http, &style), &problem);
 }
 
 static void say_continue(struct http_session *http)
@@ -236,7 +258,7 @@ static size_t input(struct session *session, struct bytes bytes)
 
 /* ---- the end, in its several forms ---- */
 
-static void read_on(struct http_session *http)
+void http_session_read_on(struct http_session *http)
 {
     struct session *session = &http->session;
     if (!http->in_input && may_take(http))
@@ -247,7 +269,7 @@ static void drained(struct session *session)
 {
     struct http_session *http = of(session);
     http->active_us = session->server->now_us;
-    read_on(http);
+    http_session_read_on(http);
 }
 
 static void abandon_all(struct http_session *http)
@@ -332,7 +354,7 @@ void http_session_answered(struct http_session *http)
     if (http->last && list_empty(&http->requests))
         session->closing = true;
     say_continue(http);
-    read_on(http);
+    http_session_read_on(http);
     session_touch(session);
 }
 

@@ -31,6 +31,13 @@ extern const struct session_kind http_session_kind;
 /* For request.c: answers have been written; see whether there is more to read, or it is the end. */
 void http_session_answered(struct http_session *http);
 
+/* There may be room again to read on what the client has sent. */
+void http_session_read_on(struct http_session *http);
+
+/* For decode.c: the worker has decoded the request, which came for `host`. */
+struct request;
+void http_session_decoded(struct request *request, struct call *call, struct bytes host);
+
 /* Answers with a problem and closes. */
 void http_session_refuse(struct session *session, enum err err, int status, const char *detail);
 

@@ -1,7 +1,9 @@
 #include "server/request.h"
 
 #include "base/check.h"
-#include "base/mem.h"
+#include "server/batch.h"
+#include "server/decode.h"
+#include "server/encode.h"
 #include "server/pages.h"
 #include "server/requeue.h"
 
@@ -23,12 +25,13 @@ struct request *request_new(struct http_session *http, const struct call_style *
     return request;
 }
 
-static void batch_free(struct batch *batch)
+static void drop_encoding(struct request *request)
 {
-    if (!batch)
+    if (!request->encoding)
         return;
-    arena_fini(&batch->arena);
-    mem_free(batch);
+    request->http->early_bytes -= encode_bytes(request->encoding);
+    encode_free(request->encoding);
+    request->encoding = NULL;
 }
 
 void request_free(struct request *request)
@@ -41,6 +44,8 @@ void request_free(struct request *request)
     buf_fini(&request->early);
     buf_fini(&request->handed);
     batch_free(request->batch);
+    decode_free(request->decoding);
+    drop_encoding(request);
     pool_give(&server->requests, request->number);
 }
 
@@ -72,13 +77,10 @@ void request_abandon(struct request *request)
 {
     struct server *server = request->http->session.server;
     struct engine *engine = server->engine;
-    if (!request->answered && !request->batch)
+    if (request->batch)
+        batch_cancel(request->batch, engine);
+    else if (!request->answered && !request->undecoded && !request->encoding)
         engine->verbs->cancel(engine, &request->ticket);
-    for (struct batch_item *item = request->batch ? request->batch->first : NULL; item;
-         item = item->next) {
-        if (!item->answered)
-            engine->verbs->cancel(engine, &item->ticket);
-    }
     requeue_handed(server, &request->handed, 0);
     request_free(request);
 }
@@ -131,13 +133,33 @@ static void answered_single(struct ticket *ticket, const struct reply *reply)
 {
     struct request *request = LIST_ENTRY(ticket, struct request, ticket);
     struct server *server = request->http->session.server;
+    if (reply->kind == CMD_RESERVE && reply->err == OK)
+        note_handed(request, reply);
+    if (encode_is_long(server, reply)) {
+        encode_begin(request, reply);
+        request->http->early_bytes += encode_bytes(request->encoding);
+        return;
+    }
     struct buf *out = request_out(request);
     size_t before = out->len;
     api_reply(&request->style, reply, server->now_us, server_date(server), out);
     budget_spend(&server->budget, (int64_t)(out->len - before) / WRITTEN_BYTES_PER_NS);
     count_status(server, bytes_of(out->at + before, out->len - before));
-    if (reply->kind == CMD_RESERVE && reply->err == OK)
-        note_handed(request, reply);
+    request_done(request);
+}
+
+void request_encoded(struct request *request, struct buf *answer)
+{
+    struct buf *out = request_out(request);
+    count_status(request->http->session.server, buf_bytes(answer));
+    if (out->len == 0) {
+        struct buf spare = *out;
+        *out = *answer;
+        *answer = spare;
+    } else {
+        buf_add_bytes(out, buf_bytes(answer));
+    }
+    drop_encoding(request);
     request_done(request);
 }
 
@@ -161,79 +183,12 @@ void request_page(struct request *request, enum call_kind page)
     server->engine->verbs->submit(server->engine, &question, &request->ticket);
 }
 
-/* ---- batches ---- */
-
-static void batch_finish(struct request *request)
+void request_answer_batch(struct request *request, struct bytes results, uint32_t failed)
 {
-    struct batch *batch = request->batch;
     struct server *server = request->http->session.server;
-    struct buf results = {0};
-    uint32_t failed = 0;
-    if (batch->waiting || !batch->decoded)
-        return;
-    for (struct batch_item *item = batch->first; item; item = item->next) {
-        if (results.len)
-            buf_add_char(&results, ',');
-        buf_add_bytes(&results, item->result);
-        failed += item->failed;
-    }
     struct buf *out = request_out(request);
     size_t before = out->len;
-    api_batch_reply(&request->style, buf_bytes(&results), failed, server_date(server), out);
+    api_batch_reply(&request->style, results, failed, server_date(server), out);
     count_status(server, bytes_of(out->at + before, out->len - before));
-    buf_fini(&results);
     request_done(request);
-}
-
-static void item_done(struct batch_item *item, const struct reply *reply,
-                      const struct problem *problem)
-{
-    struct batch *batch = item->request->batch;
-    struct buf text = {0};
-    api_batch_result(&text, reply, problem);
-    item->result = arena_copy(&batch->arena, buf_bytes(&text));
-    item->failed = problem || reply->err != OK;
-    item->answered = true;
-    batch->waiting--;
-    buf_fini(&text);
-}
-
-static void answered_item(struct ticket *ticket, const struct reply *reply)
-{
-    struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
-    item_done(item, reply, NULL);
-    batch_finish(item->request);
-}
-
-static struct batch_item *item_new(struct request *request)
-{
-    struct batch *batch = request->batch;
-    struct batch_item *item = arena_alloc(&batch->arena, sizeof(*item));
-    *item = (struct batch_item){.ticket.answered = answered_item, .request = request};
-    *batch->last = item;
-    batch->last = &item->next;
-    batch->waiting++;
-    return item;
-}
-
-void request_batch(struct request *request, struct api_batch *items)
-{
-    struct server *server = request->http->session.server;
-    struct batch *batch = mem_zalloc(sizeof(*batch));
-    struct problem problem = {0};
-    struct cmd cmd;
-    batch->last = &batch->first;
-    request->batch = batch;
-    while (api_batch_next(items, &server->options.api, server->now_us, &server->scratch, &cmd,
-                          &problem)) {
-        struct batch_item *item = item_new(request);
-        item->ticket.brief = items->kind == CMD_FINISH;
-        if (problem.status)
-            item_done(item, NULL, &problem);
-        else
-            server->engine->verbs->submit(server->engine, &cmd, &item->ticket);
-        problem = (struct problem){0};
-    }
-    batch->decoded = true;
-    batch_finish(request);
 }

@@ -1,29 +1,15 @@
 /*
  * One HTTP request that is owed an answer. A single command has its ticket here; a batch has one
- * item for each command.
+ * for each command (batch.h).
  */
 #ifndef LATERD_SERVER_REQUEST_H
 #define LATERD_SERVER_REQUEST_H
 
 #include "server/http_session.h"
 
-/* One command of a batch. */
-struct batch_item {
-    struct ticket ticket;
-    struct request *request;
-    struct batch_item *next; /* in the order sent */
-    bool answered;
-    bool failed;
-    struct bytes result; /* JSON, in the batch's arena */
-};
-
-struct batch {
-    struct arena arena; /* of the items and their results */
-    struct batch_item *first;
-    struct batch_item **last;
-    uint32_t waiting; /* items not answered yet */
-    bool decoded;     /* all items are in the list */
-};
+struct batch;
+struct decoding;
+struct encoding;
 
 struct request {
     struct ticket ticket;
@@ -32,10 +18,13 @@ struct request {
     uint32_t number;   /* in server::requests */
     struct call_style style;
     bool answered;
-    struct buf early;    /* the answer, while an older request is still owed one */
-    struct buf handed;   // struct handed: reservations in this answer
-    struct batch *batch; /* NULL for a single command */
-    enum call_kind page; /* which one its answer is shown in, if it is for a page */
+    struct buf early;          /* the answer, while an older request is still owed one */
+    struct buf handed;         // struct handed: reservations in this answer
+    struct batch *batch;       /* NULL for a single command */
+    struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
+    struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
+    bool undecoded;            /* the worker has its text */
+    enum call_kind page;       /* which one its answer is shown in, if it is for a page */
 };
 
 struct request *request_new(struct http_session *http, const struct call_style *style);
@@ -51,7 +40,10 @@ void request_done(struct request *request);
 /* Asks the engine for what the page shows, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);
 
-/* Decodes and submits all commands of a batch. */
-void request_batch(struct request *request, struct api_batch *items);
+/* The worker has written its answer, whose memory may be taken over. */
+void request_encoded(struct request *request, struct buf *answer);
+
+/* All commands of its batch are done: answers with their results. */
+void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
 
 #endif

@@ -19,7 +19,9 @@ struct server *server_new(const struct server_options *options)
     server->now_us = options->clock->now_us(options->clock);
     server->started_us = server->now_us;
     server->date_s = -1;
+    server->worker = options->worker;
     list_init(&server->requeues);
+    list_init(&server->batches);
     pool_init(&server->requests, sizeof(struct request));
     sessions_init(server);
     pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
@@ -36,6 +38,8 @@ void server_free(struct server *server)
     while (!list_empty(&server->all))
         session_free(LIST_ENTRY(server->all.next, struct session, all), SESSION_DROPPED);
     requeue_all(server);
+    if (server->worker)
+        server->worker->verbs->wait(server->worker);
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
     pool_fini(&server->beanstalk.owed);

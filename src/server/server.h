@@ -14,6 +14,7 @@
 #include "port/clock.h"
 #include "port/engine.h"
 #include "port/net.h"
+#include "port/worker.h"
 #include "proto/api.h"
 #include "server/beanstalk_shared.h"
 #include "server/misdirected.h"
@@ -35,6 +36,7 @@ struct server_listener {
 struct server_options {
     struct clock *clock;
     struct net *net;
+    struct worker *worker;     /* NULL: everything is done in the turn */
     struct embedded *embedded; /* the engine, unless: */
     struct engine *engine;     /* one that is elsewhere; then `embedded` is NULL */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
@@ -68,12 +70,14 @@ struct server {
     struct net_handler handler;
     struct clock *clock;
     struct net *net;
+    struct worker *worker;
     struct engine *engine;
     struct pool sessions; // union any_session, see session.c
     struct pool requests; // struct request
     struct wheel timers;  // struct session, by timer_us
     struct list dirty;    // session::dirty: has bytes to send
     struct list all;      // session::all
+    struct list batches;  // batch::place: those that are not submitted whole
     struct list requeues; // requeue::place: what clients that have gone left behind
     struct arena scratch; /* of the request being decoded */
     struct budget budget; /* of the turn's present stage */

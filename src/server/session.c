@@ -7,11 +7,12 @@
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
     SPARE_OUT_BYTES = 16 * 1024,
-    VISIT_NS = 150 * 1000, /* work that one connection may ask for in a turn, if others wait */
-    RECEIVE_NS = 2500,     /* the system's part in receiving once, */
-    SEND_NS = 3500,        /* in sending once, */
-    CLOSE_NS = 10000,      /* and in closing a connection */
-    EXPIRE_STEPS = 1000,   /* of the timers' wheel in a turn */
+    VISIT_NS = 150 * 1000,  /* work that one connection may ask for in a turn, if others wait */
+    RECEIVE_NS = 2500,      /* the system's part in receiving once, */
+    SEND_NS = 3500,         /* in sending once, */
+    CLOSE_NS = 10000,       /* and in closing a connection, */
+    FREED_BYTES_PER_NS = 8, /* whose buffers are given back */
+    EXPIRE_STEPS = 1000,    /* of the timers' wheel in a turn */
     EXPIRE_NS = 100,
     BYTES_PER_NS = 4, /* copied, here and in the system */
 };
@@ -73,7 +74,8 @@ uint64_t session_sent(const struct session *session)
 void session_free(struct session *session, enum session_end end)
 {
     struct server *server = session->server;
-    budget_spend(&server->budget, CLOSE_NS);
+    budget_spend(&server->budget,
+                 CLOSE_NS + (int64_t)(session->conn ? unsent(session) : 0) / FREED_BYTES_PER_NS);
     session->kind->fini(session, end);
     if (session->timed)
         wheel_remove(&server->timers, session->number);
@@ -118,6 +120,12 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     return session;
 }
 
+void server_begin_visit(struct server *server)
+{
+    int64_t stop_ns = server->budget.left_ns - VISIT_NS;
+    server->visit_ns = stop_ns > 0 ? stop_ns : 0;
+}
+
 static size_t handle_input(struct net_handler *handler, void *user, struct bytes bytes)
 {
     struct session *session = user;
@@ -125,9 +133,7 @@ static size_t handle_input(struct net_handler *handler, void *user, struct bytes
     if (session->closing)
         return bytes.len;
     server_look_at_clock(server);
-    server->visit_ns = server->budget.left_ns - VISIT_NS;
-    if (server->visit_ns < 0)
-        server->visit_ns = 0;
+    server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_may_go_on(session);
     if (cut)
@@ -201,9 +207,8 @@ static void send_out(struct session *session)
 {
     struct net *net = session->server->net;
     budget_spend(&session->server->budget, SEND_NS + (int64_t)session->out.len / BYTES_PER_NS);
-    net->verbs->send(net, session->conn, buf_bytes(&session->out));
     session->passed += session->out.len;
-    session->out.len = 0;
+    net->verbs->send(net, session->conn, &session->out);
     buf_shrink(&session->out, SPARE_OUT_BYTES);
     if (unsent(session) == 0)
         session->kind->drained(session); /* the network says so only of what it had to keep */

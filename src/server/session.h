@@ -50,6 +50,9 @@ struct session {
     struct list all;   // server::all
 };
 
+/* A connection is served from here on; it has a share of the stage's budget. */
+void server_begin_visit(struct server *server);
+
 /*
  * May the connection that is being served do one more thing in this turn? Each gets a share of the
  * budget, so that one that sends a thousand requests at once does not hold up the others.

@@ -5,6 +5,7 @@
  *   clock      is read, and again before each connection's bytes: see server_look_at_clock
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
+ *   batches    requests with many commands, and those that the worker has decoded, go on
  *   expire     connections whose time is up are closed
  *   requeue    jobs that were held by clients that have gone, or were on their way to them, come
  * back match      ready jobs meet waiting consumers flush      answers that wait for no disk go out
@@ -24,6 +25,7 @@
  * jobs due at one instant is handed out at once, and no client waits for all the others, whatever
  * they send.
  */
+#include "server/batch.h"
 #include "server/beanstalk_session.h"
 #include "server/requeue.h"
 
@@ -42,6 +44,7 @@ enum { TURN_NS = 3 * 1000 * 1000 };
 enum {
     BEGIN_SHARE = 20,
     GATHER_SHARE = 30,
+    BATCH_SHARE = 10,
     EXPIRE_SHARE = 5,
     REQUEUE_SHARE = 10,
     MATCH_SHARE = 15,
@@ -79,6 +82,17 @@ int64_t turn_bound_us(unsigned bucket)
     return bucket < TURN_BUCKETS - 1 ? bounds_us[bucket] : INT64_MAX;
 }
 
+/* What the worker has done goes on, as far as the budget goes. True: there is more. */
+static bool take_work(struct server *server)
+{
+    struct worker *worker = server->worker;
+    while (worker && worker->verbs->poll(worker)) {
+        if (budget_spent(&server->budget))
+            return true;
+    }
+    return false;
+}
+
 int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
@@ -90,6 +104,9 @@ int64_t server_turn(struct server *server)
     engine->verbs->begin(engine);
     begin_stage(server, GATHER_SHARE);
     bool more = server->net->verbs->gather(server->net, &server->handler);
+    begin_stage(server, BATCH_SHARE);
+    more |= take_work(server);
+    more |= batches_step(server);
     begin_stage(server, EXPIRE_SHARE);
     more |= sessions_expire(server);
     more |= beanstalk_surveys_step(server);

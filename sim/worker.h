@@ -1,0 +1,60 @@
+/* port/worker.h without a thread: what was submitted is run and ends at the next poll. */
+#ifndef LATERD_SIM_WORKER_H
+#define LATERD_SIM_WORKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "port/worker.h"
+
+struct sim_worker {
+    struct worker port;
+    struct work *first;
+    struct work **last;
+};
+
+static inline void sim_worker_submit(struct worker *base, struct work *work)
+{
+    struct sim_worker *worker = (struct sim_worker *)(void *)base; /* its first member */
+    work->next = NULL;
+    *worker->last = work;
+    worker->last = &work->next;
+}
+
+static inline bool sim_worker_poll(struct worker *base)
+{
+    struct sim_worker *worker = (struct sim_worker *)(void *)base; /* its first member */
+    struct work *work = worker->first;
+    if (!work)
+        return false;
+    worker->first = work->next;
+    if (!worker->first)
+        worker->last = &worker->first;
+    work->run(work);
+    work->done(work);
+    return true;
+}
+
+static inline void sim_worker_wait(struct worker *base)
+{
+    while (sim_worker_poll(base))
+        continue;
+}
+
+static inline bool sim_worker_pending(const struct sim_worker *worker)
+{
+    return worker->first;
+}
+
+static inline void sim_worker_init(struct sim_worker *worker)
+{
+    static const struct worker_verbs verbs = {
+        .submit = sim_worker_submit,
+        .poll = sim_worker_poll,
+        .wait = sim_worker_wait,
+    };
+    *worker = (struct sim_worker){.port.verbs = &verbs};
+    worker->last = &worker->first;
+}
+
+#endif

@@ -1,0 +1,170 @@
+#include "server/batch.h"
+
+#include "base/mem.h"
+
+enum {
+    SLICE_MIN = 16,    /* commands that are submitted at once though the budget be spent */
+    COMMAND_NS = 1000, /* work for reading a small command and writing its result */
+    BYTES_PER_NS = 1,  /* of its text, read as JSON */
+};
+
+/* One command of a batch. */
+struct batch_item {
+    struct ticket ticket;
+    struct request *request;
+    struct batch_item *next; /* in the order sent */
+    bool answered;
+    bool failed;
+    struct bytes result; /* JSON, in the batch's arena */
+};
+
+struct batch {
+    struct request *request;
+    struct list place;      // server::batches, while unfinished and not all in its first slice
+    struct api_batch items; /* not decoded yet */
+    struct arena arena;     /* of the items, their results, and the text that is left */
+    struct batch_item *first;
+    struct batch_item **last;
+    uint32_t waiting; /* items not answered yet */
+    bool decoded;     /* all items are in the list */
+};
+
+bool batch_is_unfinished(const struct batch *batch)
+{
+    return batch && !batch->decoded;
+}
+
+void batch_free(struct batch *batch)
+{
+    if (!batch)
+        return;
+    list_remove(&batch->place);
+    arena_fini(&batch->arena);
+    mem_free(batch);
+}
+
+void batch_cancel(struct batch *batch, struct engine *engine)
+{
+    for (struct batch_item *item = batch->first; item; item = item->next) {
+        if (!item->answered)
+            engine->verbs->cancel(engine, &item->ticket);
+    }
+}
+
+static void finish(struct batch *batch)
+{
+    struct buf results = {0};
+    uint32_t failed = 0;
+    if (batch->waiting || !batch->decoded)
+        return;
+    for (struct batch_item *item = batch->first; item; item = item->next) {
+        if (results.len)
+            buf_add_char(&results, ',');
+        buf_add_bytes(&results, item->result);
+        failed += item->failed;
+    }
+    request_answer_batch(batch->request, buf_bytes(&results), failed); /* frees the batch */
+    buf_fini(&results);
+}
+
+static void item_done(struct batch_item *item, const struct reply *reply,
+                      const struct problem *problem)
+{
+    struct batch *batch = item->request->batch;
+    struct buf text = {0};
+    api_batch_result(&text, reply, problem);
+    item->result = arena_copy(&batch->arena, buf_bytes(&text));
+    item->failed = problem || reply->err != OK;
+    item->answered = true;
+    batch->waiting--;
+    buf_fini(&text);
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
+    item_done(item, reply, NULL);
+    finish(item->request->batch);
+}
+
+static struct batch_item *item_new(struct batch *batch)
+{
+    struct batch_item *item = arena_alloc(&batch->arena, sizeof(*item));
+    *item = (struct batch_item){.ticket.answered = answered, .request = batch->request};
+    item->ticket.brief = batch->items.kind == CMD_FINISH;
+    *batch->last = item;
+    batch->last = &item->next;
+    batch->waiting++;
+    return item;
+}
+
+/* Reads the next command and submits it. False: there is none. */
+static bool step(struct batch *batch)
+{
+    struct server *server = batch->request->http->session.server;
+    struct problem problem = {0};
+    struct cmd cmd;
+    size_t before = batch->items.rest.len;
+    if (!api_batch_next(&batch->items, &server->options.api, server->now_us, &server->scratch, &cmd,
+                        &problem))
+        return false;
+    budget_spend(&server->budget,
+                 COMMAND_NS + (int64_t)(before - batch->items.rest.len) / BYTES_PER_NS);
+    struct batch_item *item = item_new(batch);
+    if (problem.status)
+        item_done(item, NULL, &problem);
+    else
+        server->engine->verbs->submit(server->engine, &cmd, &item->ticket);
+    return true;
+}
+
+/* One slice. True: all commands are submitted (and the batch may have been answered and freed). */
+static bool go_on(struct batch *batch)
+{
+    const struct session *session = &batch->request->http->session;
+    unsigned count = 0;
+    while (count++ < SLICE_MIN || session_may_go_on(session)) {
+        if (!step(batch)) {
+            batch->decoded = true;
+            list_remove(&batch->place);
+            finish(batch);
+            return true;
+        }
+    }
+    return false;
+}
+
+void batch_begin(struct request *request, const struct api_batch *items)
+{
+    struct server *server = request->http->session.server;
+    struct batch *batch = mem_zalloc(sizeof(*batch));
+    batch->request = request;
+    batch->items = *items;
+    batch->last = &batch->first;
+    list_init(&batch->place);
+    request->batch = batch;
+    if (go_on(batch))
+        return;
+    if (!request->decoding) /* the text is the parser's, which goes on */
+        batch->items.rest = arena_copy(&batch->arena, batch->items.rest);
+    batch->items.topic = arena_copy(&batch->arena, batch->items.topic);
+    list_add_tail(&server->batches, &batch->place);
+}
+
+bool batches_step(struct server *server)
+{
+    struct list *batches = &server->batches;
+    while (!list_empty(batches) && !budget_spent(&server->budget)) {
+        struct batch *batch = LIST_ENTRY(batches->next, struct batch, place);
+        struct http_session *http = batch->request->http;
+        list_remove(&batch->place);
+        arena_reset(&server->scratch);
+        server_look_at_clock(server);
+        server_begin_visit(server);
+        if (go_on(batch))
+            http_session_read_on(http);
+        else
+            list_add_tail(batches, &batch->place); /* the others' turn */
+    }
+    return !list_empty(batches);
+}

@@ -1,0 +1,74 @@
+#include "server/decode.h"
+
+#include "base/mem.h"
+
+enum { LONG_BYTES = 128 * 1024 }; /* a body above this goes to the worker */
+
+/* Owns all that its work touches. */
+struct decoding {
+    struct work work;
+    struct request *request; /* NULL: nobody waits, it ends when it is not in use */
+    bool in_use;             /* by the worker, or by the command that it became */
+    struct api_site site;
+    struct api_limits limits;
+    int64_t now_us; /* when the request was whole */
+    struct http_request http;
+    struct buf body;
+    struct arena arena;
+    struct call call;
+};
+
+bool decode_is_long(const struct http_session *http)
+{
+    return http->session.server->worker && http->http.request.body.len > LONG_BYTES;
+}
+
+static void free_it(struct decoding *decoding)
+{
+    arena_fini(&decoding->arena);
+    buf_fini(&decoding->body);
+    mem_free(decoding);
+}
+
+static void run(struct work *work)
+{
+    struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
+    api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
+               &decoding->arena, &decoding->call);
+}
+
+static void done(struct work *work)
+{
+    struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
+    if (decoding->request)
+        http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
+    decoding->in_use = false;
+    if (!decoding->request)
+        free_it(decoding);
+}
+
+void decode_begin(struct request *request, const struct api_site *site)
+{
+    struct http_session *http = request->http;
+    struct server *server = http->session.server;
+    struct decoding *decoding = mem_zalloc(sizeof(*decoding));
+    decoding->work = (struct work){.run = run, .done = done};
+    decoding->request = request;
+    decoding->in_use = true;
+    decoding->site = *site;
+    decoding->limits = server->options.api;
+    decoding->now_us = server->now_us;
+    http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
+    request->decoding = decoding;
+    request->undecoded = true;
+    server->worker->verbs->submit(server->worker, &decoding->work);
+}
+
+void decode_free(struct decoding *decoding)
+{
+    if (!decoding)
+        return;
+    decoding->request = NULL;
+    if (!decoding->in_use) /* else done() does it */
+        free_it(decoding);
+}

@@ -1,0 +1,108 @@
+#include "server/encode.h"
+
+#include "base/mem.h"
+
+enum {
+    LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
+    BYTES_PER_NS = 3,       /* copied */
+};
+
+/* Owns all that its work touches. */
+struct encoding {
+    struct work work;
+    struct request *request; /* NULL: nobody waits */
+    bool in_use;             /* by the worker */
+    struct arena arena;
+    struct call_style style;
+    struct reply reply;
+    size_t body_bytes;
+    int64_t now_us; /* of the reply */
+    struct bytes date;
+    struct buf out;
+};
+
+static size_t body_bytes(const struct reply *reply)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; reply->jobs && i < reply->count; i++)
+        bytes += reply->jobs[i].body.len;
+    return bytes;
+}
+
+bool encode_is_long(const struct server *server, const struct reply *reply)
+{
+    return server->worker && !reply->err && body_bytes(reply) > LONG_BYTES;
+}
+
+static void free_it(struct encoding *encoding)
+{
+    arena_fini(&encoding->arena);
+    buf_fini(&encoding->out);
+    mem_free(encoding);
+}
+
+static void run(struct work *work)
+{
+    struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
+    api_reply(&encoding->style, &encoding->reply, encoding->now_us, encoding->date, &encoding->out);
+    arena_fini(&encoding->arena); /* here: giving megabytes back takes its time */
+}
+
+static void done(struct work *work)
+{
+    struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
+    encoding->in_use = false;
+    if (encoding->request)
+        request_encoded(encoding->request, &encoding->out); /* frees it */
+    else
+        free_it(encoding);
+}
+
+static void copy_jobs(struct encoding *encoding, const struct reply *reply)
+{
+    struct arena *arena = &encoding->arena;
+    struct job_view *jobs = arena_alloc(arena, reply->count * sizeof(*jobs));
+    for (uint32_t i = 0; i < reply->count; i++) {
+        struct job_view *job = &jobs[i];
+        *job = reply->jobs[i];
+        struct bytes waits = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
+        job->ref.id = arena_copy(arena, job->ref.id);
+        job->topic = arena_copy(arena, job->topic);
+        job->retry_us = (const int64_t *)(const void *)arena_copy(arena, waits).at;
+        job->content_type = arena_copy(arena, job->content_type);
+        job->body = arena_copy(arena, job->body);
+    }
+    encoding->reply = *reply;
+    encoding->reply.jobs = jobs;
+}
+
+void encode_begin(struct request *request, const struct reply *reply)
+{
+    struct server *server = request->http->session.server;
+    struct encoding *encoding = mem_zalloc(sizeof(*encoding));
+    encoding->work = (struct work){.run = run, .done = done};
+    encoding->request = request;
+    encoding->in_use = true;
+    encoding->style = request->style;
+    encoding->body_bytes = body_bytes(reply);
+    encoding->now_us = server->now_us;
+    encoding->date = arena_copy(&encoding->arena, server_date(server));
+    copy_jobs(encoding, reply);
+    budget_spend(&server->budget, (int64_t)encoding->body_bytes / BYTES_PER_NS);
+    request->encoding = encoding;
+    server->worker->verbs->submit(server->worker, &encoding->work);
+}
+
+void encode_free(struct encoding *encoding)
+{
+    if (!encoding)
+        return;
+    encoding->request = NULL;
+    if (!encoding->in_use) /* else done() does it */
+        free_it(encoding);
+}
+
+size_t encode_bytes(const struct encoding *encoding)
+{
+    return encoding->body_bytes;
+}

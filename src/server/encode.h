@@ -1,0 +1,22 @@
+/*
+ * A reply with large bodies is written as HTTP and JSON by the worker: a megabyte with escapes
+ * takes milliseconds. Meanwhile its request stands unanswered in its session's list.
+ */
+#ifndef LATERD_SERVER_ENCODE_H
+#define LATERD_SERVER_ENCODE_H
+
+#include "server/request.h"
+
+/* Is the reply to be written by the worker? */
+bool encode_is_long(const struct server *server, const struct reply *reply);
+
+/* Copies the reply; request_encoded() follows in a later turn. */
+void encode_begin(struct request *request, const struct reply *reply);
+
+/* Its request is answered, or nobody waits for it any more. NULL does nothing. */
+void encode_free(struct encoding *encoding);
+
+/* So many bytes are held by it, about. */
+size_t encode_bytes(const struct encoding *encoding);
+
+#endif
