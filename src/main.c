@@ -52,7 +52,8 @@ struct program {
     unsigned listener_count;
     bool check_only;
     bool persist;
-    bool as_beanstalkd; /* with that program's command line and exit codes */
+    char file_data_dir[CONFIG_TEXT_MAX]; /* of the configuration, if --data-dir named another */
+    bool as_beanstalkd;                  /* with that program's command line and exit codes */
     const char *user;   /* to become, once the listeners are open; NULL = stay who we are */
     int exit_status;    /* of a start that failed */
     int64_t give_up_us; /* draining: not beyond this */
@@ -119,6 +120,7 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
     case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); exit(EXIT_SUCCESS);
     }
     program->persist = options.persist;
+    memcpy(program->file_data_dir, options.file_data_dir, sizeof(options.file_data_dir));
     return OK;
 }
 
@@ -667,6 +669,9 @@ int main(int argc, char **argv)
     log_level_set(program.config.log_level);
     os_clock_init(&program.clock);
     log_event(LOG_INFO, "starting", "version=%s pid=%d", LATERD_VERSION, (int)getpid());
+    if (program.file_data_dir[0])
+        log_event(LOG_WARN, "data_dir_overridden", "dir=%s by=--data-dir store.data_dir=%s",
+                  program.config.data_dir, program.file_data_dir);
     if (start(&program)) {
         finish(&program);
         return program.exit_status;

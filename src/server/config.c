@@ -367,7 +367,9 @@ static bool set(struct config *config, const struct key *key, const char *value,
     switch (key->kind) {
     case KIND_HTTP: return config_add_http(config, value, trouble) == OK;
     case KIND_BEANSTALK: return config_add_beanstalk(config, value, trouble) == OK;
-    case KIND_DIR: return set_text(config->data_dir, sizeof(config->data_dir), value);
+    case KIND_DIR:
+        config->data_dir_given = true;
+        return set_text(config->data_dir, sizeof(config->data_dir), value);
     case KIND_URL: return set_text(config->redis_url, sizeof(config->redis_url), value);
     case KIND_PREFIX: return set_text(config->redis_prefix, sizeof(config->redis_prefix), value);
     case KIND_WORD:
@@ -391,6 +393,7 @@ void config_init(struct config *config)
         bool good = set(config, &keys[i], keys[i].initial, &trouble);
         CHECK(good);
     }
+    config->data_dir_given = false;
 }
 
 /* ---- the file ---- */

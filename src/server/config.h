@@ -38,6 +38,7 @@ struct config {
     unsigned beanstalk_count;
     char hosts[CONFIG_HOSTS_MAX]; /* between spaces; see config_known_hosts */
     char data_dir[CONFIG_TEXT_MAX];
+    bool data_dir_given; /* by a file: it is not the default */
     enum log_level log_level;
     enum durability durability;
     int64_t interval_us;

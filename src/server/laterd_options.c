@@ -44,17 +44,25 @@ struct said {
     unsigned http_count, beanstalk_count;
 };
 
-static enum err put_over(struct config *config, const struct said *said,
-                         struct config_trouble *trouble)
+/* --data-dir goes over the file's; which was there is kept for the log. */
+static enum err put_data_dir(struct config *config, const char *data_dir,
+                             struct laterd_options *options, struct config_trouble *trouble)
 {
-    enum err err = OK;
-    if (said->data_dir && strlen(said->data_dir) >= sizeof(config->data_dir)) {
+    if (strlen(data_dir) >= sizeof(config->data_dir)) {
         (void)snprintf(trouble->text, sizeof(trouble->text),
                        "the name of the data directory is too long");
         return ERR_INVALID;
     }
-    if (said->data_dir)
-        memcpy(config->data_dir, said->data_dir, strlen(said->data_dir) + 1);
+    if (config->data_dir_given && strcmp(config->data_dir, data_dir) != 0)
+        memcpy(options->file_data_dir, config->data_dir, sizeof(config->data_dir));
+    memcpy(config->data_dir, data_dir, strlen(data_dir) + 1);
+    return OK;
+}
+
+static enum err put_over(struct config *config, const struct said *said,
+                         struct laterd_options *options, struct config_trouble *trouble)
+{
+    enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, trouble) : OK;
     if (said->http_count)
         config->http_count = 0;
     if (said->beanstalk_count)
@@ -146,7 +154,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
                        "what is \"%.300s\"? Try: laterd --help", argv[optind]);
         return ERR_INVALID;
     }
-    enum err err = put_over(config, &said, out_trouble);
+    enum err err = put_over(config, &said, &options, out_trouble);
     if (!err)
         *out_options = options;
     return err;

@@ -19,7 +19,8 @@ enum laterd_wish {
 struct laterd_options {
     enum laterd_wish wish;
     bool persist;
-    const char *import_config; /* LATERD_IMPORT_CONFIG: the file */
+    const char *import_config;           /* LATERD_IMPORT_CONFIG: the file */
+    char file_data_dir[CONFIG_TEXT_MAX]; /* the file's, if --data-dir named another; or empty */
 };
 
 extern const char laterd_help[];
