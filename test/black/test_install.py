@@ -1,0 +1,104 @@
+"""Installing: what `make install` puts where, what the service does, what bootstrap leaves running."""
+
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+
+from process import ROOT, Laterd
+
+pytestmark = pytest.mark.embedded("installing is the same whatever the engine")
+
+
+def make(*words):
+    # Not as a part of the make that runs the tests.
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+    return subprocess.run(["make", "-s", "-C", ROOT, *words], capture_output=True, text=True,
+                          check=False, timeout=300, env=environment)
+
+
+def files_below(folder):
+    return {os.path.relpath(os.path.join(where, name), folder)
+            for where, _, names in os.walk(folder) for name in names}
+
+
+def test_without_scdoc_all_but_the_manual_pages_is_installed_and_that_is_said(tmp_path):
+    done = make("install", f"DESTDIR={tmp_path}", "SCDOC=")
+    assert done.returncode == 0, done.stderr
+    assert "left out" in done.stdout and "scdoc" in done.stdout
+    found = files_below(tmp_path)
+    assert {"usr/local/bin/laterd", "usr/local/bin/later", "usr/local/etc/laterd/laterd.conf",
+            "usr/local/lib/systemd/system/laterd.service"} <= found
+    assert not [name for name in found if "/man/" in name]
+
+
+def test_a_manual_page_that_failed_is_not_there_for_the_next_run(tmp_path):
+    for _ in range(2):
+        done = make("man", f"BUILD={tmp_path}", "SCDOC=echo half a page; false")
+        assert done.returncode != 0
+        assert not files_below(tmp_path)
+
+
+def installed_service(folder):
+    done = make("install", f"DESTDIR={folder}", "SCDOC=")
+    assert done.returncode == 0, done.stderr
+    with open(folder / "usr/local/lib/systemd/system/laterd.service", encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_service_keeps_jobs_where_its_configuration_says(tmp_path):
+    """With the arguments of the unit, and the programs and the configuration installed elsewhere."""
+    unit = installed_service(tmp_path)
+    words = re.search(r"^ExecStart=(.*)$", unit, re.M).group(1).split()
+    config, data = tmp_path / "usr/local/etc/laterd/laterd.conf", tmp_path / "elsewhere"
+    config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = none\n"
+                      f"[store]\ndata_dir = {data}\n", encoding="utf-8")
+    command = [f"{tmp_path}{word}" if word.startswith("/usr/local/") else word for word in words]
+    server = Laterd(tmp_path)
+    server.command = lambda: command
+    with server:
+        assert f"dir={data} " in server.events("store_opened")[0][1]
+
+
+def test_an_option_that_overrides_the_configured_directory_is_logged(laterd, tmp_path):
+    configured = tmp_path / "configured"
+    server = laterd({"store": {"data_dir": configured}})
+    (level, facts), = server.events("data_dir_overridden")
+    assert level == "warn"
+    assert facts == f"dir={server.data} by=--data-dir store.data_dir={configured}"
+    assert not configured.exists()
+    assert not laterd().events("data_dir_overridden")
+
+
+def fake(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize("words, installed, disabled", [
+    ([], "", {"beanstalkd.service", "redis-server.service", "stunnel4.service"}),
+    ([], "redis-server", {"beanstalkd.service", "stunnel4.service"}),
+    (["--build-only"], "", set()),
+])
+def test_bootstrap_leaves_no_service_running_that_it_brought(tmp_path, words, installed, disabled):
+    programs, log = tmp_path / "bin", tmp_path / "log"
+    programs.mkdir()
+    fake(programs, "dpkg-query", f'for name; do :; done; [ "$name" = "{installed}" ] && '
+                                 "echo installed || echo none")
+    for name in ("apt-get", "systemctl"):
+        fake(programs, name, f'echo {name} "$@" >> {log}')
+    fake(programs, "sudo", 'exec "$@"')
+    done = subprocess.run([os.path.join(ROOT, "script", "bootstrap"), *words], capture_output=True,
+                          text=True, check=False, timeout=30,
+                          env=dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}"))
+    assert done.returncode == 0, done.stderr
+    lines = log.read_text(encoding="utf-8").splitlines()
+    packages = {word for line in lines if " install " in line for word in line.split()}
+    assert {"gcc", "scdoc"} <= packages and installed not in packages
+    assert ("clang" in packages) == (not words)
+    assert {word for line in lines if line.startswith("systemctl disable") for word in line.split()
+            if word.endswith(".service")} == disabled
