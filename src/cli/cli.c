@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "cli/limits.h"
 #include "cli/text.h"
 
 static void help(const struct command *command)
@@ -43,7 +44,15 @@ _Noreturn static void bad_option(const struct cli *cli, char **argv, const struc
         cli_usage(cli, "there is no option -%c", optopt);
     if (meant(options, word) > 1)
         cli_usage(cli, "%s could be several options: write it out", word);
-    cli_usage(cli, "there is no option %s", word);
+    size_t len = strcspn(word, "=");
+    char name[WORD_MAX];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)len,
+                   word); /* a long one is like none of ours */
+    for (const struct option *at = options; at->name && len > 2; at++) {
+        if (text_is_typo(name + 2, at->name))
+            cli_usage(cli, "there is no option %.*s; did you mean --%s?", (int)len, word, at->name);
+    }
+    cli_usage(cli, "there is no option %.*s", (int)len, word);
 }
 
 int cli_option(struct cli *cli, int argc, char **argv, const struct option *options)
@@ -63,8 +72,11 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         if (at->has_arg == required_argument)
             shorts[len++] = ':';
     }
+    cli->options = options;
     for (;;) {
         int option = getopt_long(argc, argv, shorts, options, NULL);
+        if (option > 0 && option < GIVEN_ROOM)
+            cli->given[option] = optarg;
         switch (option) {
         case 's': cli->server = optarg; break;
         case 'j': cli->json = true; break;
@@ -157,18 +169,48 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* Tells a refusal; `answer` is problem+json, or NULL when it is something else. */
-static int refusal(const struct cli *cli, int status, const json_t *answer)
+/* "--due 'tomorrow': " if an option of the command is what `field` names, else "field: ". */
+static void add_fault(const struct cli *cli, const char *field, struct buf *line)
 {
-    struct buf line = {0};
-    const char *detail = text_of(answer, "detail");
-    text_add_safe(&line, bytes_str(*detail ? detail : text_of(answer, "title")), false);
-    if (line.len == 0)
-        buf_addf(&line, "the server answered %d", status);
-    if (*text_of(answer, "code"))
-        buf_addf(&line, " (%s)", text_of(answer, "code"));
-    cli_say(cli, "%.*s", (int)line.len, line.at);
+    char name[WORD_MAX];
+    (void)snprintf(name, sizeof(name), "%s", field); /* a long one is none of ours */
+    for (char *at = name; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    for (const struct option *at = cli->options; at && at->name; at++) {
+        const char *value = at->val > 0 && at->val < GIVEN_ROOM ? cli->given[at->val] : NULL;
+        if (strcmp(at->name, name) != 0 || !value)
+            continue;
+        buf_addf(line, "--%s '", at->name);
+        text_add_safe(line, bytes_str(value), false);
+        buf_add_str(line, "': ");
+        return;
+    }
+    text_add_safe(line, bytes_str(field), false);
+    buf_add_str(line, *field ? ": " : "");
+}
+
+int cli_refusal(struct cli *cli, int status, const json_t *problem)
+{
+    struct buf line = {0}, limit = {0};
+    const char *detail = text_of(problem, "detail"), *code = text_of(problem, "code");
+    bool over_limit = strcmp(code, "batch_too_large") == 0 || strcmp(code, "body_too_large") == 0 ||
+                      (status == 400 && strstr(detail, "limits.batch_jobs"));
+    bool expected =
+        (cli->may_halve && over_limit) || (cli->expects && strcmp(code, cli->expects) == 0);
+    if (!cli->quiet && !expected) {
+        add_fault(cli, text_of(problem, "field"), &line);
+        text_add_safe(&line, bytes_str(*detail ? detail : text_of(problem, "title")), false);
+        if (line.len == 0)
+            buf_addf(&line, "the server answered %d", status);
+        limits_add_named(cli, detail, &limit);
+        if (*code || limit.len > 0)
+            buf_addf(&line, " (%s%s%.*s)", code, *code && limit.len > 0 ? "; " : "", (int)limit.len,
+                     limit.at ? limit.at : "");
+        cli_say(cli, "%.*s", (int)line.len, line.at);
+    }
+    buf_fini(&limit);
     buf_fini(&line);
+    cli->over_limit = over_limit; /* last: the limit's value was asked of the server, too */
     if (status == 404)
         return EXIT_NOTHING;
     return status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
@@ -188,7 +230,7 @@ int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t
     }
     json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
     if (answer.status < 200 || answer.status > 299) {
-        int code = refusal(cli, answer.status, value);
+        int code = cli_refusal(cli, answer.status, value);
         json_decref(value);
         return code;
     }

@@ -35,16 +35,25 @@ struct command {
 extern const struct command command_push, command_pop, command_get, command_rm, command_finish,
     command_release, command_touch, command_bury, command_kick, command_run, command_reschedule,
     command_topics, command_list, command_pause, command_resume, command_stats, command_top,
-    command_verify, command_bench, command_import;
+    command_verify, command_bench, command_import, command_clear, command_delete_topic;
+
+enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
 
 struct cli {
     const struct command *command; /* NULL: main is still reading the options before it */
     const char *subject;           /* what the command is at, for its messages; NULL: nothing */
     const char *server;
-    bool json;     /* output for programs */
-    bool quiet;    /* a call that fails says nothing: client.trouble has it */
-    bool terminal; /* standard output is one */
+    bool json;           /* output for programs */
+    bool quiet;          /* a call that fails says nothing: client.trouble has it */
+    bool terminal;       /* standard output is one */
+    bool may_halve;      /* a refusal for limits.batch_jobs is not said: see limits.h */
+    bool over_limit;     /* the last refusal was for that */
+    const char *expects; /* the code of a refusal that is not said either; NULL: none */
     int64_t timeout_us;
+    const struct option *options;  /* of the command */
+    const char *given[GIVEN_ROOM]; /* by an option's letter: the value that it was given */
+    json_t *limits;                /* what limits.h knows of the server */
+    bool limits_asked;
     bool has_client;
     struct client client;
 };
@@ -77,13 +86,17 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
 void cli_say(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error and
- * is the exit code; EXIT_DONE: *out_answer is the answer, to be json_decref-ed, or NULL (204).
+ * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with
+ * the option that is at fault and the limit's value, and is the exit code; EXIT_DONE: *out_answer
+ * is the answer, to be json_decref-ed, or NULL (204).
  */
 int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
              json_t **out_answer);
 /* The same with bytes as they are; used by the bulk push. `wait_us` more than the usual time. */
 int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer);
+/* Says a refusal of a call, or of one item of it; its exit code. `problem`: NULL if there is none.
+ */
+int cli_refusal(struct cli *cli, int status, const json_t *problem);
 /* `before`, the part with everything odd escaped, `after`: to be freed by the caller. */
 char *cli_target(const char *before, const char *part, const char *after);
 

@@ -1,20 +1,17 @@
 /*
- * later push: one job from the command line, or many from a file, one a line. Many go in batches of
- * up to BATCH_LINES; each line's own result counts, and a refused line does not stop the rest.
+ * later push: one job from the command line, or many from a file, one a line. Many go in batches
+ * (bulk.h); each line's own result counts, and a refused line does not stop the rest.
  */
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/bulk.h"
 #include "cli/show.h"
 #include "cli/text.h"
 #include "proto/base64.h"
 
-enum {
-    BATCH_LINES = 500,        /* below the server's usual limits.batch_jobs of 1,000 */
-    BATCH_BYTES = 512 * 1024, /* a batch is sent when it has grown so large */
-    READ_MAX = 64 << 20,      /* bytes of a body from a file: far above any server's limit */
-};
+enum { READ_MAX = 64 << 20 /* bytes of a body from a file: far above any server's limit */ };
 
 struct push {
     struct cli *cli;
@@ -175,132 +172,114 @@ static int push_one(struct push *push)
     return code;
 }
 
-struct bulk {
+struct many {
     struct push *push;
-    struct buf batch;              /* NDJSON */
-    unsigned lines;                /* in the batch */
-    uint64_t line;                 /* of the input, empty ones too */
-    uint64_t numbers[BATCH_LINES]; /* of the lines in the batch */
+    struct bulk bulk;
+    uint64_t line;                /* of the input, empty ones too */
+    uint64_t numbers[BULK_LINES]; /* of the lines in the batch */
     uint64_t taken, refused;
     bool progress;
 };
 
 /* Tells of a line that is not pushed, on a line of its own beside the progress. */
-static void refuse(struct bulk *bulk, uint64_t number, struct bytes why)
+static void refuse(struct many *many, uint64_t number, struct bytes why)
 {
-    if (bulk->progress)
+    if (many->progress)
         (void)fputs("\r\x1b[K", stderr);
-    cli_say(bulk->push->cli, "line %llu: %.*s", (unsigned long long)number, (int)why.len, why.at);
-    bulk->refused++;
+    cli_say(many->push->cli, "line %llu: %.*s", (unsigned long long)number, (int)why.len, why.at);
+    many->refused++;
 }
 
-/* Counts the results of a batch, and shows the refused ones. */
-static void bulk_results(struct bulk *bulk, const json_t *answer)
+/* Counts the result of a line, and shows it if it was refused. */
+static void take_result(void *ctx, unsigned line, const json_t *result)
 {
-    const json_t *results = json_object_get(answer, "results"), *result;
-    size_t i;
-    json_array_foreach(results, i, result)
-    {
-        const json_t *problem = json_object_get(result, "problem");
-        if (problem) {
-            struct buf why = {0};
-            show_line_problem(problem, &why);
-            refuse(bulk, i < bulk->lines ? bulk->numbers[i] : 0,
-                   why.at ? buf_bytes(&why) : BYTES(""));
-            buf_fini(&why);
-        }
-        bulk->taken += problem == NULL;
-        if (bulk->push->cli->json)
-            cli_print_json(result);
+    struct many *many = ctx;
+    const json_t *problem = json_object_get(result, "problem");
+    if (problem) {
+        struct buf why = {0};
+        show_line_problem(problem, &why);
+        refuse(many, many->numbers[line], why.at ? buf_bytes(&why) : BYTES(""));
+        buf_fini(&why);
     }
+    many->taken += problem == NULL;
+    if (many->push->cli->json)
+        cli_print_json(result);
 }
 
-static int bulk_send(struct bulk *bulk)
+static int send_lines(struct many *many)
 {
-    json_t *answer = NULL;
-    struct client_request request = {
-        .method = "POST",
-        .target = bytes_str(bulk->push->target),
-        .content_type = "application/x-ndjson",
-        .body = buf_bytes(&bulk->batch),
-        .timeout_us = bulk->push->cli->timeout_us,
-    };
-    if (bulk->lines == 0)
-        return EXIT_DONE;
-    int code = cli_call_bytes(bulk->push->cli, &request, &answer);
-    if (code == EXIT_DONE)
-        bulk_results(bulk, answer);
-    else /* so that the rest can be pushed later */
-        cli_say(bulk->push->cli, "stopped: not known to be pushed from line %llu on",
-                (unsigned long long)bulk->numbers[0]);
-    json_decref(answer);
-    bulk->batch.len = 0;
-    bulk->lines = 0;
-    if (bulk->progress)
-        (void)fprintf(stderr, "\r%llu pushed, %llu refused ", (unsigned long long)bulk->taken,
-                      (unsigned long long)bulk->refused);
+    unsigned count = many->bulk.count;
+    int code = bulk_send(&many->bulk, bytes_str(many->push->target));
+    if (code != EXIT_DONE && many->bulk.sent < count) /* so that the rest can be pushed later */
+        cli_say(many->push->cli, "stopped: not known to be pushed from line %llu on",
+                (unsigned long long)many->numbers[many->bulk.sent]);
+    if (many->progress && count > 0)
+        (void)fprintf(stderr, "\r%llu pushed, %llu refused ", (unsigned long long)many->taken,
+                      (unsigned long long)many->refused);
     return code;
 }
 
 /* A line of input as a line of the batch. Options count where the line itself says nothing. */
-static void bulk_line(struct bulk *bulk, struct bytes line)
+static void add_line(struct many *many, struct bytes line)
 {
-    const struct push *push = bulk->push;
+    const struct push *push = many->push;
+    struct bulk *bulk = &many->bulk;
     json_t *job = push->ndjson ? json_loadb(line.at, line.len, 0, NULL) : json_object();
     json_error_t error;
     if (push->lines && !set_body(push, job, line, &error)) {
-        refuse(bulk, bulk->line, bytes_str(error.text));
+        refuse(many, many->line, bytes_str(error.text));
         json_decref(job);
         return;
     }
-    bulk->numbers[bulk->lines++] = bulk->line;
+    many->numbers[bulk->count] = many->line;
     if (!job) { /* the server says what is wrong with it, for this line alone */
-        buf_add_bytes(&bulk->batch, line);
-        buf_add_char(&bulk->batch, '\n');
-        return;
+        buf_add_bytes(&bulk->text, line);
+    } else {
+        json_object_update_missing(job, push->fields);
+        char *text = json_dumps(job, JSON_COMPACT);
+        buf_add_str(&bulk->text, text ? text : "");
+        free(text); /* jansson's */
+        json_decref(job);
     }
-    json_object_update_missing(job, push->fields);
-    char *text = json_dumps(job, JSON_COMPACT);
-    if (text)
-        buf_add_str(&bulk->batch, text);
-    buf_add_char(&bulk->batch, '\n');
-    free(text); /* jansson's */
-    json_decref(job);
+    buf_add_char(&bulk->text, '\n');
+    bulk_add(bulk);
 }
 
 static int push_many(struct push *push)
 {
-    struct bulk bulk = {.push = push, .progress = isatty(STDERR_FILENO) != 0 && !push->cli->json};
+    struct many many = {.push = push, .progress = isatty(STDERR_FILENO) != 0 && !push->cli->json};
+    many.bulk = (struct bulk){.cli = push->cli, .take = take_result, .ctx = &many};
     FILE *file = open_body(push);
     char *line = NULL;
     size_t room = 0;
     int code = EXIT_DONE;
     for (ssize_t len; code == EXIT_DONE && (len = getline(&line, &room, file)) >= 0;) {
-        bulk.line++;
+        many.line++;
         while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
             len--;
         if (len == 0)
             continue;
-        bulk_line(&bulk, bytes_of(line, (size_t)len));
-        if (bulk.lines >= BATCH_LINES || bulk.batch.len >= BATCH_BYTES)
-            code = bulk_send(&bulk);
+        if (bulk_full(&many.bulk, (size_t)len))
+            code = send_lines(&many);
+        if (code == EXIT_DONE)
+            add_line(&many, bytes_of(line, (size_t)len));
     }
     if (code == EXIT_DONE)
-        code = bulk_send(&bulk);
+        code = send_lines(&many);
     if (code == EXIT_DONE && ferror(file)) {
         cli_say(push->cli, "cannot read all of %s", push->body);
         code = EXIT_REFUSED;
     }
-    if (bulk.progress)
+    if (many.progress)
         (void)fputc('\n', stderr);
     else if (!push->cli->json)
-        (void)printf("%llu pushed, %llu refused\n", (unsigned long long)bulk.taken,
-                     (unsigned long long)bulk.refused);
+        (void)printf("%llu pushed, %llu refused\n", (unsigned long long)many.taken,
+                     (unsigned long long)many.refused);
     free(line); /* getline's */
-    buf_fini(&bulk.batch);
+    bulk_fini(&many.bulk);
     if (file != stdin)
         (void)fclose(file); /* only read from */
-    return code == EXIT_DONE && bulk.refused > 0 ? EXIT_REFUSED : code;
+    return code == EXIT_DONE && many.refused > 0 ? EXIT_REFUSED : code;
 }
 
 static int run(struct cli *cli, int argc, char **argv)

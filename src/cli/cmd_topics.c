@@ -2,6 +2,7 @@
  * The commands about topics: topics list pause resume.
  */
 #include "base/mem.h"
+#include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -46,7 +47,7 @@ static void table_head(struct table *table, const char *const *names, unsigned c
  */
 struct listing {
     struct cli *cli;
-    const char *path;  /* with its query, ready for "&cursor=" */
+    const char *path;  /* ready for "limit=…&cursor=…" */
     const char *array; /* the member that holds the rows */
     uint64_t left;     /* rows still wanted */
     struct table *table;
@@ -71,42 +72,49 @@ static void listing_page(struct listing *listing, const json_t *answer, uint64_t
     }
 }
 
+/* Asks for the page behind `cursor` ("": the first), of a size that the server takes. */
+static int listing_ask(struct listing *listing, const char *cursor, json_t **out_answer)
+{
+    struct cli *cli = listing->cli;
+    uint64_t size = limits_of(cli, LIMIT_LIST);
+    int code;
+    size = listing->left < size ? listing->left : size;
+    do {
+        struct buf target = {0};
+        buf_addf(&target, "%slimit=%llu%s", listing->path, (unsigned long long)size,
+                 *cursor ? "&cursor=" : "");
+        url_add_part(&target, bytes_str(cursor));
+        buf_add_char(&target, '\0');
+        cli->may_halve = size > 1;
+        code = cli_call(cli, "GET", target.at, NULL, out_answer);
+        buf_fini(&target);
+    } while (limits_halve(cli, code, &size));
+    return code;
+}
+
 static int listing_run(struct listing *listing)
 {
-    char *cursor = NULL;
+    struct buf out = {0}, cursor = {0};
     int code = EXIT_DONE;
     uint64_t rows = 0;
-    struct buf out = {0};
+    buf_add_char(&cursor, '\0');
     for (unsigned page = 0; page < PAGES_MAX && !ferror(stdout) && listing->left > 0; page++) {
         json_t *answer = NULL;
-        char *target = cursor ? cli_target(listing->path, cursor, "") : NULL;
-        if (!target) { /* the first page has no cursor */
-            struct buf first = {0};
-            const char *end = strstr(listing->path, "&cursor=");
-            buf_add(&first, listing->path,
-                    end ? (size_t)(end - listing->path) : strlen(listing->path));
-            buf_add_char(&first, '\0');
-            target = first.at;
-        }
-        code = cli_call(listing->cli, "GET", target, NULL, &answer);
-        mem_free(target);
-        mem_free(cursor);
-        cursor = NULL;
+        code = listing_ask(listing, cursor.at, &answer);
         if (code != EXIT_DONE)
             break;
         listing_page(listing, answer, &rows);
         if (!listing->cli->json && rows > 0)
             table_write(listing->table, &out);
         cli_flush(&out);
-        struct buf next = {0};
-        show_value(answer, "cursor", &next);
+        cursor.len = 0;
+        show_value(answer, "cursor", &cursor);
         json_decref(answer);
-        if (next.len == 0)
+        if (cursor.len == 0)
             break;
-        buf_add_char(&next, '\0');
-        cursor = next.at;
+        buf_add_char(&cursor, '\0');
     }
-    mem_free(cursor);
+    buf_fini(&cursor);
     buf_fini(&out);
     table_fini(listing->table);
     return code == EXIT_DONE && rows == 0 ? EXIT_NOTHING : code;
@@ -174,7 +182,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 0, 1);
     if (optind == argc) {
         struct listing listing = {.cli = cli,
-                                  .path = "/v1/topics?limit=1000&cursor=",
+                                  .path = "/v1/topics?",
                                   .array = "topics",
                                   .left = UINT64_MAX,
                                   .table = &table,
@@ -244,8 +252,7 @@ static int list_run(struct cli *cli, int argc, char **argv)
         strcmp(state, "reserved") != 0 && strcmp(state, "buried") != 0)
         cli_usage(cli, "--state is delayed, ready, reserved or buried");
     struct buf query = {0};
-    buf_addf(&query, "/jobs?state=%s&limit=%u&cursor=", state,
-             listing.left < 1000 ? (unsigned)listing.left : 1000);
+    buf_addf(&query, "/jobs?state=%s&", state);
     buf_add_char(&query, '\0');
     char *path = cli_target("/v1/topics/", argv[optind], query.at);
     table_head(&table, names, 5);
@@ -293,25 +300,39 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
 
 static int pause_run(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = {{"for", required_argument, NULL, 'f'}, CLI_OPTIONS};
-    json_t *body = NULL;
+    enum { CREATE = 256 };
+    static const struct option options[] = {
+        {"for", required_argument, NULL, 'f'}, {"create", no_argument, NULL, CREATE}, CLI_OPTIONS};
+    json_t *body = json_object();
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
-        if (c != 'f')
-            continue;
-        json_decref(body);
-        body = json_pack("{sI}", "for", (json_int_t)(cli_duration_us(cli, "--for", optarg) / 1000));
+        if (c == 'f')
+            json_object_set_new(body, "for",
+                                json_integer(cli_duration_us(cli, "--for", optarg) / 1000));
+        else if (c == CREATE)
+            json_object_set_new(body, "create", json_true());
     }
     cli_words(cli, argc, argv, 1, 1);
-    return topic_verb(cli, argv[optind], "/pause", body, "paused");
+    cli->expects = "not_found";
+    int code = topic_verb(cli, argv[optind], "/pause", body, "paused");
+    cli->expects = NULL;
+    if (code == EXIT_NOTHING) {
+        cli->subject = argv[optind];
+        cli_say(cli, "there is no such topic; --create makes it, and pauses it");
+        cli->subject = NULL;
+    }
+    return code;
 }
 
 const struct command command_pause = {
     .name = "pause",
-    .synopsis = "[--for D] TOPIC",
+    .synopsis = "[--for D] [--create] TOPIC",
     .summary = "Hand out no jobs of a topic for a while",
-    .help = "  -f, --for D    so long (until `later resume`)\n"
-            "\nExample:\n"
-            "  later pause mail --for 10m\n",
+    .help = "  -f, --for D     so long (until `later resume`)\n"
+            "      --create    a topic that does not exist is made, and paused\n"
+            "\nJobs can still be pushed. Exit 1 if there is no such topic.\n"
+            "\nExamples:\n"
+            "  later pause mail --for 10m\n"
+            "  later pause new-mail --create\n",
     .run = pause_run,
 };
 

@@ -9,10 +9,7 @@
 #include "proto/json.h"
 #include "proto/moment.h"
 
-enum {
-    BATCH_BYTES = 512 * 1024, /* a batch is sent before it grows larger */
-    TTR_LEAST_US = 1000000,   /* as beanstalkd has it, and the others' unit */
-};
+enum { TTR_LEAST_US = 1000000 /* as beanstalkd has it, and the others' unit */ };
 
 void import_push_end_progress(const struct import_push *push)
 {
@@ -57,7 +54,7 @@ static struct bytes old_id(const struct import_push *push, size_t i)
 
 static void add_line(struct import_push *push, const struct import_item *item)
 {
-    struct buf *out = &push->batch;
+    struct buf *out = &push->batch.text;
     int64_t ttr_us = item->ttr_us < TTR_LEAST_US ? TTR_LEAST_US : item->ttr_us;
     buf_add_str(out, "{\"id\":");
     json_add_text(out, item->id, JSON_STYLE_PLAIN);
@@ -80,6 +77,7 @@ static void add_line(struct import_push *push, const struct import_item *item)
         buf_add_char(out, '"');
     }
     buf_add_str(out, "}\n");
+    bulk_add(&push->batch);
 }
 
 /* A job that the server has: its old id and the new one, for programs and for the map. */
@@ -101,9 +99,10 @@ static void tell(const struct import_push *push, struct bytes old, const json_t 
     json_decref(line);
 }
 
-/* False: the server takes no job at all now, so that there is no sense in going on. */
-static bool take_result(struct import_push *push, struct bytes old, const json_t *result)
+static void take_result(void *ctx, unsigned line, const json_t *result)
 {
+    struct import_push *push = ctx;
+    struct bytes old = old_id(push, line);
     const json_t *problem = json_object_get(result, "problem"),
                  *answer = json_object_get(result, "job");
     if (!problem) {
@@ -111,53 +110,33 @@ static bool take_result(struct import_push *push, struct bytes old, const json_t
         push->kept += kept;
         push->created += !kept;
         tell(push, old, answer);
-        return true;
+        return;
     }
     struct buf why = {0};
     push->refused++;
     show_line_problem(problem, &why);
     import_push_say(push, old, push->topic, buf_bytes(&why));
     buf_fini(&why);
-    return show_count(result, "status") < 429; /* 429, 503, 507: a limit of the whole server */
+    if (show_count(result, "status") >= 429) /* 429, 503, 507: a limit of the whole server */
+        push->refused_all = true;
 }
 
 int import_push_send(struct import_push *push)
 {
-    json_t *answer = NULL;
     struct buf target = {0};
-    if (push->count == 0)
+    if (push->batch.count == 0)
         return EXIT_DONE;
     buf_add_str(&target, "/v1/topics/");
     url_add_part(&target, push->topic);
     buf_add_str(&target, "/jobs");
-    struct client_request request = {
-        .method = "POST",
-        .target = buf_bytes(&target),
-        .content_type = "application/x-ndjson",
-        .body = buf_bytes(&push->batch),
-        .timeout_us = push->cli->timeout_us,
-    };
-    int code = cli_call_bytes(push->cli, &request, &answer);
-    const json_t *results = json_object_get(answer, "results"), *result;
-    bool goes_on = true;
-    size_t i;
-    json_array_foreach(results, i, result)
-    {
-        if (i < push->count)
-            goes_on = take_result(push, old_id(push, i), result) && goes_on;
-    }
-    if (code == EXIT_DONE && json_array_size(results) != push->count) {
-        cli_say(push->cli, "the server answered for %zu jobs of %u", json_array_size(results),
-                push->count);
-        code = EXIT_REFUSED;
-    }
-    json_decref(answer);
+    push->batch.cli = push->cli;
+    push->batch.take = take_result;
+    push->batch.ctx = push;
+    int code = bulk_send(&push->batch, buf_bytes(&target));
     buf_fini(&target);
-    push->batch.len = 0;
     push->old.len = 0;
-    push->count = 0;
     show_progress(push);
-    return code == EXIT_DONE && !goes_on ? EXIT_REFUSED : code;
+    return code == EXIT_DONE && push->refused_all ? EXIT_REFUSED : code;
 }
 
 /* What the server would refuse the whole batch for, or could not even be asked. False: nothing. */
@@ -179,15 +158,14 @@ int import_push_add(struct import_push *push, const struct import_item *item)
         buf_fini(&why);
         return EXIT_DONE;
     }
-    if (push->count > 0 &&
-        (push->count == IMPORT_BATCH_JOBS || push->batch.len + item->body.len > BATCH_BYTES ||
-         !bytes_eq(push->topic, item->topic)))
+    if (bulk_full(&push->batch, item->body.len) ||
+        (push->batch.count > 0 && !bytes_eq(push->topic, item->topic)))
         code = import_push_send(push);
     if (code != EXIT_DONE)
         return code;
-    add_line(push, item);
     buf_add_bytes(&push->old, item->old_id);
-    push->old_ends[push->count++] = push->old.len;
+    push->old_ends[push->batch.count] = push->old.len;
+    add_line(push, item);
     push->topic = item->topic;
     return EXIT_DONE;
 }
@@ -212,7 +190,7 @@ int import_push_close(struct import_push *push, int code)
         code = code == EXIT_DONE ? EXIT_REFUSED : code;
     }
     push->map = NULL;
-    buf_fini(&push->batch);
+    bulk_fini(&push->batch);
     buf_fini(&push->old);
     return code;
 }

@@ -6,9 +6,7 @@
 #ifndef LATERD_CLI_IMPORT_PUSH_H
 #define LATERD_CLI_IMPORT_PUSH_H
 
-#include "cli/cli.h"
-
-enum { IMPORT_BATCH_JOBS = 500 /* below the server's usual limits.batch_jobs of 1,000 */ };
+#include "cli/bulk.h"
 
 /* All bytes are borrowed for the call, but the topic until the batch is sent. */
 struct import_item {
@@ -33,11 +31,11 @@ struct import_push {
     uint64_t created, kept, refused;
     const char *map_path; /* NULL: no map is wanted */
     FILE *map;
-    struct buf batch; /* NDJSON */
-    struct buf old;   /* the old ids of its jobs, one after another */
-    size_t old_ends[IMPORT_BATCH_JOBS];
-    uint32_t count;
+    struct bulk batch;
+    struct buf old; /* the old ids of its jobs, one after another */
+    size_t old_ends[BULK_LINES];
     struct bytes topic;
+    bool refused_all; /* the server takes no job at all now: there is no sense in going on */
 };
 
 /* Exit codes all; what went wrong has been said. */

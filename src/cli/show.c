@@ -42,6 +42,8 @@ void show_line_problem(const json_t *problem, struct buf *out)
         cut++;
     if (numbered && text.len - cut > 2 && memcmp(text.at + cut, ": ", 2) == 0)
         text = bytes_of(text.at + cut + 2, text.len - cut - 2);
+    show_value(problem, "field", out);
+    buf_add_str(out, *show_string(problem, "field") ? ": " : "");
     buf_add_bytes(out, text);
     buf_fini(&detail);
 }

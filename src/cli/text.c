@@ -1,6 +1,7 @@
 #include "cli/text.h"
 
 #include <stdio.h>
+#include <wchar.h>
 
 #include "base/check.h"
 
@@ -141,6 +142,92 @@ void text_add_safe(struct buf *out, struct bytes text, bool lines)
     }
 }
 
+/* One character of UTF-8; a byte that begins none stands for itself. */
+static size_t decode(struct bytes text, uint32_t *out_code)
+{
+    unsigned char first = (unsigned char)text.at[0];
+    size_t len = first < 0xc2 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 1;
+    uint32_t code = len == 1 ? first : first & (0x7fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if (i >= text.len || ((unsigned char)text.at[i] & 0xc0) != 0x80) {
+            *out_code = '?';
+            return 1;
+        }
+        code = code << 6 | ((unsigned char)text.at[i] & 0x3f);
+    }
+    *out_code = code;
+    return len;
+}
+
+size_t text_first(struct bytes text, size_t *out_width)
+{
+    uint32_t code;
+    size_t len = decode(text, &code);
+    int width = wcwidth((wchar_t)code); /* glibc's wchar_t is the code point */
+    *out_width = width < 0 ? 1 : (size_t)width;
+    return len;
+}
+
+size_t text_width(struct bytes text)
+{
+    size_t sum = 0, width;
+    while (text.len > 0) {
+        size_t len = text_first(text, &width);
+        text = bytes_of(text.at + len, text.len - len);
+        sum += width;
+    }
+    return sum;
+}
+
+void text_add_cut(struct buf *out, struct bytes text, size_t columns)
+{
+    size_t used = 0, width;
+    if (text_width(text) <= columns) {
+        buf_add_bytes(out, text);
+        return;
+    }
+    while (text.len > 0) {
+        size_t len = text_first(text, &width);
+        if (used + width + 1 > columns) /* one is kept for the … */
+            break;
+        buf_add(out, text.at, len);
+        text = bytes_of(text.at + len, text.len - len);
+        used += width;
+    }
+    if (columns > 0)
+        buf_add_str(out, "…");
+}
+
+unsigned text_distance(const char *a, const char *b)
+{
+    unsigned rows[3][WORD_MAX + 1]; /* the last three, in turn */
+    size_t a_len = strlen(a), b_len = strlen(b);
+    if (a_len >= WORD_MAX || b_len >= WORD_MAX)
+        return WORD_MAX;
+    for (unsigned j = 0; j <= b_len; j++)
+        rows[0][j] = j;
+    for (unsigned i = 1; i <= a_len; i++) {
+        const unsigned *before = rows[(i + 1) % 3], *above = rows[(i + 2) % 3];
+        unsigned *row = rows[i % 3];
+        row[0] = i;
+        for (unsigned j = 1; j <= b_len; j++) {
+            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            best = above[j] + 1 < best ? above[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[a_len % 3][b_len];
+}
+
+bool text_is_typo(const char *word, const char *meant)
+{
+    return text_distance(word, meant) <= (strlen(word) < 5 ? 1 : 2);
+}
+
 void url_add_part(struct buf *out, struct bytes text)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -158,7 +245,14 @@ void url_add_part(struct buf *out, struct bytes text)
 
 void table_cell(struct table *table, struct bytes text)
 {
-    text_add_safe(&table->text, text, false);
+    size_t most = table->most[table->ends.len / sizeof(size_t) % table->columns];
+    struct buf safe = {0};
+    text_add_safe(&safe, text, false);
+    if (safe.len > 0 && most > 0)
+        text_add_cut(&table->text, buf_bytes(&safe), most);
+    else
+        buf_add(&table->text, safe.at, safe.len);
+    buf_fini(&safe);
     buf_add(&table->ends, &table->text.len, sizeof(table->text.len));
 }
 
@@ -176,15 +270,6 @@ static struct bytes table_at(const struct table *table, size_t index)
     return bytes_of(table->text.at + start, end - start);
 }
 
-/* Columns on a terminal, one for each character: good enough for names, wrong for wide scripts. */
-static size_t width_of(struct bytes text)
-{
-    size_t width = 0;
-    for (size_t i = 0; i < text.len; i++)
-        width += ((unsigned char)text.at[i] & 0xc0) != 0x80;
-    return width;
-}
-
 static void add_spaces(struct buf *out, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -196,13 +281,13 @@ void table_write(struct table *table, struct buf *out)
     size_t cells = table->ends.len / sizeof(size_t), blanks = 0;
     CHECK(table->columns > 0 && table->columns <= TABLE_COLUMNS && cells % table->columns == 0);
     for (size_t i = 0; i < cells; i++) {
-        size_t width = width_of(table_at(table, i)), *widest = &table->widths[i % table->columns];
+        size_t width = text_width(table_at(table, i)), *widest = &table->widths[i % table->columns];
         *widest = width > *widest ? width : *widest;
     }
     for (size_t i = 0; i < cells; i++) {
         unsigned column = (unsigned)(i % table->columns);
         struct bytes cell = table_at(table, i);
-        size_t padding = table->widths[column] - width_of(cell);
+        size_t padding = table->widths[column] - text_width(cell);
         if (table->right[column])
             blanks += padding;
         if (cell.len > 0) { /* blanks wait for something behind them: a line does not end in them */

@@ -40,6 +40,26 @@ enum err number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *ou
  */
 void text_add_safe(struct buf *out, struct bytes text, bool lines);
 
+/*
+ * Columns that a terminal gives the text: two to a wide character such as 中, none to a combining
+ * one. Needs a UTF-8 LC_CTYPE; under another every character counts as one.
+ */
+size_t text_width(struct bytes text);
+/* The bytes of the first character of a text that is not empty, and its columns. */
+size_t text_first(struct bytes text, size_t *out_width);
+/* The text, cut so that it takes up to `columns`, and ending in … if it was cut. */
+void text_add_cut(struct buf *out, struct bytes text, size_t columns);
+
+/*
+ * How many letters have to be changed, added, taken away or exchanged with their neighbour to make
+ * `b` of `a` (Damerau-Levenshtein, optimal string alignment). WORD_MAX for longer words.
+ */
+enum { WORD_MAX = 32 };
+unsigned text_distance(const char *a, const char *b);
+/* Is `word` probably a typing mistake for `meant`? One letter in short words, two in longer ones.
+ */
+bool text_is_typo(const char *word, const char *meant);
+
 /* Escapes everything but A-Z a-z 0-9 - . _ ~ as %XX, so that it is one part of a path. */
 void url_add_part(struct buf *out, struct bytes text);
 
@@ -50,9 +70,10 @@ void url_add_part(struct buf *out, struct bytes text);
 struct table {
     unsigned columns;
     size_t widths[TABLE_COLUMNS];
-    bool right[TABLE_COLUMNS]; /* numbers stand to the right */
-    struct buf text;           /* all cells, one after another */
-    struct buf ends;           /* size_t: where each cell ends in `text` */
+    size_t most[TABLE_COLUMNS]; /* longer cells are cut with …; 0: none is */
+    bool right[TABLE_COLUMNS];  /* numbers stand to the right */
+    struct buf text;            /* all cells, one after another */
+    struct buf ends;            /* size_t: where each cell ends in `text` */
 };
 
 void table_cell(struct table *table, struct bytes text); /* made safe for terminals */

@@ -1,4 +1,5 @@
 /* Words for people: durations both ways, counts, sizes, safe text, tables. */
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,8 +128,72 @@ static void a_table_lines_up(void **state)
     table_fini(&table);
 }
 
+static void a_wide_character_takes_two_columns_and_a_combining_one_none(void **state)
+{
+    (void)state;
+    assert_int_equal(text_width(BYTES("")), 0);
+    assert_int_equal(text_width(BYTES("mail")), 4);
+    assert_int_equal(text_width(BYTES("订单-1")), 6);
+    assert_int_equal(text_width(BYTES("e\xcc\x81t")), 2);
+    assert_int_equal(text_width(BYTES("\xe4\xbd")), 2); /* cut short: a column a byte */
+}
+
+static void a_text_that_is_too_long_ends_in_an_ellipsis(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t columns;
+        const char *cut;
+    } cases[] = {
+        {"orders", 6, "orders"},  {"orders", 5, "orde…"},      {"orders", 1, "…"},
+        {"orders", 0, ""},        {"关闭订单", 8, "关闭订单"}, {"关闭订单", 7, "关闭订…"},
+        {"关闭订单", 6, "关闭…"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf out = {0};
+        text_add_cut(&out, bytes_str(cases[i].text), cases[i].columns);
+        assert_true(out.len == 0 || text_width(buf_bytes(&out)) <= cases[i].columns);
+        expect_buf(&out, cases[i].cut);
+    }
+}
+
+static void columns_line_up_behind_wide_and_cut_names(void **state)
+{
+    struct table table = {.columns = 2, .most = {6}, .right = {false, true}};
+    struct buf out = {0};
+    (void)state;
+    table_cell_str(&table, "订单");
+    table_cell_str(&table, "12");
+    table_cell_str(&table, "reminders");
+    table_cell_str(&table, "3");
+    table_write(&table, &out);
+    expect_buf(&out, "订单    12\n"
+                     "remin…   3\n");
+    table_fini(&table);
+}
+
+static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
+{
+    char longer[WORD_MAX + 2];
+    (void)state;
+    assert_int_equal(text_distance("push", "push"), 0);
+    assert_int_equal(text_distance("psuh", "push"), 1); /* neighbours exchanged */
+    assert_int_equal(text_distance("pus", "push"), 1);
+    assert_int_equal(text_distance("", "push"), 4);
+    assert_int_equal(text_distance("reshcedul", "reschedule"), 2);
+    assert_true(text_is_typo("psuh", "push"));
+    assert_true(text_is_typo("reshcedul", "reschedule"));
+    assert_false(text_is_typo("nope", "pop")); /* short words are all near each other */
+    memset(longer, 'a', sizeof(longer) - 1);
+    longer[sizeof(longer) - 1] = '\0';
+    assert_int_equal(text_distance(longer, longer), WORD_MAX);
+    assert_false(text_is_typo(longer, longer));
+}
+
 int main(void)
 {
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* as later has it */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations_are_read_with_their_units),
         cmocka_unit_test(a_duration_without_a_unit_or_with_a_wrong_one_is_refused),
@@ -137,6 +202,10 @@ int main(void)
         cmocka_unit_test(a_terminal_never_obeys_a_job),
         cmocka_unit_test(a_path_part_cannot_leave_its_place),
         cmocka_unit_test(a_table_lines_up),
+        cmocka_unit_test(a_wide_character_takes_two_columns_and_a_combining_one_none),
+        cmocka_unit_test(a_text_that_is_too_long_ends_in_an_ellipsis),
+        cmocka_unit_test(columns_line_up_behind_wide_and_cut_names),
+        cmocka_unit_test(a_typing_mistake_is_near_the_word_that_was_meant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

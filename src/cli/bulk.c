@@ -1,0 +1,77 @@
+#include "cli/bulk.h"
+
+#include "base/check.h"
+#include "cli/limits.h"
+
+bool bulk_full(struct bulk *bulk, size_t more_bytes)
+{
+    if (bulk->count == 0)
+        return false;
+    return bulk->count >= BULK_LINES || bulk->text.len + more_bytes > BULK_BYTES;
+}
+
+void bulk_add(struct bulk *bulk)
+{
+    CHECK(bulk->count < BULK_LINES);
+    bulk->ends[bulk->count++] = bulk->text.len;
+}
+
+static int post(struct bulk *bulk, struct bytes target, unsigned count, json_t **out_answer)
+{
+    size_t start = bulk->sent > 0 ? bulk->ends[bulk->sent - 1] : 0;
+    struct client_request request = {
+        .method = "POST",
+        .target = target,
+        .content_type = "application/x-ndjson",
+        .body = bytes_of(bulk->text.at + start, bulk->ends[bulk->sent + count - 1] - start),
+        .timeout_us = bulk->cli->timeout_us,
+    };
+    return cli_call_bytes(bulk->cli, &request, out_answer);
+}
+
+/* Gives the results away. The server answers for each line, or it is not the server we know. */
+static int take_all(struct bulk *bulk, unsigned count, const json_t *answer)
+{
+    const json_t *results = json_object_get(answer, "results"), *result;
+    size_t i;
+    json_array_foreach(results, i, result)
+    {
+        if (i < count)
+            bulk->take(bulk->ctx, bulk->sent + (unsigned)i, result);
+    }
+    if (json_array_size(results) == count)
+        return EXIT_DONE;
+    cli_say(bulk->cli, "the server answered for %zu jobs of %u", json_array_size(results), count);
+    return EXIT_REFUSED;
+}
+
+int bulk_send(struct bulk *bulk, struct bytes target)
+{
+    struct cli *cli = bulk->cli;
+    int code = EXIT_DONE;
+    bulk->sent = 0;
+    uint64_t most = bulk->count > 0 ? limits_of(cli, LIMIT_BATCH) : 0;
+    while (code == EXIT_DONE && bulk->sent < bulk->count) {
+        json_t *answer = NULL;
+        uint64_t left = bulk->count - bulk->sent, count;
+        count = left < most ? left : most;
+        do {
+            cli->may_halve = count > 1;
+            code = post(bulk, target, (unsigned)count, &answer);
+        } while (limits_halve(cli, code, &count));
+        most = count < left ? count : most; /* what was too many is not tried again */
+        if (code == EXIT_DONE)
+            code = take_all(bulk, (unsigned)count, answer);
+        if (code == EXIT_DONE)
+            bulk->sent += (unsigned)count;
+        json_decref(answer);
+    }
+    bulk->text.len = 0;
+    bulk->count = 0;
+    return code;
+}
+
+void bulk_fini(struct bulk *bulk)
+{
+    buf_fini(&bulk->text);
+}
