@@ -4,6 +4,8 @@
  * other ids are still tried.
  */
 #include "base/mem.h"
+#include "cli/finish.h"
+#include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
 
@@ -141,20 +143,49 @@ const struct command command_rm = {
     .run = run_rm,
 };
 
+static void say_finished(const char *id)
+{
+    struct buf out = {0};
+    buf_add_str(&out, "finished ");
+    text_add_safe(&out, bytes_str(id), false);
+    buf_add_char(&out, '\n');
+    cli_flush(&out);
+    buf_fini(&out);
+}
+
+/* The n-th lease is the n-th job's: a lease is of one reservation of one job. */
 static int run_finish(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {OPTION_LEASE, CLI_OPTIONS};
-    struct job_call call = {.method = "POST", .after = "/finish", .done = "finished"};
-    call.body = body_of(cli, argc, argv, options);
-    return all(cli, argc, argv, &call);
+    struct finish_job *jobs = mem_zalloc((size_t)argc * sizeof(*jobs));
+    int leases = 0;
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
+        if (c == 'L')
+            jobs[leases++].lease = optarg;
+    }
+    cli_words(cli, argc, argv, 1, INT32_MAX);
+    int count = argc - optind;
+    if (leases != 0 && leases != count)
+        cli_usage(cli, "%d id%s and %d lease%s: give each job its own, in the same order, or none",
+                  count, plural((uint64_t)count), leases, plural((uint64_t)leases));
+    for (int i = 0; i < count; i++)
+        jobs[i].id = argv[optind + i];
+    int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : say_finished);
+    mem_free(jobs);
+    return code;
 }
 
 const struct command command_finish = {
     .name = "finish",
-    .synopsis = "[--lease LEASE] ID…",
+    .synopsis = "[--lease LEASE]… ID…",
     .summary = "A job is done: it never comes again",
-    .help = HELP_LEASE "\nExample:\n"
-                       "  later finish @12 --lease 77\n",
+    .help =
+        "  -L, --lease LEASE    as pop gave it: a stale lease is refused (exit 3). For several\n"
+        "                       jobs: once for each, in the order of the ids\n"
+        "\nSeveral jobs are finished in one request.\n"
+        "\nExamples:\n"
+        "  later finish @12 --lease 77\n"
+        "  later finish @12 @13 --lease 77 --lease 78\n",
     .run = run_finish,
 };
 
@@ -218,19 +249,33 @@ const struct command command_bury = {
     .run = run_bury,
 };
 
-/* A whole topic's buried jobs, up to --max of them. */
+/* A topic's buried jobs, up to `max` of them, as many at a time as the server kicks at once. */
 static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
 {
-    json_t *answer = NULL;
     char *target = cli_target("/v1/topics/", topic, "/kick");
-    int code = cli_call(cli, "POST", target, json_pack("{sI}", "max", (json_int_t)max), &answer);
+    uint64_t kicked = 0, most = limits_of(cli, LIMIT_RESERVE);
+    bool more = true;
+    int code = EXIT_DONE;
+    while (code == EXIT_DONE && more && kicked < max) {
+        json_t *answer = NULL;
+        uint64_t some = max - kicked < most ? max - kicked : most;
+        do {
+            cli->may_halve = some > 1;
+            code =
+                cli_call(cli, "POST", target, json_pack("{sI}", "max", (json_int_t)some), &answer);
+        } while (limits_halve(cli, code, &some));
+        kicked += show_count(answer, "jobs");
+        more = json_is_true(json_object_get(answer, "more"));
+        json_decref(answer);
+    }
     mem_free(target);
-    if (code == EXIT_DONE && cli->json)
-        cli_print_json(answer);
-    else if (code == EXIT_DONE)
-        (void)printf("kicked %llu job%s\n", (unsigned long long)show_count(answer, "jobs"),
-                     plural(show_count(answer, "jobs")));
-    json_decref(answer);
+    if (kicked == 0 && code != EXIT_DONE)
+        return code;
+    if (cli->json)
+        (void)printf("{\"jobs\":%llu,\"more\":%s}\n", (unsigned long long)kicked,
+                     more ? "true" : "false");
+    else
+        (void)printf("kicked %llu job%s\n", (unsigned long long)kicked, plural(kicked));
     return code;
 }
 

@@ -1,9 +1,10 @@
 /*
  * later pop: takes the next due jobs of one or more topics.
  */
-#include "cli/show.h"
-
 #include "base/mem.h"
+#include "cli/finish.h"
+#include "cli/limits.h"
+#include "cli/show.h"
 #include "cli/text.h"
 
 struct pop {
@@ -12,6 +13,7 @@ struct pop {
     uint64_t max;
     bool finish;
     bool body_only;
+    uint64_t shown; /* jobs */
 };
 
 static const struct option options[] = {
@@ -22,24 +24,31 @@ static const struct option options[] = {
     CLI_OPTIONS,
 };
 
-/* Finishes a job that has been written out. */
-static int finish(struct pop *pop, const json_t *job)
+/* Ends the jobs that have been written out: one that did not reach its reader comes again. */
+static int finish(struct pop *pop, const json_t *jobs)
 {
-    json_t *lease = json_object_get(job, "lease"), *answer = NULL;
-    char *target = cli_target("/v1/jobs/", show_string(job, "id"), "/finish");
-    int code = cli_call(pop->cli, "POST", target, lease ? json_pack("{sO}", "lease", lease) : NULL,
-                        &answer);
-    json_decref(answer);
-    mem_free(target);
+    size_t count = json_array_size(jobs), i;
+    struct finish_job *list = mem_zalloc((count + 1) * sizeof(*list));
+    const json_t *job;
+    if (ferror(stdout)) {
+        mem_free(list);
+        return EXIT_REFUSED;
+    }
+    json_array_foreach(jobs, i, job)
+    {
+        list[i].id = show_string(job, "id");
+        list[i].lease = json_string_value(json_object_get(job, "lease"));
+    }
+    int code = finish_jobs(pop->cli, list, count, NULL);
+    mem_free(list);
     return code;
 }
 
-static int show(struct pop *pop, const json_t *jobs)
+static void show(struct pop *pop, const json_t *jobs)
 {
     struct buf out = {0};
     const json_t *job;
     size_t i;
-    int code = EXIT_DONE;
     json_array_foreach(jobs, i, job)
     {
         if (pop->cli->json) {
@@ -48,21 +57,57 @@ static int show(struct pop *pop, const json_t *jobs)
             show_body(job, &out);
             buf_add_char(&out, '\n');
         } else {
-            if (i > 0)
+            if (pop->shown > 0)
                 buf_add_char(&out, '\n');
             show_job(job, &out);
         }
         cli_flush(&out);
-        if (pop->finish && code == EXIT_DONE) {
-            /* Only what has reached its reader is done; else the job comes again. */
-            if (ferror(stdout))
-                code = EXIT_REFUSED;
-            else
-                code = finish(pop, job);
-        }
+        pop->shown++;
     }
     buf_fini(&out);
+}
+
+/* One reserve, for up to `max` jobs. */
+static int reserve(struct pop *pop, json_t *topics, int64_t wait_us, uint64_t max, json_t **out)
+{
+    struct cli *cli = pop->cli;
+    int64_t usual_us = cli->timeout_us;
+    int code;
+    cli->timeout_us += wait_us;
+    do {
+        json_t *body = json_pack("{sOsIsI}", "topics", topics, "wait", (json_int_t)(wait_us / 1000),
+                                 "max", (json_int_t)max);
+        cli->may_halve = max > 1;
+        code = cli_call(cli, "POST", "/v1/reserve", body, out);
+    } while (limits_halve(cli, code, &max));
+    cli->timeout_us = usual_us;
     return code;
+}
+
+/*
+ * More jobs than the server hands out at once are asked for again and again; only for the first
+ * ones is there a wait.
+ */
+static int pop_all(struct pop *pop, json_t *topics)
+{
+    uint64_t most = pop->max > 1 ? limits_of(pop->cli, LIMIT_RESERVE) : 1;
+    int code = EXIT_DONE;
+    while (code == EXIT_DONE && pop->shown < pop->max) {
+        uint64_t left = pop->max - pop->shown;
+        json_t *answer = NULL;
+        code = reserve(pop, topics, pop->shown > 0 ? 0 : pop->wait_us, left < most ? left : most,
+                       &answer);
+        const json_t *jobs = json_object_get(answer, "jobs");
+        bool none = json_array_size(jobs) == 0;
+        if (code == EXIT_DONE && !none) {
+            show(pop, jobs);
+            code = pop->finish ? finish(pop, jobs) : EXIT_DONE;
+        }
+        json_decref(answer);
+        if (none || ferror(stdout))
+            break;
+    }
+    return code == EXIT_DONE && pop->shown == 0 ? EXIT_NOTHING : code;
 }
 
 static int run(struct cli *cli, int argc, char **argv)
@@ -71,30 +116,22 @@ static int run(struct cli *cli, int argc, char **argv)
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {
         case 'w': pop.wait_us = cli_duration_us(cli, "--wait", optarg); break;
-        case 'n': pop.max = cli_number(cli, "--max", optarg, 1000); break;
+        case 'n': pop.max = cli_number(cli, "--max", optarg, UINT32_MAX); break;
         case 'f': pop.finish = true; break;
         case 'b': pop.body_only = true; break;
         default: break;
         }
     }
-    cli_words(cli, argc, argv, 1, 64);
-    json_t *topics = json_array(), *answer = NULL;
+    cli_words(cli, argc, argv, 1, INT32_MAX);
+    if (pop.max == 0)
+        cli_usage(cli, "--max is at least 1");
+    json_t *topics = json_array();
     for (int i = optind; i < argc; i++)
         json_array_append_new(topics, json_string(argv[i]));
     if (json_array_size(topics) != (size_t)(argc - optind))
         cli_usage(cli, "a topic's name is not UTF-8");
-    json_t *body = json_pack("{sosIsI}", "topics", topics, "wait", (json_int_t)(pop.wait_us / 1000),
-                             "max", (json_int_t)pop.max);
-    cli->timeout_us += pop.wait_us;
-    int code = cli_call(cli, "POST", "/v1/reserve", body, &answer);
-    if (code == EXIT_DONE) {
-        const json_t *jobs = json_object_get(answer, "jobs");
-        if (json_array_size(jobs) > 0)
-            code = show(&pop, jobs);
-        else
-            code = EXIT_NOTHING;
-        json_decref(answer);
-    }
+    int code = pop_all(&pop, topics);
+    json_decref(topics);
     return code;
 }
 
@@ -104,7 +141,7 @@ const struct command command_pop = {
     .summary = "Take the next due job: it is yours until its ttr runs out",
     .help = "  -w, --wait D    wait so long for a job (0: take what is there, or exit 1)\n"
             "  -n, --max N     up to N jobs at once (1)\n"
-            "  -f, --finish    finish each job once it has been written out\n"
+            "  -f, --finish    finish the jobs once they have been written out\n"
             "  -b, --body      only the body, byte for byte, and a line end\n"
             "\nExit 1 if no job came. With --json, one job a line, with its lease.\n"
             "\nExamples:\n"
