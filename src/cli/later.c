@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/text.h"
 
 static const struct command *const commands[] = {
     &command_push,       &command_pop,    &command_finish, &command_release, &command_touch,
     &command_bury,       &command_kick,   &command_get,    &command_rm,      &command_run,
-    &command_reschedule, &command_topics, &command_list,   &command_pause,   &command_resume,
-    &command_stats,      &command_top,    &command_verify, &command_bench,   &command_import,
+    &command_reschedule, &command_topics, &command_list,   &command_clear,   &command_delete_topic,
+    &command_pause,      &command_resume, &command_stats,  &command_top,     &command_verify,
+    &command_bench,      &command_import,
 };
 
 static const char examples[] =
@@ -42,7 +44,7 @@ static void help(FILE *to)
                 "Push jobs now, get them back at their due time, from the laterd server.\n\n",
                 to);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        (void)fprintf(to, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
+        (void)fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
     (void)fputs(examples, to);
 }
 
@@ -70,12 +72,41 @@ static const struct command *command_named(const char *name)
     return NULL;
 }
 
+/* What other queues call it, or what was probably meant. */
+_Noreturn static void no_command(const struct cli *cli, const char *word)
+{
+    static const struct {
+        const char *theirs;
+        const char *ours;
+    } others[] = {
+        {"put", "push"},    {"publish", "push"}, {"reserve", "pop"}, {"ack", "finish"},
+        {"done", "finish"}, {"nack", "release"}, {"delete", "rm"},   {"cancel", "rm"},
+        {"peek", "get"},    {"show", "get"},     {"ls", "list"},     {"purge", "clear"},
+        {"flush", "clear"},
+    };
+    const char *meant = NULL;
+    unsigned least = WORD_MAX;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        unsigned distance = text_distance(word, commands[i]->name);
+        if (text_is_typo(word, commands[i]->name) && distance < least) {
+            least = distance;
+            meant = commands[i]->name;
+        }
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        meant = strcmp(word, others[i].theirs) == 0 ? others[i].ours : meant;
+    if (meant)
+        cli_usage(cli, "there is no command '%s'; did you mean %s?", word, meant);
+    cli_usage(cli, "there is no command '%s'", word);
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     optind = 0; /* getopt starts afresh, with the command's name as the program's */
     int code = cli->command->run(cli, argc, argv);
     if (cli->has_client)
         client_fini(&cli->client);
+    json_decref(cli->limits);
     /* A full disk or a closed pipe behind standard output must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
         cli_say(cli, "cannot write the output");
@@ -92,7 +123,8 @@ int main(int argc, char **argv)
         .terminal = isatty(STDOUT_FILENO),
         .timeout_us = 10 * INT64_C(1000000),
     };
-    (void)setlocale(LC_TIME, ""); /* without it times look American, no harm done */
+    (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* what the server says is UTF-8, for text_width() */
     general_options(&cli, argc, argv);
     if (optind >= argc) {
         help(stderr);
@@ -112,6 +144,6 @@ int main(int argc, char **argv)
     }
     cli.command = command_named(argv[0]);
     if (!cli.command)
-        cli_usage(&cli, "there is no command '%s'", argv[0]);
+        no_command(&cli, argv[0]);
     return run(&cli, argc, argv);
 }

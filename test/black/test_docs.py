@@ -82,8 +82,8 @@ def test_make_help_lists_every_target_meant_for_people():
 def test_later_names_every_command_in_its_help():
     told = said_by(LATER, "--help")
     for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "run",
-                    "reschedule", "topics", "list", "pause", "resume", "stats", "verify", "bench",
-                    "top"):
+                    "reschedule", "topics", "list", "clear", "delete-topic", "pause", "resume",
+                    "stats", "verify", "bench", "top"):
         assert re.search(rf"\b{command}\b", told), command
 
 

@@ -1,0 +1,243 @@
+"""later beside servers with low limits, older ones, and what it says when it is refused."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+from fake_v1 import Fake
+from process import LATER
+from test_later import CONFLICT, DONE, NOTHING, REFUSED, USAGE
+from wire import Client
+
+
+def run(url, *words, **options):
+    return subprocess.run([LATER, *words], env=dict(os.environ, LATER_SERVER=url),
+                          capture_output=True, text=True, timeout=30, check=False, **options)
+
+
+@pytest.fixture
+def small(laterd):
+    """later against a server that takes 100 jobs at once."""
+    server = laterd({"limits": {"batch_jobs": 100}, "redis": {"partitions": 1}})
+    url = f"http://127.0.0.1:{server.port}"
+
+    def later(*words, **options):
+        return run(url, *words, **options)
+
+    later.port = server.port
+    return later
+
+
+def test_a_low_limit_of_jobs_in_a_batch_breaks_no_command(small):
+    lines = "".join(f"job {number}\n" for number in range(250))
+    answer = small("push", "many", "--lines", input=lines)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "250 pushed, 0 refused\n", "")
+    for number in range(120):
+        assert small("push", f"topic-{number:03}", "x", "--delay", "1h").returncode == DONE
+    assert len(small("topics").stdout.splitlines()) == 1 + 121
+    answer = small("list", "many", "--state", "ready", "--limit", "1000")
+    assert (len(answer.stdout.splitlines()), answer.stderr) == (1 + 250, "")
+    answer = small("top", "--once", "--every", "100ms")
+    assert answer.returncode == DONE and re.search(r"^many +", answer.stdout, re.M)
+    answer = small("pop", "many", "--max", "230", "--finish", "--json")
+    assert (answer.returncode, answer.stderr) == (DONE, "")
+    assert len(answer.stdout.splitlines()) == 230
+    with Client(small.port) as client:
+        assert client.get("/v1/topics/many").json()["ready"] == 20
+
+
+def test_all_buried_jobs_that_were_asked_for_are_kicked(small):
+    jobs = "".join('{"state":"buried"}\n' for _ in range(250))
+    assert small("push", "dead", "--ndjson", input=jobs).returncode == DONE
+    assert small("kick", "--topic", "dead", "--max", "130").stdout == "kicked 130 jobs\n"
+    assert small("kick", "--topic", "dead").stdout == "kicked 120 jobs\n"
+
+
+LIMITS = {"batch_jobs": 3, "reserve_max": 2, "list_limit": 5, "body_bytes": 2048}
+
+
+def take_batch(_, body):
+    count = len(body.splitlines())
+    if count > 3:
+        return 413, {"status": 413, "code": "batch_too_large", "detail": "more than limits.batch_jobs"}
+    return 200, {"failed": 0, "results": [{"status": 201, "job": {}}] * count}
+
+
+@pytest.mark.parametrize("routes, asked", [
+    ({"GET /v1/limits": (200, LIMITS)}, [3, 3, 1]),
+    ({}, [7, 3, 3, 1]),  # an older server says it by refusing
+])
+def test_a_bulk_push_asks_for_the_limit_or_learns_it(routes, asked):
+    with Fake({"POST /v1/topics/t/jobs": take_batch, **routes}) as fake:
+        answer = run(fake.url, "push", "t", "--lines", input="x\n" * 7)
+        assert (answer.returncode, answer.stdout, answer.stderr) == (
+            DONE, "7 pushed, 0 refused\n", "")
+        assert [len(body.splitlines()) for body in fake.asked("POST /v1/topics/t/jobs")] == asked
+        assert len(fake.asked("GET /v1/limits")) == 1
+
+
+def test_a_page_is_no_longer_than_the_server_makes_it():
+    def page(query, _):
+        first = 0 if "cursor" not in query else 5
+        topics = [{"name": f"t{number}"} for number in range(first, first + 5)]
+        return 200, {"topics": topics, **({"cursor": "t4"} if first == 0 else {})}
+
+    with Fake({"GET /v1/limits": (200, LIMITS), "GET /v1/topics": page}) as fake:
+        assert len(run(fake.url, "topics").stdout.splitlines()) == 1 + 10
+        queries = [query for name, query, _ in fake.requests if name == "GET /v1/topics"]
+        assert queries == ["limit=5", "limit=5&cursor=t4"]
+
+
+# Finishing
+
+def reserved(*ids):
+    return 200, {"jobs": [{"id": name, "topic": "t", "lease": f"7{name}", "body": name}
+                          for name in ids]}
+
+
+def test_popped_jobs_are_finished_in_one_request():
+    with Fake({"POST /v1/reserve": reserved("a", "b", "c"),
+               "POST /v1/finish": (200, {"failed": 0, "results": [{"status": 204}] * 3})}) as fake:
+        answer = run(fake.url, "pop", "t", "--max", "3", "--finish", "--body")
+        assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "a\nb\nc\n", "")
+        assert [json.loads(body) for body in fake.asked("POST /v1/finish")] == [
+            {"jobs": [{"id": "a", "lease": "7a"}, {"id": "b", "lease": "7b"},
+                      {"id": "c", "lease": "7c"}]}]
+
+
+def test_popped_jobs_are_finished_one_by_one_on_an_older_server():
+    routes = {f"POST /v1/jobs/{name}/finish": (204, None) for name in "ab"}
+    with Fake({"POST /v1/reserve": reserved("a", "b"), **routes}) as fake:
+        answer = run(fake.url, "pop", "t", "--max", "2", "--finish", "--body")
+        assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "a\nb\n", "")
+        assert [fake.asked(name) for name in routes] == [['{"lease":"7a"}'], ['{"lease":"7b"}']]
+
+
+def test_of_several_jobs_each_is_finished_with_its_own_lease():
+    stale = {"status": 409, "code": "stale_lease", "detail": "another lease, or none, holds this"}
+    results = [{"status": 204}, {"status": 409, "problem": stale}, {"status": 204}]
+    with Fake({"POST /v1/finish": (200, {"failed": 1, "results": results})}) as fake:
+        answer = run(fake.url, "finish", "a", "b", "c", "-L", "1", "-L", "2", "-L", "3")
+        assert answer.returncode == CONFLICT
+        assert answer.stdout == "finished a\nfinished c\n"
+        assert answer.stderr == ("later finish: b: another lease, or none, holds this "
+                                 "(stale_lease)\n")
+        assert [job["lease"] for job in json.loads(fake.asked("POST /v1/finish")[0])["jobs"]] == [
+            "1", "2", "3"]
+        answer = run(fake.url, "finish", "a", "b", "--lease", "1")
+        assert answer.returncode == USAGE and "2 ids and 1 lease:" in answer.stderr
+
+
+def test_jobs_are_finished_whatever_the_server_knows(small):
+    for number in range(3):
+        assert small("push", "t", "x", "--id", f"job-{number}").returncode == DONE
+    assert len(small("pop", "t", "--max", "3", "--json").stdout.splitlines()) == 3
+    answer = small("finish", "job-0", "no-such", "job-1", "job-2")
+    assert answer.returncode == NOTHING
+    assert answer.stdout == "finished job-0\nfinished job-1\nfinished job-2\n"
+    assert answer.stderr.startswith("later finish: no-such: ")
+
+
+# Clearing
+
+def on_a_terminal(url, typed, *words):
+    """What is left on the terminal of a later that was typed at, and its exit code."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([LATER, *words], stdin=slave, stdout=slave, stderr=slave,
+                               env=dict(os.environ, LATER_SERVER=url))
+    os.close(slave)
+    os.write(master, typed)
+    shown = b""
+    try:
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    except OSError:
+        pass  # how Linux says that the other side is closed
+    finally:
+        os.close(master)
+    return shown.decode().replace("\r\n", "\n"), process.wait(30)
+
+
+def test_clear_deletes_what_was_agreed_to_and_says_how_many(small):
+    url = f"http://127.0.0.1:{small.port}"
+    for options in ([], ["--delay", "1h"]):
+        assert small("push", "t", "--lines", *options, input="x\n" * 250).returncode == DONE
+    answer = small("clear", "t", input="")
+    assert answer.returncode == USAGE and "--yes" in answer.stderr
+    shown, code = on_a_terminal(url, b"n\n", "clear", "t")
+    assert code == REFUSED and "t: 500 jobs. Delete them? [y/N] " in shown
+    shown, code = on_a_terminal(url, b"y\n", "clear", "t", "--state", "ready")
+    assert code == DONE and "t: 250 ready jobs. Delete them? [y/N] " in shown
+    assert shown.endswith("deleted 250 jobs\n") and re.search(r"\d+ of 250 jobs deleted", shown)
+    answer = small("clear", "t", "--yes")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "deleted 250 jobs\n", "")
+    assert small("clear", "t", "--yes", "--json").stdout == '{"jobs":0}\n'
+    assert small("clear", "no-such", "--yes").returncode == NOTHING
+    assert small("clear", "t", "--state", "done").returncode == USAGE
+
+
+@pytest.mark.parametrize("removed, code, says", [
+    (True, DONE, "deleted 7 jobs and the topic\n"), (False, CONFLICT, "deleted 7 jobs\n")])
+def test_a_topic_is_deleted_unless_it_is_in_use(removed, code, says):
+    with Fake({"GET /v1/topics/old": (200, {"name": "old", "ready": 7}),
+               "DELETE /v1/topics/old": (200, {"jobs": 7, "removed": removed})}) as fake:
+        assert run(fake.url, "delete-topic", "old", input="").returncode == USAGE
+        assert not fake.asked("DELETE /v1/topics/old")
+        answer = run(fake.url, "delete-topic", "old", "--yes")
+        assert (answer.returncode, answer.stdout) == (code, says)
+        assert ("the topic stays" in answer.stderr) == (not removed)
+        assert run(fake.url, "delete-topic", "nope", "-y").returncode == NOTHING
+
+
+def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
+    def pause(_, body):
+        if json.loads(body or "{}").get("create"):
+            return 204, None
+        return 404, {"status": 404, "code": "not_found", "detail": "no such topic"}
+
+    with Fake({"POST /v1/topics/nope/pause": pause}) as fake:
+        answer = run(fake.url, "pause", "nope", "--for", "1m")
+        assert answer.returncode == NOTHING
+        assert answer.stderr == ("later pause: nope: there is no such topic; --create makes it, "
+                                 "and pauses it\n")
+        answer = run(fake.url, "pause", "nope", "--for", "1m", "--create")
+        assert (answer.returncode, answer.stdout) == (DONE, "paused nope\n")
+        assert json.loads(fake.asked("POST /v1/topics/nope/pause")[1]) == {
+            "for": 60000, "create": True}
+
+
+# What is said
+
+@pytest.mark.parametrize("words, says", [
+    (["psuh", "t", "x"], "later: there is no command 'psuh'; did you mean push?"),
+    (["put", "t", "x"], "later: there is no command 'put'; did you mean push?"),
+    (["push", "t", "x", "--dealy", "3s"],
+     "later push: there is no option --dealy; did you mean --delay?"),
+])
+def test_a_typing_mistake_is_told_what_was_meant(words, says):
+    answer = run("http://127.0.0.1:1", *words)
+    assert answer.returncode == USAGE and answer.stderr.splitlines()[0] == says
+
+
+def test_a_refusal_names_the_option_that_is_at_fault(small):
+    answer = small("push", "t", "x", "--due", "tomorrow")
+    assert answer.returncode == REFUSED
+    assert answer.stderr.startswith("later push: --due 'tomorrow': ")
+    answer = small("push", "t", "x", "--if-exists", "maybe")
+    assert answer.stderr.startswith("later push: --if-exists 'maybe': ")
+    answer = small("push", "t", "--ndjson", input='{"delay":"soon"}\n')
+    assert answer.stderr.startswith("later push: line 1: delay: ")
+
+
+def test_a_refusal_for_a_limit_says_its_value():
+    problem = {"status": 413, "code": "too_large", "detail": "the body is over limits.body_bytes"}
+    with Fake({"GET /v1/limits": (200, LIMITS), "POST /v1/topics/t/jobs": (413, problem)}) as fake:
+        answer = run(fake.url, "push", "t", "x")
+        assert answer.returncode == REFUSED
+        assert answer.stderr == ("later push: the body is over limits.body_bytes "
+                                 "(too_large; limits.body_bytes is 2.0 KiB)\n")
+    with Fake({"POST /v1/topics/t/jobs": (413, problem)}) as older:
+        assert run(older.url, "push", "t", "x").stderr.endswith("limits.body_bytes (too_large)\n")
