@@ -102,17 +102,20 @@ void client_fini(struct client *client)
     buf_fini(&client->body);
 }
 
-/* Waits until the socket is ready for `events`, or the time has come. */
-static bool wait_for(int fd, short events, int64_t until_us)
+/* Waits until the socket is ready for `events`, the time has come, or it is interrupted. */
+static bool wait_for(struct client *client, int fd, short events, int64_t until_us)
 {
     for (;;) {
         int64_t left_us = until_us - monotonic_us();
-        if (left_us <= 0)
+        if (left_us <= 0 || client->interrupted)
             return false;
         int64_t left_ms = left_us / 1000 + 1;
-        struct pollfd one = {.fd = fd, .events = events};
-        int count = poll(&one, 1, left_ms > 60000 ? 60000 : (int)left_ms);
-        if (count > 0)
+        struct pollfd both[] = {{.fd = fd, .events = events},
+                                {.fd = client->watch ? client->watch_fd : -1, .events = POLLIN}};
+        int count = poll(both, 2, left_ms > 60000 ? 60000 : (int)left_ms);
+        if (count > 0 && both[1].revents)
+            client->interrupted = client->watch();
+        if (count > 0 && both[0].revents)
             return true;
         if (count < 0 && errno != EINTR)
             return false;
@@ -120,7 +123,8 @@ static bool wait_for(int fd, short events, int64_t until_us)
 }
 
 /* Connects to one address; 0 or an errno. */
-static int dial_one(const struct addrinfo *address, int64_t until_us, int *out_fd)
+static int dial_one(struct client *client, const struct addrinfo *address, int64_t until_us,
+                    int *out_fd)
 {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -128,7 +132,7 @@ static int dial_one(const struct addrinfo *address, int64_t until_us, int *out_f
     int failed = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
     if (failed == EINPROGRESS) {
         socklen_t len = sizeof(failed);
-        if (!wait_for(fd, POLLOUT, until_us))
+        if (!wait_for(client, fd, POLLOUT, until_us))
             failed = ETIMEDOUT;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0)
             failed = errno;
@@ -152,7 +156,7 @@ enum err client_dial(struct client *client, int64_t timeout_us, int *out_fd)
         return trouble(client, ERR_IO, "cannot find", gai_strerror(failed));
     failed = ECONNREFUSED;
     for (const struct addrinfo *at = found; at && failed; at = at->ai_next)
-        failed = dial_one(at, until_us, out_fd);
+        failed = dial_one(client, at, until_us, out_fd);
     freeaddrinfo(found);
     return failed ? trouble(client, ERR_IO, "cannot connect to", strerror(failed)) : OK;
 }
@@ -222,7 +226,7 @@ static enum err send_all(struct client *client, int64_t until_us)
         if (count >= 0) {
             sent += (size_t)count;
         } else if (errno == EAGAIN) {
-            if (!wait_for(client->fd, POLLOUT, until_us))
+            if (!wait_for(client, client->fd, POLLOUT, until_us))
                 return trouble(client, ERR_IO, "no answer from", "it does not read");
         } else if (errno != EINTR) {
             return trouble(client, ERR_IO, "lost", strerror(errno));
@@ -238,7 +242,7 @@ static enum err receive(struct client *client, int64_t until_us, llhttp_t *parse
     while (!incoming->whole) {
         ssize_t count = recv(client->fd, room, sizeof(room), 0);
         if (count < 0 && errno == EAGAIN) {
-            if (!wait_for(client->fd, POLLIN, until_us))
+            if (!wait_for(client, client->fd, POLLIN, until_us))
                 return trouble(client, ERR_IO, "no answer from", "the time is up (--timeout)");
             continue;
         }

@@ -1,0 +1,40 @@
+/*
+ * A terminal of our own for a while: the other screen without a cursor, keys as they are pressed.
+ * However the program ends, the terminal is given back as it was; a stopped program (Ctrl-Z)
+ * gives it back as well, and takes it again when it goes on. There is one terminal, so all of this
+ * is one static thing.
+ */
+#ifndef LATERD_CLI_SCREEN_H
+#define LATERD_CLI_SCREEN_H
+
+#include "base/bytes.h"
+
+struct screen_size {
+    unsigned columns, lines;
+};
+
+enum screen_event {
+    SCREEN_TIME,    /* nothing happened in the time */
+    SCREEN_RESIZED, /* or went on after a stop: draw again */
+    SCREEN_QUIT,    /* q was pressed, or there is no terminal any more */
+};
+
+/* Of standard output's terminal; 80 columns and 24 lines if nobody knows. */
+struct screen_size screen_size(void);
+
+void screen_begin(void); /* SIGINT ends the program with 0, SIGTERM and SIGHUP with 128 and more */
+void screen_end(void);
+enum screen_event screen_wait(int64_t us);
+
+/* Reads keys that are there; true for q. For client.h's `watch`, with the descriptor of the keys,
+ * which is -1 if standard input is no terminal. */
+bool screen_quits(void);
+int screen_keys(void);
+
+/*
+ * A page as what has to be written to show it on a screen of that size: lines are cut at its
+ * edge, never within a character, and each wipes what was behind it.
+ */
+void screen_frame(struct bytes page, struct screen_size size, struct buf *out);
+
+#endif

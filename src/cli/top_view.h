@@ -1,0 +1,35 @@
+/*
+ * What `later top` shows, as text: the server's figures and the busiest topics. Pure: it is told
+ * how large the screen is.
+ */
+#ifndef LATERD_CLI_TOP_VIEW_H
+#define LATERD_CLI_TOP_VIEW_H
+
+#include "cli/stats.h"
+
+/* The busiest of the topics that were added, the busiest first. Zeroed is empty. */
+struct busiest {
+    json_t **topics; /* held by reference */
+    size_t count, room;
+};
+
+enum { BUSIEST_MAX = 1000 };
+
+void busiest_add(struct busiest *busiest, json_t *topic);
+void busiest_clear(struct busiest *busiest);
+void busiest_fini(struct busiest *busiest);
+
+struct top_view {
+    const json_t *stats;
+    struct stats_look before;
+    const struct busiest *busiest;
+    uint64_t seen; /* topics that were looked at to find them */
+};
+
+/*
+ * `columns` and `lines` are those of the screen; 0: no bound, but 20 topics. No line is longer
+ * than `columns` unless the counts alone are.
+ */
+void top_view_add(struct buf *out, const struct top_view *view, unsigned columns, unsigned lines);
+
+#endif
