@@ -64,6 +64,12 @@ def test_every_option_is_in_the_manual():
         assert option in manual, option
 
 
+def test_every_command_and_option_of_later_is_in_the_manual():
+    manual = text_of("man", "later.1.scd")
+    for command in re.findall(r"^  ([a-z-]+) +[A-Z]", said_by(LATER, "--help"), re.M):
+        assert f"*{command}*" in manual, command
+
+
 @pytest.mark.skipif(not shutil.which("scdoc"), reason="no scdoc")
 def test_the_manual_pages_are_well_formed():
     for name in os.listdir(os.path.join(ROOT, "man")):
@@ -77,6 +83,21 @@ def test_make_help_lists_every_target_meant_for_people():
     for target in ("all", "run", "test", "check", "lint", "fmt", "sim", "crash", "fuzz", "bench",
                    "cover", "install", "mutate", "sanitize", "clean"):
         assert re.search(rf"^{target}\s", told, re.M), f"make help does not know {target}"
+
+
+def test_every_target_that_make_help_lists_can_be_made():
+    targets = re.findall(r"^([a-z-]+) ", said_by("make", "-s", "-C", ROOT, "help"), re.M)
+    assert len(targets) > 25
+    subprocess.run(["make", "-n", "-C", ROOT, *targets], check=True, capture_output=True,
+                   timeout=120)
+
+
+def test_every_command_of_later_has_an_example_in_its_help():
+    commands = re.findall(r"^  ([a-z-]+) +[A-Z]", said_by(LATER, "--help"), re.M)
+    assert len(commands) > 20
+    for command in commands:
+        told = said_by(LATER, command, "--help")
+        assert re.search(rf"Examples?:\n  .*later {command}\b", told), command
 
 
 def test_later_names_every_command_in_its_help():
