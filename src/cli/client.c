@@ -113,7 +113,7 @@ static bool wait_for(struct client *client, int fd, short events, int64_t until_
         struct pollfd both[] = {{.fd = fd, .events = events},
                                 {.fd = client->watch ? client->watch_fd : -1, .events = POLLIN}};
         int count = poll(both, 2, left_ms > 60000 ? 60000 : (int)left_ms);
-        if (count > 0 && both[1].revents)
+        if (count > 0 && client->watch && both[1].revents)
             client->interrupted = client->watch();
         if (count > 0 && both[0].revents)
             return true;

@@ -165,9 +165,11 @@ static int run_finish(struct cli *cli, int argc, char **argv)
     }
     cli_words(cli, argc, argv, 1, INT32_MAX);
     int count = argc - optind;
-    if (leases != 0 && leases != count)
+    if (leases != 0 && leases != count) {
+        mem_free(jobs);
         cli_usage(cli, "%d id%s and %d lease%s: give each job its own, in the same order, or none",
                   count, plural((uint64_t)count), leases, plural((uint64_t)leases));
+    }
     for (int i = 0; i < count; i++)
         jobs[i].id = argv[optind + i];
     int code = finish_jobs(cli, jobs, (size_t)count, cli->json ? NULL : say_finished);
