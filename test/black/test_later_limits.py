@@ -49,6 +49,13 @@ def test_a_low_limit_of_jobs_in_a_batch_breaks_no_command(small):
         assert client.get("/v1/topics/many").json()["ready"] == 20
 
 
+def test_a_low_limit_of_bytes_in_a_request_breaks_no_bulk_push(laterd):
+    server = laterd({"limits": {"request_bytes": 4096, "body_bytes": 1024}})
+    answer = run(f"http://127.0.0.1:{server.port}", "push", "t", "--lines",
+                 input=f"{'x' * 900}\n" * 100)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (DONE, "100 pushed, 0 refused\n", "")
+
+
 def test_all_buried_jobs_that_were_asked_for_are_kicked(small):
     jobs = "".join('{"state":"buried"}\n' for _ in range(250))
     assert small("push", "dead", "--ndjson", input=jobs).returncode == DONE
