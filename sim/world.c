@@ -194,6 +194,7 @@ static void make_server(struct world *world)
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,
+        .turn_ns = world->options.turn_ns,
         .beanstalk_body_bytes = world->options.beanstalk_body_bytes
                                     ? world->options.beanstalk_body_bytes
                                     : BEANSTALK_BODY_BYTES,

@@ -40,6 +40,7 @@ struct world_options {
         beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: as beanstalkd has it */
     uint32_t topics;          /* limits.topics; 0: the default */
     uint32_t connections;     /* limits.connections; 0: the default */
+    int64_t turn_ns; /* budget of a turn's work; 0: the default. A little: all is in slices */
 };
 
 /* Down, with an empty disk. */
