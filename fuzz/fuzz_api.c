@@ -59,6 +59,7 @@ static void check_cmd(const struct cmd *cmd)
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPIC:
     case CMD_TOPICS:
     case CMD_LIST: CHECK(cmd->topic.max >= 1 && cmd->topic.topic.len <= TOPIC_NAME_MAX); break;
@@ -152,6 +153,7 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     api_decode(&site, &limits, request, now_us, &scratch, &call);
     switch (call.kind) {
     case CALL_CMD:
+    case CALL_CLEAR:
         check_cmd(&call.cmd);
         answer(&call, &out);
         break;

@@ -140,6 +140,7 @@ static enum err check(const struct job *job, const struct cmd *cmd)
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: break;
@@ -304,6 +305,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: core_topic_cmd(core, cmd, asker, &parked); break;

@@ -28,7 +28,8 @@ bool cmd_changes(enum cmd_kind kind)
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
-    case CMD_RESUME: return true;
+    case CMD_RESUME:
+    case CMD_REMOVE_TOPIC: return true;
     }
     return true;
 }

@@ -30,9 +30,10 @@ enum cmd_kind {
     CMD_CLEAR_TOPIC, /* up to `max` jobs of a topic in `state` are deleted */
     CMD_PAUSE,
     CMD_RESUME,
-    CMD_TOPICS, /* one page of topics, by name */
-    CMD_TOPIC,  /* one topic's counts */
-    CMD_LIST,   /* one page of a topic's jobs in one state; delayed ones by due time */
+    CMD_REMOVE_TOPIC, /* ends its pause; if nothing is left there, the topic is forgotten */
+    CMD_TOPICS,       /* one page of topics, by name */
+    CMD_TOPIC,        /* one topic's counts */
+    CMD_LIST,         /* one page of a topic's jobs in one state; delayed ones by due time */
 };
 
 /* What a push does when a live job has the id. */
@@ -100,12 +101,13 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
     struct bytes body;
 };
 
-struct cmd_topic {      /* PEEK KICK_TOPIC CLEAR_TOPIC PAUSE RESUME TOPIC; TOPICS LIST */
+struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     struct bytes topic; /* of TOPICS: start after this name */
     uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
     bool all;           /* TOPICS: every topic at once, in no order, whatever `max` is */
     bool brief;         /* TOPIC: without next_due_us, which may take a long search */
     bool in_use;        /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
+    bool must_exist;    /* PAUSE: NOT_FOUND if there is no such topic; else it is made */
     /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
@@ -185,12 +187,13 @@ struct topic_view {
 struct reply {
     enum err err;
     enum cmd_kind kind;
-    enum job_state state;  /* ERR_WRONG_STATE: the job's */
-    bool kept;             /* PUSH with IF_EXISTS_KEEP: the job was there already */
-    bool replaced;         /* PUSH with IF_EXISTS_REPLACE: there was an older one */
-    uint32_t count;        /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
-    bool more;             /* TOPICS, LIST, KICK_TOPIC, CLEAR_TOPIC: there is more after these */
-    struct job_view *jobs; /* PUSH, RESERVE, GET, LIST and single-job commands */
+    enum job_state state;      /* ERR_WRONG_STATE: the job's */
+    bool kept;                 /* PUSH with IF_EXISTS_KEEP: the job was there already */
+    bool replaced;             /* PUSH with IF_EXISTS_REPLACE: there was an older one */
+    uint32_t count;            /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
+    bool more;                 /* TOPICS, LIST, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
+                                  REMOVE_TOPIC: it stays, for it holds jobs or waiters */
+    struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
     /* LIST: the cursor for the next page. A shared engine lists jobs of some states in another
        order; what it says here is for itself alone. */

@@ -153,6 +153,8 @@ void core_replayed(struct core *core, int64_t now_us)
         int64_t until_us = topic->pause_until_us;
         topic->pause_until_us = 0;
         core_set_pause(core, topic, until_us > core->now_us ? until_us : 0);
+        if (topic->idle)
+            topics_forget(topics, topic); /* only the log remembered it; its counters are new */
     }
 }
 

@@ -64,7 +64,7 @@ struct topic *topics_find(const struct topics *topics, struct bytes name)
     return number == MAP_NONE ? NULL : topics_at(topics, number);
 }
 
-static void evict(struct topics *topics, struct topic *topic)
+void topics_forget(struct topics *topics, struct topic *topic)
 {
     CHECK(topic->idle);
     if (topics->recent == topic)
@@ -105,7 +105,7 @@ enum err topics_need(struct topics *topics, struct bytes name, struct topic **ou
         if (topics->pool.count >= topics->max) {
             if (list_empty(&topics->idle))
                 return ERR_TOPICS_LIMIT;
-            evict(topics, LIST_ENTRY(topics->idle.next, struct topic, place));
+            topics_forget(topics, LIST_ENTRY(topics->idle.next, struct topic, place));
         }
         topic = make(topics, name);
     }

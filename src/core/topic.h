@@ -53,6 +53,8 @@ void topics_fini(struct topics *topics);
 struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
 /* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
 enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic) MUST_USE;
+/* Forgets one that is idle, its counters too. */
+void topics_forget(struct topics *topics, struct topic *topic);
 static inline struct topic *topics_at(const struct topics *topics, uint32_t number)
 {
     return pool_at(&topics->pool, number);

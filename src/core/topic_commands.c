@@ -81,6 +81,18 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
     core_reply_err(core, cmd->kind, asker, err);
 }
 
+static void remove_topic(struct core *core, struct topic *topic, void *asker)
+{
+    if (topic->pause_until_us) {
+        core_set_pause(core, topic, 0);
+        core_say_pause(core, topic);
+    }
+    bool idle = topic->idle;
+    if (idle)
+        topics_forget(&core->topics, topic);
+    core_reply(core, asker, &(struct reply){.kind = CMD_REMOVE_TOPIC, .more = !idle});
+}
+
 static const struct cmd *first_in(enum cmd_kind kind, enum job_state state, struct cmd *room)
 {
     *room = (struct cmd){
@@ -137,7 +149,8 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
     struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
     if (topic && topic->idle && cmd->topic.in_use)
         topic = NULL; /* it is there for its counters only */
-    if (cmd->kind == CMD_PAUSE && (topic || !cmd->topic.in_use)) {
+    bool makes = !cmd->topic.in_use && !cmd->topic.must_exist;
+    if (cmd->kind == CMD_PAUSE && (topic || makes)) {
         pause_topic(core, cmd, asker);
         return;
     }
@@ -147,6 +160,8 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
     }
     if (cmd->kind == CMD_RESUME) {
         pause_topic(core, cmd, asker);
+    } else if (cmd->kind == CMD_REMOVE_TOPIC) {
+        remove_topic(core, topic, asker);
     } else if (cmd->kind == CMD_TOPIC) {
         view_or_scan(core, topic, cmd, asker, out_parked);
     } else if (cmd->kind == CMD_KICK_TOPIC) {

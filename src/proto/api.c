@@ -239,7 +239,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
     } else {
         delay_queue_decode(&input, call);
     }
-    if (call->kind == CALL_CMD)
+    if (call->kind == CALL_CMD || call->kind == CALL_CLEAR)
         call->style.cmd = (uint8_t)call->cmd.kind;
 }
 

@@ -40,6 +40,8 @@ struct api_site {
 enum call_kind {
     CALL_CMD,     /* `cmd` goes to the engine; api_reply writes its reply */
     CALL_BATCH,   /* many commands of one kind; see api_batch_next */
+    CALL_CLEAR,   /* `cmd` (CLEAR_TOPIC of all states, or REMOVE_TOPIC) takes several commands, one
+                     after another: first CLEAR_TOPIC of each state; api_reply writes the sum */
     CALL_PROBLEM, /* the request is refused: `problem` */
     CALL_HEALTHZ, /* the server answers these itself */
     CALL_READYZ,

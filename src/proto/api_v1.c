@@ -24,6 +24,7 @@ static const struct route {
     {{"jobs", "{}"}, HTTP_M_PATCH, CMD_RESCHEDULE, v1_decode_job},
     {{"topics"}, HTTP_M_GET, CMD_TOPICS, v1_decode_list},
     {{"topics", "{}"}, HTTP_M_GET, CMD_TOPIC, v1_decode_topic},
+    {{"topics", "{}"}, HTTP_M_DELETE, CMD_REMOVE_TOPIC, v1_decode_topic},
     {{"topics", "{}", "jobs"}, HTTP_M_GET, CMD_LIST, v1_decode_list},
     {{"topics", "{}", "pause"}, HTTP_M_POST, CMD_PAUSE, v1_decode_topic},
     {{"topics", "{}", "resume"}, HTTP_M_POST, CMD_RESUME, v1_decode_topic},
@@ -73,6 +74,7 @@ static const char *allowed_methods(const struct bytes *parts, unsigned count)
     case 1u << HTTP_M_POST: return "POST";
     case 1u << HTTP_M_GET: return "GET, HEAD";
     case 1u << HTTP_M_GET | 1u << HTTP_M_POST: return "GET, HEAD, POST";
+    case 1u << HTTP_M_GET | 1u << HTTP_M_DELETE: return "GET, HEAD, DELETE";
     default: return "GET, HEAD, PATCH, DELETE";
     }
 }

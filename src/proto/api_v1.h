@@ -32,6 +32,7 @@ enum v1_field {
     V1_STATE,
     V1_REF,  /* the id of a job that is there; V1_ID is that of a new one */
     V1_JOBS, /* the items of a batch */
+    V1_CREATE,
     V1_FIELD_COUNT
 };
 
@@ -57,7 +58,8 @@ struct v1_fields {
     int64_t wait_us;
     uint32_t max;
     int64_t for_us;
-    enum job_state state;
+    enum job_state state; /* JOB_GONE: all */
+    bool create;
     struct job_ref ref;
     struct bytes jobs; /* the array as it was sent */
 };

@@ -334,13 +334,21 @@ bool v1_read_state(struct bytes text, enum job_state *out_state)
     return false;
 }
 
+/* "all" is for clear alone; a push refuses it as it refuses the others. */
 static bool read_state(const struct reader *reader)
 {
     struct bytes text;
     if (!read_string(reader, &text))
         return false;
-    return v1_read_state(text, &reader->fields->state) ||
-           bad(reader, "the state must be delayed, ready, reserved or buried");
+    reader->fields->state = JOB_GONE;
+    return bytes_eq(text, BYTES("all")) || v1_read_state(text, &reader->fields->state) ||
+           bad(reader, "the state must be delayed, ready, reserved or buried; to clear, also all");
+}
+
+static bool read_create(const struct reader *reader)
+{
+    reader->fields->create = bytes_eq(reader->value->text, BYTES("true"));
+    return reader->value->kind == JSON_KIND_BOOL || bad(reader, "this must be true or false");
 }
 
 /* ---- the object ---- */
@@ -368,6 +376,7 @@ static const struct {
     [V1_STATE] = {"state", read_state},
     [V1_REF] = {"id", read_ref},
     [V1_JOBS] = {"jobs", read_jobs},
+    [V1_CREATE] = {"create", read_create},
 };
 
 static bool refuse_name(const struct v1_input *input, struct bytes name, const char *code,

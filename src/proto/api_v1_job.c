@@ -24,6 +24,7 @@ static uint32_t fields_of(enum cmd_kind kind)
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: break;

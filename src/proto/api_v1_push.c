@@ -67,6 +67,10 @@ bool v1_decode_pushes(const struct v1_call *v1)
 {
     if (v1_is_ndjson(v1->request->content_type))
         return v1_begin_lines(v1);
+    if (v1->request->body.len == 0)
+        return api_refuse(v1->input.problem, 400, "missing_body", "",
+                          "the request has no body: send the job as JSON, such as "
+                          "{\"body\":\"hello\"}; {} is a job with an empty body");
     if (is_array(v1->request->body))
         return v1_begin_array(v1, v1->request->body);
     return v1_read_push(&v1->input, v1->part, v1->request->body, &v1->call->cmd);

@@ -257,6 +257,12 @@ static void add_changed(struct buf *out, const struct reply *reply)
     buf_add_str(out, reply->more ? ",\"more\":true}" : ",\"more\":false}");
 }
 
+static void add_removed(struct buf *out, const struct reply *reply)
+{
+    add_number(out, "{\"jobs\":", reply->count);
+    buf_add_str(out, reply->more ? ",\"removed\":false}" : ",\"removed\":true}");
+}
+
 /* The answer's body; nothing for a command that is answered 204. */
 static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind kind)
 {
@@ -280,6 +286,7 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
     case CMD_GET: add_job(out, &reply->jobs[0], true); break;
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC: add_changed(out, reply); break;
+    case CMD_REMOVE_TOPIC: add_removed(out, reply); break;
     case CMD_TOPICS: add_topics(out, reply); break;
     case CMD_TOPIC: add_topic(out, &reply->topics[0]); break;
     case CMD_LIST: add_list(out, reply); break;
@@ -312,6 +319,7 @@ static const char *wanted_state(enum cmd_kind kind)
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: break;
@@ -324,6 +332,10 @@ static struct problem problem_of(const struct reply *reply, enum cmd_kind kind)
     enum err err = reply->err;
     struct problem problem;
     api_problem_set(&problem, api_status(err), err_name(err), "", err_text(err));
+    if (err == ERR_NOT_FOUND && kind == CMD_PAUSE)
+        api_problem_set(&problem, problem.status, problem.code, "",
+                        "there is no such topic: push a job to it first, or pause it with "
+                        "\"create\":true");
     if (err == ERR_WRONG_STATE) {
         api_problem_set(&problem, problem.status, problem.code, "", "the job is ");
         api_problem_add(&problem, job_state_name(reply->state));

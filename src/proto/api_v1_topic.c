@@ -8,7 +8,7 @@ bool v1_decode_topic(const struct v1_call *v1)
     uint32_t allowed = 0;
     struct v1_fields fields;
     if (v1->kind == CMD_PAUSE)
-        allowed = V1_BIT(V1_FOR);
+        allowed = V1_BIT(V1_FOR) | V1_BIT(V1_CREATE);
     else if (v1->kind == CMD_KICK_TOPIC)
         allowed = V1_BIT(V1_MAX);
     else if (v1->kind == CMD_CLEAR_TOPIC)
@@ -17,10 +17,13 @@ bool v1_decode_topic(const struct v1_call *v1)
         return false;
     if (v1->kind == CMD_CLEAR_TOPIC && !v1_given(&fields, V1_STATE))
         return api_refuse(v1->input.problem, 400, "missing_field", "state",
-                          "clear needs the state whose jobs shall go");
+                          "clear needs the state whose jobs shall go, or \"all\"");
+    if (v1->kind == CMD_REMOVE_TOPIC || (v1->kind == CMD_CLEAR_TOPIC && fields.state == JOB_GONE))
+        v1->call->kind = CALL_CLEAR;
     v1->call->cmd.topic = (struct cmd_topic){
         .topic = v1->part,
         .max = v1_given(&fields, V1_MAX) ? fields.max : v1->input.limits->batch_jobs,
+        .must_exist = v1->kind == CMD_PAUSE && !fields.create,
         .state = v1->kind == CMD_KICK_TOPIC ? JOB_BURIED : fields.state,
         .pause_until_us = v1_given(&fields, V1_FOR) ? v1->input.now_us + fields.for_us : INT64_MAX,
     };

@@ -186,13 +186,13 @@ static void sum_up(struct redis_engine *redis, const struct reply *reply)
     }
 }
 
-/* A topic that only we know of: somebody waits, or has waited, for its first job. */
+/* A topic that only we know of: somebody waits for its first job. */
 static void view_waiters(const struct gathering *gathering, struct topic_view *view,
                          struct reply *reply)
 {
     const struct waits *waits = &gathering->errand.redis->waits;
     const struct topic *topic = waits_topic(waits, buf_bytes(&gathering->topic));
-    if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic)
+    if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic || !topic->waiters)
         return;
     *view = (struct topic_view){.name = buf_bytes(&gathering->topic)};
     *reply = (struct reply){.kind = CMD_TOPIC, .count = 1, .topics = view};
@@ -213,7 +213,8 @@ static void gathering_reply(struct gathering *gathering)
         memcpy(redis->figures.due_within, script_gather_due_within(gathering->gather),
                sizeof(redis->figures.due_within));
     }
-    bool frees = reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME;
+    bool frees =
+        reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
         waits_ready(&redis->waits, buf_bytes(&gathering->topic), i);
     errand_answer(&gathering->errand, &reply);

@@ -194,6 +194,7 @@ enum script_route script_route(const struct script_space *space, const struct cm
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: return route_topic(cmd, out_err);
@@ -488,6 +489,7 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
     case CMD_CLEAR_TOPIC:
     case CMD_PAUSE:
     case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
     case CMD_LIST: break;

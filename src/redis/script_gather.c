@@ -38,9 +38,9 @@ struct script_gather {
     struct cmd cmd; /* its topic is our own copy */
     struct arena arena;
     enum err err;
-    bool found; /* a partition knows the topic */
-    bool more;
-    bool in_all;          /* PAUSE: in every partition, for one uses the topic */
+    bool found;           /* a partition knows the topic */
+    bool more;            /* REMOVE_TOPIC: a partition keeps it */
+    bool in_all;          /* PAUSE: in every partition, for one has or uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
     uint32_t asked;   /* calls under way */
@@ -217,15 +217,19 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
         number = script_time_in(gather->space, call->partition, cmd->pause_until_us);
     } else if (gather->cmd.kind == CMD_RESUME) {
         what = BYTES("u");
+    } else if (gather->cmd.kind == CMD_REMOVE_TOPIC) {
+        what = BYTES("x");
     }
     script_begin(out, gather->space, call, SCRIPT_TOPIC, 5);
     script_add(out, what);
     script_add(out, name);
     script_add_i64(out, number);
     script_add_i64(out, gather->space->topics_max);
-    script_add(out, cmd->in_use && !gather->in_all ? BYTES("u")
-                    : counts_due(gather, from)     ? BYTES("d")
-                                                   : (struct bytes){0});
+    script_add(out, gather->in_all             ? (struct bytes){0}
+                    : cmd->in_use              ? BYTES("u")
+                    : cmd->must_exist          ? BYTES("e")
+                    : counts_due(gather, from) ? BYTES("d")
+                                               : (struct bytes){0});
 }
 
 void script_gather_ask(struct script_gather *gather, struct buf *out,
@@ -553,9 +557,9 @@ static enum err take_sweep(struct script_gather *gather, struct part *part,
     return OK;
 }
 
-/* ---- pausing what is in use ---- */
+/* ---- pausing what is there, or in use ---- */
 
-/* Some partitions may not have used the topic: one that has decides for them. */
+/* Some partitions may not have seen the topic: one that has decides for them. */
 static void pause_in_all(struct script_gather *gather)
 {
     gather->in_all = true;
@@ -595,8 +599,11 @@ enum err script_gather_take(struct script_gather *gather, uint32_t partition,
         err = take_topics(gather, part, &answer, parts, count);
     if (err)
         gather->err = err;
-    bool asks_use = gather->cmd.kind == CMD_PAUSE && gather->cmd.topic.in_use;
-    if (asks_use && !gather->in_all && gather->found && script_gather_done(gather))
+    const struct cmd_topic *topic = &gather->cmd.topic;
+    bool asks = gather->cmd.kind == CMD_PAUSE && (topic->in_use || topic->must_exist);
+    if (gather->cmd.kind == CMD_REMOVE_TOPIC)
+        gather->more = gather->more || answer.more;
+    if (asks && !gather->in_all && gather->found && script_gather_done(gather))
         pause_in_all(gather);
     return err;
 }
@@ -649,7 +656,9 @@ void script_gather_reply(struct script_gather *gather, struct reply *out_reply)
         out_reply->err = ERR_NOT_FOUND;
         return;
     }
-    if (sweeps(gather)) {
+    if (kind == CMD_REMOVE_TOPIC) {
+        out_reply->more = gather->more;
+    } else if (sweeps(gather)) {
         out_reply->count = gather->changed;
         out_reply->more = gather->more || gather->part < gather->space->partitions;
     } else if (gather->jobs) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "server/batch.h"
+#include "server/clearing.h"
 #include "server/decode.h"
 #include "server/pages.h"
 #include "server/requeue.h"
@@ -34,10 +35,12 @@ static struct request *newest(const struct http_session *http)
     return LIST_ENTRY(http->requests.prev, struct request, place);
 }
 
-/* The newest request, if it is one that waits (a long poll, a long listing); else NULL. */
+/* The newest request, if it is one that waits (a long poll, listing or clearing); else NULL. */
 static struct request *parked(const struct http_session *http)
 {
-    return !list_empty(&http->requests) && newest(http)->ticket.parked ? newest(http) : NULL;
+    struct request *request = list_empty(&http->requests) ? NULL : newest(http);
+    bool waits = request && (request->ticket.parked || (request->clearing && !request->answered));
+    return waits ? request : NULL;
 }
 
 /* Is the newest request still being decoded, or submitted? Nothing behind it may be done first. */
@@ -79,6 +82,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_CMD:
         server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
         break;
+    case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS:
     case CALL_STATS: request_page(request, call->kind); break;

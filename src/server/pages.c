@@ -96,6 +96,7 @@ void page_write(struct server *server, enum call_kind kind, const struct call_st
     case CALL_HEALTHZ:
     case CALL_CMD:
     case CALL_BATCH:
+    case CALL_CLEAR:
     case CALL_PROBLEM:
         respond(server, style, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
         break;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "server/batch.h"
+#include "server/clearing.h"
 #include "server/decode.h"
 #include "server/encode.h"
 #include "server/pages.h"
@@ -46,6 +47,7 @@ void request_free(struct request *request)
     batch_free(request->batch);
     decode_free(request->decoding);
     drop_encoding(request);
+    clearing_free(request->clearing);
     pool_give(&server->requests, request->number);
 }
 
@@ -129,9 +131,8 @@ static void count_status(struct server *server, struct bytes answer)
         server->counts.requests[status]++;
 }
 
-static void answered_single(struct ticket *ticket, const struct reply *reply)
+void request_answer(struct request *request, const struct reply *reply)
 {
-    struct request *request = LIST_ENTRY(ticket, struct request, ticket);
     struct server *server = request->http->session.server;
     if (reply->kind == CMD_RESERVE && reply->err == OK)
         note_handed(request, reply);
@@ -161,6 +162,11 @@ void request_encoded(struct request *request, struct buf *answer)
     }
     drop_encoding(request);
     request_done(request);
+}
+
+static void answered_single(struct ticket *ticket, const struct reply *reply)
+{
+    request_answer(LIST_ENTRY(ticket, struct request, ticket), reply);
 }
 
 static void answered_page(struct ticket *ticket, const struct reply *reply)

@@ -25,6 +25,7 @@ struct request {
     struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
     bool undecoded;            /* the worker has its text */
     enum call_kind page;       /* which one its answer is shown in, if it is for a page */
+    struct clearing *clearing; /* NULL unless it clears a topic of all its jobs */
 };
 
 struct request *request_new(struct http_session *http, const struct call_style *style);
@@ -45,5 +46,8 @@ void request_encoded(struct request *request, struct buf *answer);
 
 /* All commands of its batch are done: answers with their results. */
 void request_answer_batch(struct request *request, struct bytes results, uint32_t failed);
+
+/* Writes the answer to a single command, and is done with it. */
+void request_answer(struct request *request, const struct reply *reply);
 
 #endif

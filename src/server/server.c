@@ -23,6 +23,7 @@ struct server *server_new(const struct server_options *options)
     list_init(&server->requeues);
     list_init(&server->batches);
     pool_init(&server->requests, sizeof(struct request));
+    list_init(&server->clearings);
     sessions_init(server);
     pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
     list_init(&server->beanstalk.surveys);

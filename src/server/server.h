@@ -77,6 +77,7 @@ struct server {
     struct wheel timers;  // struct session, by timer_us
     struct list dirty;    // session::dirty: has bytes to send
     struct list all;      // session::all
+    struct list clearings; // clearing::place: its next command can be asked
     struct list batches;  // batch::place: those that are not submitted whole
     struct list requeues; // requeue::place: what clients that have gone left behind
     struct arena scratch; /* of the request being decoded */

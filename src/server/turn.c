@@ -7,8 +7,10 @@
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
  *   batches    requests with many commands, and those that the worker has decoded, go on
  *   expire     connections whose time is up are closed
- *   requeue    jobs that were held by clients that have gone, or were on their way to them, come
- * back match      ready jobs meet waiting consumers flush      answers that wait for no disk go out
+ *   requeue    jobs of clients that have gone come back
+ *   clear      topics that are cleared in slices lose another one
+ *   match      ready jobs meet waiting consumers
+ *   flush      answers that wait for no disk go out
  *   end        the turn's changes go to the disk as one batch
  *   flush      so do the answers to what that made durable
  *
@@ -27,6 +29,7 @@
  */
 #include "server/batch.h"
 #include "server/beanstalk_session.h"
+#include "server/clearing.h"
 #include "server/requeue.h"
 
 void server_look_at_clock(struct server *server)
@@ -113,6 +116,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, REQUEUE_SHARE);
     server->turn_again = false;
     more |= requeue_step(server);
+    clearings_go_on(server);
     begin_stage(server, MATCH_SHARE);
     engine->verbs->match(engine);
     begin_stage(server, FLUSH_SHARE);

@@ -140,6 +140,87 @@ def test_a_batch_of_finishes_finishes_each_for_itself(client, topic):
     assert counts["reserved"] == 1 and counts["totals"]["finished"] == 39
 
 
+# Topics
+
+def fill(client, topic, of_each=30):
+    """Jobs in all four states; the ids of those that are held."""
+    for state, more in (("reserved", {}), ("buried", {"state": "buried"}), ("delayed", {"delay": "1h"}),
+                        ("ready", {})):
+        client.push_many(topic, [{"id": f"{topic}-{state}-{n}", "body": 1, **more}
+                                 for n in range(of_each)])
+        if state == "reserved":
+            assert len(client.reserve(topic, most=of_each)) == of_each
+    counts = client.counts(topic)
+    assert [counts[state] for state in ("delayed", "ready", "reserved", "buried")] == 4 * [of_each]
+
+
+def test_a_topic_is_removed_with_its_jobs_in_all_states(client, topic):
+    fill(client, topic)
+    assert client.post(f"/v1/topics/{topic}/pause").status == 204
+    held = client.job(f"{topic}-reserved-0", method="GET").json()
+    answer = client.request("DELETE", f"/v1/topics/{topic}")
+    assert answer.status == 200 and answer.json() == {"jobs": 120, "removed": True}, answer
+    assert client.get(f"/v1/topics/{topic}").status == 404
+    assert topic not in [one["name"] for one in client.get("/v1/topics?limit=1000").json()["topics"]]
+    assert client.state(f"{topic}-delayed-3") is None and client.state(f"{topic}-buried-3") is None
+    assert code(client.job(held["id"], "finish", lease=held["lease"])) == "not_found"
+    assert code(client.request("DELETE", f"/v1/topics/{topic}")) == "not_found"
+    client.push_id(topic, id=f"{topic}-ready-0", body=2)
+    counts = client.counts(topic)
+    assert counts["totals"]["pushed"] == 1 and not counts["paused"], "it is made anew"
+    assert take(client, topic)["body"] == 2
+
+
+def test_a_removed_topic_stays_for_those_who_wait_and_serves_them(client, port, topic):
+    client.push_id(topic, id=topic, body=1, delay="1h")
+    assert client.post(f"/v1/topics/{topic}/pause").status == 204
+    with Wire(port) as wire:
+        wire.send(request_bytes("POST", "/v1/reserve",
+                                b'{"topics":["%s"],"wait":"20s"}' % topic.encode()))
+        assert wire.silent(0.1)
+        answer = client.request("DELETE", f"/v1/topics/{topic}").json()
+        assert answer["jobs"] == 1
+        client.push_id(topic, body="later")
+        assert wire.response().json()["jobs"][0]["body"] == "later"
+
+
+def test_removing_a_topic_of_many_jobs_is_one_request(client, topic):
+    for _ in range(5):
+        client.push_many(topic, [{"body": 1}] * 1000)
+    client.push_many(topic, [{"body": 1, "delay": "1h"}] * 1000)
+    assert client.request("DELETE", f"/v1/topics/{topic}").json() == {"jobs": 6000, "removed": True}
+
+
+def test_a_topic_is_cleared_of_one_state_or_of_all(client, topic):
+    fill(client, topic)
+    clear = f"/v1/topics/{topic}/clear"
+    assert client.post(clear, state="buried").json() == {"jobs": 30, "more": False}
+    assert client.post(clear, state="all", max=50).json() == {"jobs": 50, "more": True}
+    assert client.post(clear, state="all").json() == {"jobs": 40, "more": False}
+    assert client.post(clear, state="all").json() == {"jobs": 0, "more": False}
+    assert client.counts(topic)["totals"]["deleted"] == 120
+    assert code(client.post(clear)) == "missing_field"
+    assert code(client.post(clear, state="every")) == "bad_field"
+    assert code(client.post(f"/v1/topics/{topic}-not/clear", state="all")) == "not_found"
+
+
+def test_a_pause_makes_no_topic_unless_it_is_told_to(client, topic):
+    pause = f"/v1/topics/{topic}/pause"
+    answer = client.post(pause)
+    assert code(answer) == "not_found" and '\\"create\\":true' in answer.text
+    assert code(client.post(pause, {"for": "1h", "create": False})) == "not_found"
+    assert client.get(f"/v1/topics/{topic}").status == 404
+    assert code(client.post(pause, create="yes")) == "bad_field"
+    assert client.post(pause, create=True).status == 204
+    assert client.counts(topic)["paused"]
+    client.push_id(topic, body=1)
+    assert client.reserve(topic) == []
+    assert client.post(f"/v1/topics/{topic}/resume").status == 204
+    assert client.reserve(topic) != []
+    assert client.post(f"/v1/topics/{topic}/clear", state="all").json()["jobs"] == 1
+    assert client.post(pause).status == 204, "it is there, though it is empty now"
+
+
 # Reserving
 
 def test_the_best_of_several_topics_come_in_batches(client, topic):
@@ -340,7 +421,7 @@ def test_kick_and_clear_stop_at_what_was_asked(client, topic, what, state):
 
 
 def test_a_paused_topic_takes_pushes_and_hands_out_nothing(client, topic):
-    assert client.post(f"/v1/topics/{topic}/pause").status == 204
+    assert client.post(f"/v1/topics/{topic}/pause", create=True).status == 204
     client.push_id(topic, body=1)
     assert client.reserve(topic, wait="50ms") == [] and client.counts(topic)["paused"]
     assert client.post(f"/v1/topics/{topic}/resume").status == 204

@@ -188,6 +188,11 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     for verb, fields in (("pause", {"for": "1s"}), ("resume", {}), ("kick", {"max": 5}),
                          ("clear", {"state": "delayed"})):
         call("POST", f"/v1/topics/{quoted}/{verb}", fields)
+    call("POST", f"/v1/topics/{quoted}/clear", {"state": "all"})
+    call("POST", "/v1/topics/unknown-topic/pause")
+    call("DELETE", f"/v1/topics/{quoted}")
+    call("DELETE", f"/v1/topics/{quoted}")
+    call("POST", jobs)
     call("GET", "/v1/stats")
     call("GET", "/v1/limits")
     call("GET", "/v1/openapi.json")

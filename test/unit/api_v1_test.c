@@ -42,10 +42,19 @@ static void a_push_may_ask_for_a_buried_job(void **state)
     assert_false(push("{}").cmd.push.buried);
 }
 
-static void a_push_may_say_nothing(void **state)
+static void a_push_without_a_body_is_refused(void **state)
 {
     (void)state;
     struct call call = push("");
+    assert_int_equal(call.kind, CALL_PROBLEM);
+    assert_int_equal(call.problem.status, 400);
+    assert_string_equal(call.problem.code, "missing_body");
+}
+
+static void a_push_may_say_nothing(void **state)
+{
+    (void)state;
+    struct call call = push("{}");
     assert_int_equal(call.kind, CALL_CMD);
     assert_int_equal(call.cmd.push.due_us, NOW_US);
     assert_int_equal(call.cmd.push.ttr_us, 60 * SECOND_US);
@@ -360,6 +369,28 @@ static void lists_have_cursors(void **state)
     assert_int_equal(v1(HTTP_M_POST, "/v1/topics/t/clear", "{}").kind, CALL_PROBLEM);
 }
 
+static void commands_on_all_jobs_of_a_topic_are_asked_for_by_name(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_POST, "/v1/topics/t/clear", "{\"state\":\"all\",\"max\":3}");
+    assert_int_equal(call.kind, CALL_CLEAR);
+    assert_int_equal(call.cmd.kind, CMD_CLEAR_TOPIC);
+    assert_int_equal(call.cmd.topic.max, 3);
+    assert_int_equal(v1(HTTP_M_POST, "/v1/topics/t/clear", "{\"state\":\"ready\"}").kind, CALL_CMD);
+    assert_int_equal(push("{\"state\":\"all\"}").kind, CALL_PROBLEM);
+    call = v1(HTTP_M_DELETE, "/v1/topics/t", NULL);
+    assert_int_equal(call.kind, CALL_CLEAR);
+    assert_int_equal(call.cmd.kind, CMD_REMOVE_TOPIC);
+    struct reply reply = {.kind = CMD_REMOVE_TOPIC, .count = 7};
+    assert_string_equal(answer(&call, &reply), "{\"jobs\":7,\"removed\":true}");
+    assert_string_equal(v1(HTTP_M_PUT, "/v1/topics/t", NULL).problem.allow, "GET, HEAD, DELETE");
+    assert_true(v1(HTTP_M_POST, "/v1/topics/t/pause", NULL).cmd.topic.must_exist);
+    call = v1(HTTP_M_POST, "/v1/topics/t/pause", "{\"create\":true}");
+    assert_int_equal(call.kind, CALL_CMD);
+    assert_false(call.cmd.topic.must_exist);
+    assert_false(v1(HTTP_M_POST, "/v1/topics/t/resume", NULL).cmd.topic.must_exist);
+}
+
 /* Each item: '+' and its id, or '-' and the code of its problem. */
 static const char *items(struct call *call)
 {
@@ -621,6 +652,8 @@ int main(void)
         cmocka_unit_test(a_push_may_say_everything),
         cmocka_unit_test(a_push_may_ask_for_a_buried_job),
         cmocka_unit_test(a_push_may_say_nothing),
+        cmocka_unit_test(a_push_without_a_body_is_refused),
+        cmocka_unit_test(commands_on_all_jobs_of_a_topic_are_asked_for_by_name),
         cmocka_unit_test(bodies_come_in_three_kinds),
         cmocka_unit_test(due_is_a_time_or_milliseconds),
         cmocka_unit_test(what_is_wrong_is_named),

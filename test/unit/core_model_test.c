@@ -514,10 +514,11 @@ static uint64_t oldest_buried(int topic)
 
 static void step_topic(void)
 {
-    static const enum cmd_kind kinds[] = {CMD_KICK_TOPIC, CMD_KICK_TOPIC, CMD_PAUSE, CMD_RESUME};
+    static const enum cmd_kind kinds[] = {CMD_KICK_TOPIC, CMD_KICK_TOPIC, CMD_PAUSE, CMD_RESUME,
+                                          CMD_REMOVE_TOPIC};
     static const enum job_state kick_states[] = {JOB_GONE, JOB_BURIED, JOB_DELAYED};
     int topic = (int)below(TOPICS);
-    struct cmd cmd = {.kind = kinds[below(4)],
+    struct cmd cmd = {.kind = kinds[below(5)],
                       .topic = {.topic = topic_name(topic),
                                 .max = 1 + (uint32_t)below(3),
                                 .state = kick_states[below(3)],
@@ -529,7 +530,7 @@ static void step_topic(void)
     if (cmd.kind == CMD_PAUSE) {
         life->paused_until_us[topic] =
             cmd.topic.pause_until_us > life->now_us ? cmd.topic.pause_until_us : 0;
-    } else if (cmd.kind == CMD_RESUME) {
+    } else if (cmd.kind == CMD_RESUME || cmd.kind == CMD_REMOVE_TOPIC) {
         life->paused_until_us[topic] = 0;
     } else {
         bool buried = cmd.topic.state == JOB_BURIED ||

@@ -555,6 +555,30 @@ static void a_topic_that_holds_nothing_is_not_in_use(void **state)
     assert_int_equal(do_topic(CMD_PAUSE, pause), ERR_NOT_FOUND);
 }
 
+static void a_topic_is_removed_when_it_holds_nothing(void **state)
+{
+    (void)state;
+    int asker;
+    assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), ERR_NOT_FOUND);
+    uint64_t seq = push_due(START);
+    assert_int_equal(do_topic(CMD_PAUSE, (struct cmd_topic){.pause_until_us = INT64_MAX}), OK);
+    assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), OK);
+    assert_true(last()->more); /* its job is there; its pause is over, and the log knows */
+    assert_int_equal(last_event()->kind, EVENT_TOPIC);
+    assert_int_equal(reserve(), OK);
+    assert_int_equal(do_job(CMD_DELETE, seq, 0), OK);
+    park(&asker, "t", 1000);
+    assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), OK);
+    assert_true(last()->more);
+    core_drain(bed.core, ERR_DRAINING);
+    assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), OK);
+    assert_false(last()->more);
+    assert_int_equal(do_topic(CMD_TOPIC, (struct cmd_topic){0}), ERR_NOT_FOUND);
+    const struct cmd_topic pause = {.pause_until_us = START + 100, .must_exist = true};
+    assert_int_equal(do_topic(CMD_PAUSE, pause), ERR_NOT_FOUND);
+    core_valid(bed.core);
+}
+
 static void a_paused_topic_gives_nothing_until_the_pause_is_over(void **state)
 {
     (void)state;
@@ -736,6 +760,7 @@ int main(void)
         TEST(a_wait_ends_at_its_time_with_empty),
         TEST(a_drain_answers_all_who_wait),
         TEST(a_topic_that_holds_nothing_is_not_in_use),
+        TEST(a_topic_is_removed_when_it_holds_nothing),
         TEST(a_paused_topic_gives_nothing_until_the_pause_is_over),
         TEST(a_waiter_on_a_topic_listed_twice_is_answered_once),
         TEST(the_first_of_100000_due_together_is_served_in_the_first_slice),

@@ -227,6 +227,55 @@ static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
     script_gather_free(gather);
 }
 
+static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
+{
+    (void)state;
+    for (unsigned keeper = 0; keeper <= 4; keeper++) {
+        struct cmd cmd = {.kind = CMD_REMOVE_TOPIC, .topic = {.topic = BYTES("t")}};
+        struct script_gather *gather = script_gather_new(&space, &cmd);
+        char first[SCRIPT_ANSWER_BYTES];
+        struct reply reply;
+        ask_all(gather);
+        for (uint32_t i = 0; i < 4; i++) { /* the last one does not know it */
+            struct bytes parts[] = {
+                first_part(first, i == 3 ? 1 : 0, i == keeper && i < 3 ? 4 : 0, 0)};
+            assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+        }
+        assert_true(script_gather_done(gather));
+        script_gather_reply(gather, &reply);
+        assert_int_equal(reply.err, OK);
+        assert_int_equal(reply.more, keeper < 3);
+        script_gather_free(gather);
+    }
+}
+
+static void a_topic_that_one_partition_has_is_paused_in_all(void **state)
+{
+    (void)state;
+    struct cmd cmd = {.kind = CMD_PAUSE,
+                      .topic = {.topic = BYTES("t"), .pause_until_us = 9, .must_exist = true}};
+    struct script_gather *gather = script_gather_new(&space, &cmd);
+    char first[SCRIPT_ANSWER_BYTES];
+    struct reply reply;
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes parts[] = {first_part(first, i == 2 ? 0 : 1, 0, 0)};
+        assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(script_gather_wants(gather, i), i != 2);
+    ask_all(gather);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct bytes parts[] = {first_part(first, 0, 0, 0)};
+        if (i != 2)
+            assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+    }
+    assert_true(script_gather_done(gather));
+    script_gather_reply(gather, &reply);
+    assert_int_equal(reply.err, OK);
+    script_gather_free(gather);
+}
+
 static void the_first_error_ends_a_gathering(void **state)
 {
     struct cmd cmd = {.kind = CMD_PAUSE, .topic = {.topic = BYTES("t"), .pause_until_us = 9}};
@@ -254,6 +303,8 @@ int main(void)
         cmocka_unit_test(the_first_delayed_job_is_looked_for_until_another_is_sooner),
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
         cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
+        cmocka_unit_test(a_topic_is_gone_when_no_partition_keeps_it),
+        cmocka_unit_test(a_topic_that_one_partition_has_is_paused_in_all),
         cmocka_unit_test(the_first_error_ends_a_gathering),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

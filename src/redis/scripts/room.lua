@@ -1,6 +1,20 @@
 -- Room for one more topic. Put before the scripts that make topics.
 local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes on behind them
 
+-- All that is known of a topic that holds nothing goes. `mark` is its field #w, `own` the field s.
+local function forget_topic(topic, mark, own)
+    if mark then -- whoever left it asks again, and leaves another
+        local last, _, partitions = unpack_bytes('<I8I8I8', own)
+        publish(string.format('r%.0f ', last % partitions) .. topic)
+    end
+    local fields = {}
+    for letter in string.gmatch('prfdxtlbkzhusw', '.') do
+        fields[#fields + 1] = '#' .. letter .. topic
+    end
+    call('HDEL', hash, unpack(fields))
+    call('ZREM', order, 't' .. topic)
+end
+
 -- Is there room, after one that holds nothing and is not paused has gone, if need be?
 local function room_for_topic(most, now)
     if most == 0 or call('ZLEXCOUNT', order, '[t', '(u') < most then return true end
@@ -14,16 +28,7 @@ local function room_for_topic(most, now)
             '#x' .. topic, '#u' .. topic, '#w' .. topic, 's')
         local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
         if (count[1] or 0) - gone == 0 and tonumber(count[5] or 0) <= now then
-            if count[6] then -- whoever left the mark asks again, and leaves another
-                local last, _, partitions = unpack_bytes('<I8I8I8', count[7])
-                publish(string.format('r%.0f ', last % partitions) .. topic)
-            end
-            local fields = {}
-            for letter in string.gmatch('prfdxtlbkzhusw', '.') do
-                fields[#fields + 1] = '#' .. letter .. topic
-            end
-            call('HDEL', hash, unpack(fields))
-            call('ZREM', order, names[i])
+            forget_topic(topic, count[6], count[7])
             call('HSET', hash, 'e', topic)
             return true
         end

@@ -1,6 +1,6 @@
--- A topic, or a page of them. ARGV: 2 p pause, u resume, t show one, l list; 3 topic (l: after this
--- name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due, u (pause,
--- resume) only if it is in use. Answer: {it, name, figures, …, what falls due}: 17 numbers of 8
+-- A topic, or a page of them. ARGV: 2 p pause, u resume, x remove, t show one, l list; 3 topic (l:
+-- after this name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due,
+-- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, figures, …, what falls due}: 17 numbers of 8
 -- bytes, and how many jobs of all topics are due within each of SPANS.
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local SPANS = { 60, 300, 3600, 86400 } -- seconds; struct figures has these
@@ -51,16 +51,18 @@ if what == 't' then
     return { say(OK, 0, 0, 1, now, 0, 0), topic, show(topic) }
 end
 
--- Does it hold a job, or is it paused?
-local function in_use()
-    local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
-        '#u' .. topic)
-    local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
-    return (count[1] or 0) - gone > 0 or tonumber(count[5] or 0) > now
-end
+local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
+    '#u' .. topic, '#w' .. topic, 's')
+local jobs = (count[1] or 0) - (count[2] or 0) - (count[3] or 0) - (count[4] or 0)
+local in_use = jobs > 0 or tonumber(count[5] or 0) > now
 
-if (what == 'u' and not there) or (ARGV[6] == 'u' and not in_use()) then
+if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in_use) then
     return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) }
+end
+if what == 'x' and jobs <= 0 then
+    even_if_full()
+    forget_topic(topic, count[6], count[7])
+    return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
 end
 if not there then
     if not room_for_topic(tonumber(ARGV[5]), now) then
@@ -68,11 +70,11 @@ if not there then
     end
     call('ZADD', order, 0, 't' .. topic)
 end
-local till = tonumber(ARGV[4])
+local till = what == 'p' and tonumber(ARGV[4]) or 0
 if till <= now then till = 0 end -- over already
 -- For how long is shown in seconds: what the request took on its way here is not to be seen.
 local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
 tell_ready(topic) -- who waits asks again, and learns when the pause ends now
-return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
+return { keep('', say(OK, 0, what == 'x' and MORE or 0, 0, now, 0, 0))[1] }

@@ -1,0 +1,21 @@
+/*
+ * Clears a topic of its jobs in all states, and may remove it: one command of the engine after
+ * another, each of a bounded size, the next one in the turn after its answer. The request is
+ * answered when there is nothing left to ask. Should its client leave, it stops.
+ */
+#ifndef LATERD_SERVER_CLEARING_H
+#define LATERD_SERVER_CLEARING_H
+
+#include "server/request.h"
+
+/*
+ * `cmd` is CLEAR_TOPIC, of which `state` is not looked at: up to `max` jobs are deleted; or
+ * REMOVE_TOPIC: all are, and then the topic goes. Answers the request, now or later.
+ */
+void clearing_begin(struct request *request, const struct cmd *cmd);
+void clearing_free(struct clearing *clearing); /* whether it is under way or over; or NULL */
+
+/* Does one more step of each clearing whose last command is answered. Once a turn. */
+void clearings_go_on(struct server *server);
+
+#endif
