@@ -57,6 +57,9 @@ struct program {
     const char *user;   /* to become, once the listeners are open; NULL = stay who we are */
     int exit_status;    /* of a start that failed */
     int64_t give_up_us; /* draining: not beyond this */
+    int argc;           /* the command line, for reload() */
+    char **argv;
+    unsigned reloads; /* SIGHUPs that were heeded */
 };
 
 /* A line on standard error, behind the name that we were called by: laterd, or beanstalkd. */
@@ -603,10 +606,46 @@ static enum err start(struct program *program)
 
 /* ---- running and ending ---- */
 
+/*
+ * SIGHUP: reads the command line and the file again, and takes over what can be changed while jobs
+ * are served: the log level, and how long a drain may take. A configuration that is wrong changes
+ * nothing.
+ */
+static void reload(struct program *program)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    struct config config;
+    struct laterd_options options;
+    struct config_trouble trouble = {.text = ""};
+    if (program->as_beanstalkd) {
+        log_event(LOG_WARN, "reload_ignored",
+                  "signal=SIGHUP hint=\"in the place of beanstalkd there is no file to read\"");
+        return;
+    }
+    config_init(&config);
+    optind = 0; /* getopt begins anew */
+    if (laterd_options_read(program->argc, program->argv, &config, &options, &trouble)) {
+        log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"",
+                  trouble.text);
+        return;
+    }
+    program->config.log_level = config.log_level;
+    program->config.drain_us = config.drain_us;
+    log_level_set(LOG_INFO); /* this line is the answer to the signal: it is always shown */
+    log_event(LOG_INFO, "reloaded",
+              "log_level=%s drain_s=%lld hint=\"all other keys need a restart\"",
+              levels[config.log_level], (long long)(config.drain_us / 1000000));
+    log_level_set(config.log_level);
+}
+
 /* What signals ask for, once for each; a second stop signal is run()'s to see. */
 static void heed_signals(struct program *program)
 {
     struct server *server = program->server;
+    if (signals_reloads() != program->reloads) {
+        program->reloads = signals_reloads();
+        reload(program);
+    }
     if (signals_refuse() && !server->refusing_pushes) {
         log_event(LOG_INFO, "refusing_pushes", "signal=SIGUSR1");
         notify_manager("STATUS=refusing pushes");
@@ -654,6 +693,8 @@ int main(int argc, char **argv)
 {
     static struct program program = {.persist = true, .exit_status = EXIT_FAILURE};
     config_init(&program.config);
+    program.argc = argc;
+    program.argv = argv;
     program.as_beanstalkd = beanstalkd_wanted(argc, argv);
     if (program.as_beanstalkd) {
         if (read_beanstalkd_arguments(&program, argc, argv))

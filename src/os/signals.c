@@ -10,6 +10,7 @@
 /* A signal handler can reach nothing else. */
 static volatile sig_atomic_t stops;
 static volatile sig_atomic_t refuse;
+static volatile sig_atomic_t reloads;
 static int wake_fd = -1;
 
 static void on_signal(int signal)
@@ -18,6 +19,8 @@ static void on_signal(int signal)
     uint64_t one = 1;
     if (signal == SIGUSR1)
         refuse = 1;
+    else if (signal == SIGHUP)
+        reloads++;
     else
         stops++;
     ssize_t written = write(wake_fd, &one, sizeof(one));
@@ -35,6 +38,7 @@ int signals_catch(void)
     (void)sigaction(SIGTERM, &wake, NULL); /* cannot fail: the numbers are good */
     (void)sigaction(SIGINT, &wake, NULL);
     (void)sigaction(SIGUSR1, &wake, NULL);
+    (void)sigaction(SIGHUP, &wake, NULL); /* by default it would end us without a drain */
     (void)sigaction(SIGPIPE, &ignore, NULL);
     return wake_fd;
 }
@@ -42,6 +46,11 @@ int signals_catch(void)
 unsigned signals_count(void)
 {
     return (unsigned)stops;
+}
+
+unsigned signals_reloads(void)
+{
+    return (unsigned)reloads;
 }
 
 bool signals_refuse(void)

@@ -1,6 +1,7 @@
 /*
  * Signals as facts that the event loop looks at, and a descriptor that wakes it: SIGTERM and SIGINT
- * ask to end, SIGUSR1 asks to take no more jobs (beanstalkd calls that drain mode).
+ * ask to end, SIGUSR1 asks to take no more jobs (beanstalkd calls that drain mode), SIGHUP asks to
+ * read the configuration again.
  */
 #ifndef LATERD_OS_SIGNALS_H
 #define LATERD_OS_SIGNALS_H
@@ -12,6 +13,9 @@ int signals_catch(void);
 
 /* How many stop signals have come. */
 unsigned signals_count(void);
+
+/* How many SIGHUPs have come. */
+unsigned signals_reloads(void);
 
 /* Has SIGUSR1 come? There is no way back. */
 bool signals_refuse(void);

@@ -34,6 +34,7 @@ const char laterd_help[] =
     "From beanstalkd: later import beanstalkd DIR brings its jobs over.\n"
     "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
     "SIGUSR1: take no more jobs, and go on with those that are there.\n"
+    "SIGHUP: read log_level and drain_seconds of the configuration again.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
 
 /* What the command line has, to be put over what the file has when that was read. */

@@ -189,6 +189,52 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
         assert client.state(job_id) == "ready"
 
 
+def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
+    server = laterd()
+    server.config["server"] = {"log_level": "error", "drain_seconds": 3, "http": "127.0.0.1:0"}
+    server.command()  # writes the file anew
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reloaded")
+    (_, facts), = server.events("reloaded")
+    assert "log_level=error drain_s=3" in facts and "restart" in facts
+    server.config["server"]["log_level"] = "loud"
+    server.command()
+    server.signal(signal.SIGHUP)
+    assert server.wait_log("reload_failed")
+    assert "log_level = loud" in server.events("reload_failed")[0][1]
+    with Client(server.port) as client:
+        client.push_id("t", body="x")
+    assert server.stop() == 0
+    assert server.events("draining") == [], "info is not logged any more"
+
+
+def test_sighup_does_not_lose_who_waits(laterd):
+    server = laterd()
+    body = b'{"topics":["t"],"wait":"20s"}'
+    with Wire(server.port) as wire, Client(server.port) as client:
+        wire.send(request_bytes("POST", "/v1/reserve", body))
+        assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 1)
+        for count in range(1, 4):
+            server.signal(signal.SIGHUP)
+            assert server.wait_log("reloaded", count=count)
+        client.push_id("t", body="x")
+        assert wire.response().json()["jobs"][0]["body"] == "x"
+
+
+def test_sighup_in_the_place_of_beanstalkd_is_ignored():
+    with subprocess.Popen([LATERD, "--beanstalkd", "-l", "127.0.0.1", "-p", "0", "-V"],
+                          stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = iter(process.stderr.readline, "")
+            assert any(" listening " in line for line in lines)
+            process.send_signal(signal.SIGHUP)
+            assert "SIGHUP" in next(lines)
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
 def test_sigpipe_does_not_kill_it(laterd):
     server = laterd()
     server.signal(signal.SIGPIPE)
