@@ -14,7 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const int64_t now_us = INT64_C(1700000000123456);
 
+/* A zone that sets its clocks every other month. */
+static int64_t east_us(int64_t at_us)
+{
+    return at_us / INT64_C(5270400000000) % 2 ? INT64_C(7200000000) : -INT64_C(3600000000);
+}
+
 static const struct api_limits limits = {
+    .east_us = east_us,
     .body_bytes = 200,
     .json_depth = 16,
     .batch_jobs = 10,

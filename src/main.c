@@ -11,7 +11,6 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "os/clock.h"
@@ -22,6 +21,7 @@
 #include "os/signals.h"
 #include "os/user.h"
 #include "os/worker.h"
+#include "os/zone.h"
 #ifndef LATERD_NO_REDIS
 #include "redis/redis.h"
 #endif
@@ -169,6 +169,16 @@ static enum err check_addresses(const struct config *config)
         err = check_address(config->http[i].address, "9277");
     for (unsigned i = 0; i < config->beanstalk_count && !err; i++)
         err = check_address(config->beanstalk[i], "11300");
+    return err;
+}
+
+static enum err set_zone(const struct config *config)
+{
+    enum err err = zone_set(config->time_zone);
+    if (err)
+        complain("server.time_zone = %s: this machine's time zone data has no zone of that name "
+                 "(names are such as Europe/Berlin, Asia/Shanghai or UTC)",
+                 config->time_zone);
     return err;
 }
 
@@ -492,14 +502,6 @@ static void log_opened(const struct program *program)
               (long long)(stats.recovery_us / 1000), (unsigned long long)stats.dropped_tail_bytes);
 }
 
-/* How far local time is east of UTC now: the delayqueue-java dialect's dates name no zone. */
-static int64_t local_zone_us(void)
-{
-    struct tm local;
-    time_t now = time(NULL);
-    return localtime_r(&now, &local) ? (int64_t)local.tm_gmtoff * 1000000 : 0;
-}
-
 static void make_server(struct program *program)
 {
     const struct config *config = &program->config;
@@ -521,7 +523,7 @@ static void make_server(struct program *program)
                 .block_us = config->block_us,
                 .ttr_us = config->ttr_us,
                 .ttr_max_us = config->ttr_max_us,
-                .zone_us = local_zone_us(),
+                .east_us = zone_east_us,
             },
         .http =
             {
@@ -703,6 +705,8 @@ int main(int argc, char **argv)
                check_redis(&program.config)) {
         return EXIT_USAGE;
     }
+    if (set_zone(&program.config))
+        return EXIT_USAGE;
     if (program.check_only) {
         (void)puts("laterd: the configuration is good");
         return EXIT_SUCCESS;

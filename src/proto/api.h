@@ -27,7 +27,8 @@ struct api_limits {
     int64_t block_us;        /* long poll of the delay-queue dialect; default 178 s */
     int64_t ttr_us;          /* default ttr of /v1; 60 s */
     int64_t ttr_max_us;
-    int64_t zone_us; /* east of UTC: for delayqueue-java's dates, which name no zone; default 0 */
+    /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
+    int64_t (*east_us)(int64_t at_us);
 };
 
 /* Where a request came in. */

@@ -37,17 +37,13 @@ static bool read_due(const struct api_input *input, int64_t *out_us)
 {
     struct bytes text;
     uint64_t ms;
-    int64_t local_us;
     if (!parameter(input, BYTES("delayTime"), &text))
         return false;
     if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(MOMENT_MAX_US / MILLISECOND_US)) {
         *out_us = (int64_t)ms * MILLISECOND_US;
         return true;
     }
-    if (!moment_read_plain(text, &local_us))
-        return false;
-    *out_us = local_us - input->limits->zone_us;
-    return true;
+    return moment_read_local(text, input->limits->east_us, out_us);
 }
 
 static void decode_push(const struct api_input *input, struct call *call)

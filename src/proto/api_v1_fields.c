@@ -92,7 +92,7 @@ static bool read_due(const struct reader *reader)
         if (moment_read(json_text(reader->value, reader->input->scratch), due_us))
             return true;
     } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= MOMENT_MAX_US / MILLISECOND_US) {
-        *due_us = ms * MILLISECOND_US;
+        *due_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */
         return true;
     }
     return bad(reader, "this must be an RFC 3339 time such as \"2030-01-31T08:00:00Z\", or whole "

@@ -115,6 +115,14 @@ static bool read_zone(struct bytes text, size_t at, int64_t *out_s)
     return true;
 }
 
+static bool take_us(int64_t us, int64_t *out_us)
+{
+    if (us > MOMENT_MAX_US)
+        return false;
+    *out_us = us < 0 ? 0 : us;
+    return true;
+}
+
 bool moment_read(struct bytes text, int64_t *out_us)
 {
     int64_t seconds, fraction_us, zone_s;
@@ -123,20 +131,27 @@ bool moment_read(struct bytes text, int64_t *out_us)
         return false;
     if (!read_fraction(text, &at, &fraction_us) || !read_zone(text, at, &zone_s))
         return false;
-    int64_t us = (seconds - zone_s) * SECOND_US + fraction_us;
-    if (us < 0 || us > MOMENT_MAX_US)
-        return false;
-    *out_us = us;
-    return true;
+    return take_us((seconds - zone_s) * SECOND_US + fraction_us, out_us);
 }
 
-bool moment_read_plain(struct bytes text, int64_t *out_us)
+/* Clocks are set at most once within two days. */
+static int64_t utc_of(int64_t local_us, int64_t (*east_us)(int64_t at_us))
+{
+    int64_t before_us = east_us(local_us - DAY_S * SECOND_US);
+    int64_t after_us = east_us(local_us + DAY_S * SECOND_US);
+    int64_t first_us = local_us - before_us, second_us = local_us - after_us;
+    if (before_us == after_us || east_us(first_us) == before_us)
+        return first_us;
+    return east_us(second_us) == after_us ? second_us : first_us;
+}
+
+bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us)
 {
     int64_t seconds;
-    if (text.len != 19 || !read_date_time(text, &seconds) || text.at[10] != ' ' || seconds < 0)
+    if (text.len != 19 || !read_date_time(text, &seconds) || text.at[10] != ' ')
         return false;
-    *out_us = seconds * SECOND_US;
-    return true;
+    int64_t local_us = seconds * SECOND_US;
+    return take_us(east_us ? utc_of(local_us, east_us) : local_us, out_us);
 }
 
 /* `digits` decimal digits of a number that fits, with leading zeros. */

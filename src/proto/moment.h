@@ -14,13 +14,19 @@
 
 /*
  * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine
- * digits of a second, of which those past six are dropped). False: it is not one, or
- * before 1970.
+ * digits of a second, of which those past six are dropped). A time before 1970 is read as 1970's
+ * beginning: it is past, which is all that anybody wants to know of it. False: it is not one, or is
+ * past the year 9999 in UTC.
  */
 bool moment_read(struct bytes text, int64_t *out_us);
 
-/* Reads "yyyy-MM-dd HH:mm:ss", which names no zone, as UTC. */
-bool moment_read_plain(struct bytes text, int64_t *out_us);
+/*
+ * Reads "yyyy-MM-dd HH:mm:ss", which names no zone. `east_us` says how far its zone is east of UTC
+ * at a given time; NULL: the zone is UTC. A time that there is twice, because clocks were set back,
+ * is the earlier one; one that is left out, because they were set ahead, is as much later (both as
+ * in Java). The rest as moment_read().
+ */
+bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us);
 
 /* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
 void moment_add(struct buf *out, int64_t us);

@@ -56,9 +56,11 @@ static const struct key keys[] = {
     {"server", "metrics_topics", KIND_COUNT, NUMBER(metrics_topics), 0, 10000, "100",
      "Topics shown one by one in /metrics; totals are always over all."},
     {"server", "turn_cpu", KIND_COUNT, NUMBER(turn_cpu), 0, 1, "0",
-     "1: turn_seconds in /metrics is processor time, for two system calls more a turn; 0: it goes "
-     "by "
-     "the clock."},
+     "1: turn_seconds in /metrics is processor time, for two system calls more a turn; "
+     "0: it goes by the clock."},
+    {"server", "time_zone", KIND_WORD, WORD(time_zone), 0, 0, "",
+     "Zone of the dates that clients of the dialect delayqueue-java send without one, such as "
+     "Asia/Shanghai. If this is empty it is the machine's."},
     {"store", "data_dir", KIND_DIR, 0, 0, 0, "/var/lib/laterd", "Where jobs are kept."},
     {"store", "durability", KIND_DURABILITY, 0, 0, 0, "sync",
      "When a change is answered: sync (it is on disk), interval:50ms (the system has it, and it is "

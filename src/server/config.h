@@ -55,6 +55,7 @@ struct config {
     enum config_engine engine;
     char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
     char redis_prefix[CONFIG_PREFIX_MAX];
+    char time_zone[CONFIG_WORD_MAX]; /* "Europe/Berlin"; empty: the machine's */
     char tls_ca[CONFIG_WORD_MAX], tls_certificate[CONFIG_WORD_MAX], tls_key[CONFIG_WORD_MAX];
     char sentinel_user[CONFIG_WORD_MAX];
     char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */

@@ -1,10 +1,12 @@
 """The `delayqueue-java` dialect: form or query parameters, absolute times, a pop that never blocks."""
 
+import os
 import time
 import urllib.parse
 
 import pytest
 
+from process import DidNotStart
 from wire import Client, eventually
 
 OK_TEXT = "操作成功！"
@@ -83,3 +85,48 @@ def test_a_parameter_that_cannot_be_read_fails_in_the_original_form(java, topic,
 def test_v1_is_served_beside_it(java):
     assert java.get("/healthz").status == 200
     assert java.get("/v1/topics").status == 200
+
+
+# Dates without a zone
+
+ZONES = [
+    ("Europe/Berlin", "2030-01-15 12:00:00", "2030-01-15T11:00:00Z"),
+    ("Europe/Berlin", "2030-07-15 12:00:00", "2030-07-15T10:00:00Z"),
+    ("Europe/Berlin", "2030-03-31 01:59:59", "2030-03-31T00:59:59Z"),
+    ("Europe/Berlin", "2030-03-31 02:30:00", "2030-03-31T01:30:00Z"),  # left out
+    ("Europe/Berlin", "2030-03-31 03:00:00", "2030-03-31T01:00:00Z"),
+    ("Europe/Berlin", "2030-10-27 02:30:00", "2030-10-27T00:30:00Z"),  # twice: the first
+    ("Europe/Berlin", "2030-10-27 03:00:00", "2030-10-27T02:00:00Z"),
+    ("Asia/Shanghai", "2030-01-15 12:00:00", "2030-01-15T04:00:00Z"),
+    ("America/St_Johns", "2030-01-15 12:00:00", "2030-01-15T15:30:00Z"),
+    ("UTC", "2030-07-15 12:00:00", "2030-07-15T12:00:00Z"),
+]
+
+
+@pytest.mark.parametrize("how", ["config", "environment"])
+@pytest.mark.parametrize("zone", sorted({zone for zone, _, _ in ZONES}))
+def test_a_date_is_of_the_zone_of_the_configuration_or_the_machine(laterd, zone, how):
+    if zone != "UTC" and not os.path.exists(f"/usr/share/zoneinfo/{zone}"):
+        pytest.skip("no time zone data")
+    other = "Asia/Tokyo"  # is overruled by the configuration
+    server = laterd({"server": {"time_zone": zone}} if how == "config" else {},
+                    listeners=["127.0.0.1:0,delayqueue-java"],
+                    environment={"TZ": other if how == "config" else zone})
+    with Client(server.port) as client:
+        for of_zone, local, utc in ZONES:
+            if of_zone != zone:
+                continue
+            said = push(client, topic="t", delayTime=local, ttrTime=30, message="x")
+            job = client.job("@" + said["data"], method="GET").json()
+            assert job["due"] == utc.replace("Z", ".000Z"), local
+
+
+def test_a_date_before_1970_is_past(java, topic):
+    push(java, topic=topic, delayTime="1969-07-20 20:17:40", ttrTime=30, message="landed")
+    assert pop(java, topic)["message"] == "landed"
+
+
+def test_a_zone_that_is_not_there_is_refused_at_the_start(laterd):
+    for zone in ("Europe/Atlantis", "../etc/passwd", "/etc/localtime", "Europe", "Europe/"):
+        with pytest.raises(DidNotStart, match="time_zone"):
+            laterd({"server": {"time_zone": zone}})

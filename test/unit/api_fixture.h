@@ -15,6 +15,12 @@
 #define NOW_US    INT64_C(1700000000123456)
 #define SECOND_US INT64_C(1000000)
 
+static int64_t eight_hours_east(int64_t at_us)
+{
+    (void)at_us; /* as in Shanghai, which sets no clocks */
+    return 8 * 3600 * SECOND_US;
+}
+
 static const struct api_limits fixture_limits = {
     .body_bytes = 100,
     .json_depth = 8,
@@ -24,7 +30,7 @@ static const struct api_limits fixture_limits = {
     .block_us = 178 * SECOND_US,
     .ttr_us = 60 * SECOND_US,
     .ttr_max_us = 86400 * SECOND_US,
-    .zone_us = 8 * 3600 * SECOND_US,
+    .east_us = eight_hours_east,
 };
 
 static struct arena fixture_arena;

@@ -67,8 +67,10 @@ static void times_are_read(void **state)
         {"1970-01-01T08:00:00+08:00", 0},
         {"9999-12-31T23:59:59.999999Z", MOMENT_MAX_US},
         {"9999-12-31T23:59:59-00:01", -1},
-        {"1970-01-01T00:00:00+00:01", -1},
-        {"1969-12-31T23:59:59Z", -1},
+        {"1970-01-01T00:00:00+00:01", 0}, /* what is before 1970 is past, and so is this */
+        {"1969-12-31T23:59:59Z", 0},
+        {"0001-01-01T00:00:00Z", 0},
+        {"0000-01-01T00:00:00Z", 0},
         {"1900-02-29T00:00:00Z", -1},
         {"2001-02-29T00:00:00Z", -1},
         {"2100-02-29T00:00:00Z", -1},
@@ -97,6 +99,52 @@ static void times_are_read(void **state)
         if (us != cases[i].us || good != (cases[i].us >= 0))
             fail_msg("%s: %lld", cases[i].text, (long long)us);
     }
+}
+
+static int64_t utc_s(const char *text)
+{
+    int64_t us;
+    assert_true(moment_read(bytes_str(text), &us));
+    return us / 1000000;
+}
+
+/* Berlin in 2026: an hour east of UTC, and two from 29 March to 25 October, each at 01:00 UTC. */
+static int64_t berlin_east_us(int64_t at_us)
+{
+    int64_t at_s = at_us / 1000000;
+    bool summer = at_s >= utc_s("2026-03-29T01:00:00Z") && at_s < utc_s("2026-10-25T01:00:00Z");
+    return INT64_C(3600000000) * (summer ? 2 : 1);
+}
+
+static void local_times_know_when_clocks_are_set(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *local, *utc;
+    } cases[] = {
+        {"2026-01-15 12:00:00", "2026-01-15T11:00:00Z"},
+        {"2026-07-15 12:00:00", "2026-07-15T10:00:00Z"},
+        {"2026-03-29 01:59:59", "2026-03-29T00:59:59Z"},
+        {"2026-03-29 02:00:00", "2026-03-29T01:00:00Z"}, /* left out: is 03:00 */
+        {"2026-03-29 02:30:00", "2026-03-29T01:30:00Z"},
+        {"2026-03-29 03:00:00", "2026-03-29T01:00:00Z"},
+        {"2026-10-25 01:59:59", "2026-10-24T23:59:59Z"},
+        {"2026-10-25 02:30:00", "2026-10-25T00:30:00Z"}, /* twice: the first */
+        {"2026-10-25 03:00:00", "2026-10-25T02:00:00Z"},
+        {"1970-01-01 00:30:00", "1970-01-01T00:00:00Z"},
+        {"1969-01-01 00:30:00", "1970-01-01T00:00:00Z"},
+    };
+    int64_t us;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_true(moment_read_local(bytes_str(cases[i].local), berlin_east_us, &us));
+        if (us / 1000000 != utc_s(cases[i].utc))
+            fail_msg("%s: %lld", cases[i].local, (long long)us);
+    }
+    assert_true(moment_read_local(BYTES("2026-01-15 12:00:00"), NULL, &us));
+    assert_int_equal(us / 1000000, utc_s("2026-01-15T12:00:00Z"));
+    assert_false(moment_read_local(BYTES("2026-01-15T12:00:00"), NULL, &us));
+    assert_false(moment_read_local(BYTES("2026-01-15 12:00"), NULL, &us));
+    assert_false(moment_read_local(BYTES("2026-02-30 12:00:00"), NULL, &us));
 }
 
 static void times_are_written_as_they_are_read(void **state)
@@ -180,6 +228,7 @@ int main(void)
         cmocka_unit_test(escapes_are_decoded_or_refused),
         cmocka_unit_test(the_first_parameter_of_a_name_counts),
         cmocka_unit_test(times_are_read),
+        cmocka_unit_test(local_times_know_when_clocks_are_set),
         cmocka_unit_test(times_are_written_as_they_are_read),
         cmocka_unit_test(durations_are_read),
         cmocka_unit_test(base64_goes_there_and_back),

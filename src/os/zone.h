@@ -1,0 +1,22 @@
+/*
+ * The time zone of dates that name none. The C library has one for the whole process: set it once,
+ * before there are threads.
+ */
+#ifndef LATERD_OS_ZONE_H
+#define LATERD_OS_ZONE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+/*
+ * Takes the zone of this name in the machine's time zone data ("Europe/Berlin", "UTC"); an empty
+ * name is the machine's own zone (TZ in the environment, else /etc/localtime). ERR_NOT_FOUND: there
+ * is none of this name; then nothing is changed.
+ */
+enum err zone_set(const char *name) MUST_USE;
+
+/* How far local time is east of UTC at this time, in microseconds. As zone_set() left it. */
+int64_t zone_east_us(int64_t at_us);
+
+#endif
