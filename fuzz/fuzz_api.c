@@ -141,7 +141,7 @@ static void do_batch(struct call *call, struct arena *scratch, struct buf *out)
         if (problem.status == 0)
             check_cmd(&cmd);
         failed += problem.status != 0;
-        api_batch_result(&results, &reply, problem.status ? &problem : NULL);
+        api_batch_result(&call->style, &results, &reply, problem.status ? &problem : NULL);
     }
     CHECK(call->batch.done <= limits.batch_jobs);
     api_batch_reply(&call->style, buf_bytes(&results), failed, BYTES("now"), out);
@@ -175,6 +175,7 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     case CALL_METRICS:
     case CALL_OPENAPI:
     case CALL_STATS:
+    case CALL_ROOT:
     case CALL_LIMITS: break;
     }
     buf_fini(&out);

@@ -506,6 +506,7 @@ static void make_server(struct program *program)
 {
     const struct config *config = &program->config;
     int64_t now_us = program->clock.clock.now_us(&program->clock.clock);
+    const struct core_limits limits = core_limits(config);
     struct server_options options = {
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
@@ -524,6 +525,11 @@ static void make_server(struct program *program)
                 .ttr_us = config->ttr_us,
                 .ttr_max_us = config->ttr_max_us,
                 .east_us = zone_east_us,
+                .jobs = limits.jobs,
+                .topics = limits.topics,
+                .waiters = limits.waiters,
+                .memory_bytes = program->redis ? 0 : limits.memory_bytes,
+                .disk_bytes = (uint64_t)config->max_bytes,
             },
         .http =
             {
@@ -533,7 +539,7 @@ static void make_server(struct program *program)
                 .body_bytes = (uint64_t)config->request_bytes,
             },
         .beanstalk_body_bytes = (uint32_t)config->job_bytes,
-        .limits = core_limits(config),
+        .limits = limits,
         .connections_max = (uint32_t)config->connections,
         .idle_us = config->idle_us,
         .request_us = config->request_us,

@@ -27,7 +27,8 @@ static const struct {
     [ERR_IO] = {"io", "the system refused an operation"},
     [ERR_CORRUPT] = {"corrupt", "a file is not what it must be"},
     [ERR_LOCKED] = {"locked", "another process holds the data directory"},
-    [ERR_AGAIN] = {"again", "not now; the server's log says why"},
+    [ERR_AGAIN] = {"again", "not now: where the jobs are kept there was no answer in time, or too "
+                            "much to do; try again"},
     [ERR_UNSUPPORTED] = {"unsupported", "this engine cannot do that"},
 };
 

@@ -4,6 +4,9 @@
  */
 #include "proto/api.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "proto/api_parts.h"
 #include "proto/host.h"
 
@@ -64,6 +67,40 @@ void api_problem_add(struct problem *problem, const char *text)
     size_t len = strnlen(problem->detail, sizeof(problem->detail) - 1);
     size_t room = sizeof(problem->detail) - 1 - len;
     memcpy(problem->detail + len, text, strnlen(text, room));
+}
+
+void api_problem_addf(struct problem *problem, const char *format, ...)
+{
+    char text[sizeof(problem->detail)];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments); /* cut to fit */
+    va_end(arguments);
+    api_problem_add(problem, text);
+}
+
+void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err)
+{
+    static const struct api_limits none;
+    const struct api_limits *of = limits ? limits : &none;
+    uint64_t limit = err == ERR_JOBS_LIMIT      ? of->jobs
+                     : err == ERR_TOPICS_LIMIT  ? of->topics
+                     : err == ERR_WAITERS_LIMIT ? of->waiters
+                     : err == ERR_MEMORY_LIMIT  ? of->memory_bytes
+                     : err == ERR_DISK_LIMIT    ? of->disk_bytes
+                                                : 0;
+    api_problem_set(problem, api_status(err), err_name(err), "", err_text(err));
+    problem->err = err;
+    if (limit)
+        api_problem_addf(problem, "; the limit is %llu", (unsigned long long)limit);
+}
+
+void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
+                      const struct api_limits *limits)
+{
+    api_problem_set(problem, status, err_name(ERR_TOO_LARGE), field, "");
+    api_problem_addf(problem, "the body has %llu bytes; limits.body_bytes is %u",
+                     (unsigned long long)bytes, limits->body_bytes);
 }
 
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail)
@@ -155,9 +192,13 @@ static bool decode_page(const struct http_request *request, struct call *call)
         struct bytes path;
         enum call_kind kind;
     } pages[] = {
-        {{"/healthz", 8}, CALL_HEALTHZ}, {{"/readyz", 7}, CALL_READYZ},
-        {{"/metrics", 8}, CALL_METRICS}, {{"/v1/openapi.json", 16}, CALL_OPENAPI},
-        {{"/v1/stats", 9}, CALL_STATS},  {{"/v1/limits", 10}, CALL_LIMITS},
+        {{"/", 1}, CALL_ROOT},
+        {{"/healthz", 8}, CALL_HEALTHZ},
+        {{"/readyz", 7}, CALL_READYZ},
+        {{"/metrics", 8}, CALL_METRICS},
+        {{"/v1/stats", 9}, CALL_STATS},
+        {{"/v1/openapi.json", 16}, CALL_OPENAPI},
+        {{"/v1/limits", 10}, CALL_LIMITS},
     };
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
         if (!bytes_eq(request->path, pages[i].path))
@@ -218,6 +259,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
     enum api_dialect root = site->root;
     call->kind = CALL_CMD;
     call->style = (struct call_style){
+        .limits = limits,
         .dialect = (uint8_t)root,
         .close = !request->keep_alive,
         .http10 = request->http10,

@@ -29,6 +29,8 @@ struct api_limits {
     int64_t ttr_max_us;
     /* How far local time is east of UTC at a time, for delayqueue-java's dates; NULL: UTC. */
     int64_t (*east_us)(int64_t at_us);
+    /* The engine's limits, for errors to name; 0: not named. */
+    uint64_t jobs, topics, waiters, memory_bytes, disk_bytes;
 };
 
 /* Where a request came in. */
@@ -49,13 +51,15 @@ enum call_kind {
     CALL_METRICS,
     CALL_OPENAPI,
     CALL_STATS,  /* GET /v1/stats: the whole server's figures, for `later top` and `later stats` */
+    CALL_ROOT,   /* GET /: what this is, and where to look */
     CALL_LIMITS, /* GET /v1/limits: the limits that a client must know to stay within them */
 };
 
 /* What api_reply must know later; kept by the session, owns nothing. */
 struct call_style {
-    uint8_t dialect; /* enum api_dialect, or DIALECT_COUNT for /v1 */
-    uint8_t cmd;     /* enum cmd_kind */
+    const struct api_limits *limits; /* whose values errors name; NULL: none. Borrowed */
+    uint8_t dialect;                 /* enum api_dialect, or DIALECT_COUNT for /v1 */
+    uint8_t cmd;                     /* enum cmd_kind */
     bool close;
     bool http10;
     bool head_only;
@@ -113,8 +117,8 @@ bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, in
  * Appends the item's result to `results` (with a comma if it is not the first): that of the
  * engine's `reply`, or of `problem` if that is not NULL; then `reply` may be NULL.
  */
-void api_batch_result(struct buf *results, const struct reply *reply,
-                      const struct problem *problem);
+void api_batch_result(const struct call_style *style, struct buf *results,
+                      const struct reply *reply, const struct problem *problem);
 /* The whole response around the results: 200, and each result has a status of its own. */
 void api_batch_reply(const struct call_style *style, struct bytes results, uint32_t failed,
                      struct bytes date, struct buf *out);

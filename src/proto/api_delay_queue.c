@@ -22,6 +22,12 @@ static void refuse(struct call *call, const char *message)
     api_refuse_call(call, 200, "refused", message);
 }
 
+static void refuse_body(const struct api_input *input, struct bytes body, struct call *call)
+{
+    call->kind = CALL_PROBLEM;
+    api_problem_body(&call->problem, 200, "body", body.len, input->limits);
+}
+
 /* ---- decoding ---- */
 
 static bool read_text(const struct json_value *value, struct arena *scratch, struct bytes *field)
@@ -136,7 +142,7 @@ static void decode_push(const struct api_input *input, struct fields *fields, st
     else if (api_topic_flaw(topic))
         refuse(call, "topic: up to 200 bytes of UTF-8, no control characters");
     else if (body.len > input->limits->body_bytes)
-        refuse(call, err_text(ERR_TOO_LARGE));
+        refuse_body(input, body, call);
     else
         call->cmd = (struct cmd){
             .kind = CMD_PUSH,
@@ -181,6 +187,7 @@ static void decode_pop(const struct api_input *input, struct fields *fields, str
         }
         if (count == input->limits->reserve_topics) {
             refuse(call, "topic: more topics than limits.reserve_topics");
+            api_problem_addf(&call->problem, ", which is %u", input->limits->reserve_topics);
             return;
         }
         topics[count++] = part;
@@ -278,7 +285,9 @@ void delay_queue_reply(const struct api_output *output, const struct reply *repl
     bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND ||
                                         (reply->err == ERR_DRAINING && kind == CMD_RESERVE));
     if (reply->err != OK && !nothing) {
-        send_failure(output, 200, err_text(reply->err));
+        struct problem problem;
+        api_problem_of(&problem, output->style->limits, reply->err);
+        send_failure(output, 200, problem.detail);
     } else if (kind == CMD_PUSH) {
         api_send(output, 200, text_plain,
                  BYTES("{\"code\":0,\"message\":\"添加成功\",\"data\":null}"));

@@ -18,6 +18,12 @@ static void refuse(struct call *call, const char *exception)
     api_refuse_call(call, 200, "refused", exception);
 }
 
+static void refuse_body(const struct api_input *input, struct bytes body, struct call *call)
+{
+    call->kind = CALL_PROBLEM;
+    api_problem_body(&call->problem, 200, "message", body.len, input->limits);
+}
+
 /* ---- decoding ---- */
 
 /* A parameter from the query or the form, decoded; false: not there, or badly encoded. */
@@ -61,7 +67,7 @@ static void decode_push(const struct api_input *input, struct call *call)
     else if (!parameter(input, BYTES("message"), &message))
         refuse(call, "message: missing or badly encoded");
     else if (message.len > input->limits->body_bytes)
-        refuse(call, err_text(ERR_TOO_LARGE));
+        refuse_body(input, message, call);
     else
         call->cmd = (struct cmd){
             .kind = CMD_PUSH,
@@ -188,7 +194,8 @@ void delayqueue_java_reply(const struct api_output *output, const struct reply *
     struct buf body = {0};
     if (reply->err != OK && !nothing) {
         struct problem problem;
-        api_problem_set(&problem, 200, "failed", "", err_text(reply->err));
+        api_problem_of(&problem, output->style->limits, reply->err);
+        problem.status = 200;
         send_failure(output, &problem);
         return;
     }

@@ -41,6 +41,13 @@ void api_problem_set(struct problem *problem, int status, const char *code, cons
                      const char *detail);
 /* Appends to the detail, cut to fit. */
 void api_problem_add(struct problem *problem, const char *text);
+void api_problem_addf(struct problem *problem, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* What the engine refused, with the limit's value if it was one; `limits` may be NULL. */
+void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err);
+/* The body of a job has so many bytes, which is too many. */
+void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
+                      const struct api_limits *limits);
 /* The same, for `return`. Inline, so that whoever reads the caller sees that it is always false. */
 static inline bool api_refuse(struct problem *problem, int status, const char *code,
                               const char *field, const char *detail)

@@ -4,10 +4,15 @@
  */
 #include "proto/api_v1.h"
 
-static bool refuse_batch_size(const struct v1_input *input)
+/* False: a batch of so many items is too large. */
+static bool size_fits(const struct v1_input *input, uint32_t count)
 {
-    return api_refuse(input->problem, 413, "batch_too_large", "",
-                      "the batch has more jobs than limits.batch_jobs");
+    if (count <= input->limits->batch_jobs)
+        return true;
+    (void)api_refuse(input->problem, 413, "batch_too_large", "", "");
+    api_problem_addf(input->problem, "the batch has %u jobs; limits.batch_jobs is %u", count,
+                     input->limits->batch_jobs);
+    return false;
 }
 
 /* The next line that is not blank; false: none is left. `line_number` counts all of them. */
@@ -39,10 +44,10 @@ bool v1_begin_lines(const struct v1_call *v1)
 {
     struct bytes rest = v1->request->body, line;
     uint32_t count = 0, line_number = 0;
-    while (next_line(&rest, &line, &line_number)) {
-        if (++count > v1->input.limits->batch_jobs)
-            return refuse_batch_size(&v1->input);
-    }
+    while (next_line(&rest, &line, &line_number))
+        count++;
+    if (!size_fits(&v1->input, count))
+        return false;
     begin(v1, v1->request->body, true);
     return true;
 }
@@ -56,12 +61,12 @@ bool v1_begin_array(const struct v1_call *v1, struct bytes array)
     if (!json_open(&json, JSON_KIND_ARRAY))
         return v1_refuse_json(&v1->input, &json);
     struct bytes inside = bytes_of(json.at, (size_t)(json.end - json.at));
-    while (json_item(&json, &item)) {
-        if (++count > v1->input.limits->batch_jobs)
-            return refuse_batch_size(&v1->input);
-    }
+    while (json_item(&json, &item))
+        count++;
     if (!json_end(&json))
         return v1_refuse_json(&v1->input, &json);
+    if (!size_fits(&v1->input, count))
+        return false;
     begin(v1, inside, false);
     return true;
 }

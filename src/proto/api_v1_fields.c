@@ -18,6 +18,15 @@ static bool bad(const struct reader *reader, const char *detail)
     return api_refuse(reader->input->problem, 400, "bad_field", reader->name, detail);
 }
 
+/* The same with the limit's value behind it. */
+static bool bad_limit(const struct reader *reader, const char *detail, int64_t limit,
+                      const char *unit)
+{
+    (void)bad(reader, detail);
+    api_problem_addf(reader->input->problem, ", which is %lld%s", (long long)limit, unit);
+    return false;
+}
+
 /* A flaw as api_id_flaw() names it, after the words "the id ". */
 static bool bad_part(const struct reader *reader, const char *subject, const char *flaw)
 {
@@ -107,7 +116,8 @@ static bool read_ttr(const struct reader *reader)
     if (*ttr_us < 1)
         return bad(reader, "the ttr must be longer than nothing");
     if (*ttr_us > reader->input->limits->ttr_max_us)
-        return bad(reader, "the ttr is over limits.ttr_seconds");
+        return bad_limit(reader, "the ttr is over limits.ttr_seconds",
+                         reader->input->limits->ttr_max_us / MILLISECOND_US, " ms");
     return true;
 }
 
@@ -121,8 +131,9 @@ static bool body_fits(const struct reader *reader)
 {
     if (reader->fields->body.len <= reader->input->limits->body_bytes)
         return true;
-    return api_refuse(reader->input->problem, 413, err_name(ERR_TOO_LARGE), reader->name,
-                      err_text(ERR_TOO_LARGE));
+    api_problem_body(reader->input->problem, 413, reader->name, reader->fields->body.len,
+                     reader->input->limits);
+    return false;
 }
 
 static bool read_body(const struct reader *reader)
@@ -295,7 +306,7 @@ static bool read_topics(const struct reader *reader)
         if (is_listed(fields, topic))
             continue;
         if (fields->topic_count == most)
-            return bad(reader, "there are more topics than limits.reserve_topics");
+            return bad_limit(reader, "there are more topics than limits.reserve_topics", most, "");
         fields->topics[fields->topic_count++] = topic;
     }
     return fields->topic_count > 0 || bad(reader, "at least one topic is needed");
@@ -306,13 +317,15 @@ static bool read_wait(const struct reader *reader)
     if (!read_duration(reader, &reader->fields->wait_us))
         return false;
     return reader->fields->wait_us <= reader->input->limits->wait_us ||
-           bad(reader, "the wait is over limits.wait_seconds");
+           bad_limit(reader, "the wait is over limits.wait_seconds",
+                     reader->input->limits->wait_us / MILLISECOND_US, " ms");
 }
 
 static bool read_max(const struct reader *reader)
 {
     return read_count(reader, 1, reader->input->limits->batch_jobs, &reader->fields->max) ||
-           bad(reader, "this must be a whole number, 1 … limits.batch_jobs");
+           bad_limit(reader, "this must be a whole number, 1 … limits.batch_jobs",
+                     reader->input->limits->batch_jobs, "");
 }
 
 static bool read_for(const struct reader *reader)
@@ -411,7 +424,10 @@ static bool read_field(const struct v1_input *input, struct bytes name,
 
 bool v1_refuse_json(const struct v1_input *input, const struct json *json)
 {
-    return api_refuse(input->problem, 400, "bad_json", "", json->wrong);
+    (void)api_refuse(input->problem, 400, "bad_json", "", json->wrong);
+    if (json->too_deep)
+        api_problem_addf(input->problem, ", which is %u", input->limits->json_depth);
+    return false;
 }
 
 bool v1_read_object(const struct v1_input *input, struct json *json, uint32_t allowed,

@@ -327,11 +327,12 @@ static const char *wanted_state(enum cmd_kind kind)
     return err_text(ERR_WRONG_STATE);
 }
 
-static struct problem problem_of(const struct reply *reply, enum cmd_kind kind)
+static struct problem problem_of(const struct call_style *style, const struct reply *reply,
+                                 enum cmd_kind kind)
 {
     enum err err = reply->err;
     struct problem problem;
-    api_problem_set(&problem, api_status(err), err_name(err), "", err_text(err));
+    api_problem_of(&problem, style->limits, err);
     if (err == ERR_NOT_FOUND && kind == CMD_PAUSE)
         api_problem_set(&problem, problem.status, problem.code, "",
                         "there is no such topic: push a job to it first, or pause it with "
@@ -404,7 +405,7 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
         return;
     }
     if (reply->err != OK) {
-        struct problem problem = problem_of(reply, kind);
+        struct problem problem = problem_of(output->style, reply, kind);
         v1_problem(output, &problem);
         return;
     }
@@ -461,13 +462,14 @@ void v1_problem(const struct api_output *output, const struct problem *problem)
 
 /* ---- batches ---- */
 
-void api_batch_result(struct buf *results, const struct reply *reply, const struct problem *problem)
+void api_batch_result(const struct call_style *style, struct buf *results,
+                      const struct reply *reply, const struct problem *problem)
 {
     struct problem engine;
     if (results->len)
         buf_add_char(results, ',');
     if (!problem && reply->err != OK) {
-        engine = problem_of(reply, reply->kind);
+        engine = problem_of(style, reply, reply->kind);
         problem = &engine;
     }
     if (problem) {

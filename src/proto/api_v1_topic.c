@@ -37,6 +37,13 @@ static bool bad_parameter(const struct v1_call *v1, const char *name, const char
     return api_refuse(v1->input.problem, 400, "bad_parameter", name, detail);
 }
 
+static bool bad_limit(const struct v1_call *v1)
+{
+    (void)bad_parameter(v1, "limit", "this must be 1 … limits.batch_jobs");
+    api_problem_addf(v1->input.problem, ", which is %u", v1->input.limits->batch_jobs);
+    return false;
+}
+
 /* A number up to the next dot or the end, both of which are taken off the text. */
 static bool read_number(struct bytes *text, uint64_t *out_number)
 {
@@ -69,7 +76,7 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
     uint64_t limit;
     if (bytes_eq(name, BYTES("limit"))) {
         if (!bytes_to_u64(value, &limit) || limit < 1 || limit > v1->input.limits->batch_jobs)
-            return bad_parameter(v1, "limit", "this must be 1 … limits.batch_jobs");
+            return bad_limit(v1);
         topic->max = (uint32_t)limit;
     } else if (bytes_eq(name, BYTES("cursor"))) {
         if (jobs ? !read_job_cursor(value, topic) : api_topic_flaw(value) != NULL)

@@ -61,6 +61,13 @@ enum http_progress http_refuse(struct http1 *http, int status, const char *reaso
     return HTTP_BAD;
 }
 
+enum http_progress http_refuse_limit(struct http1 *http, int status, const char *reason,
+                                     uint64_t limit)
+{
+    http->limit = limit;
+    return http_refuse(http, status, reason);
+}
+
 /* ---- the end of a head ---- */
 
 /* Where the line under way must have ended, its line end included, counted from the head's start.
@@ -92,7 +99,8 @@ static enum http_progress line_ended(struct http1 *http, struct bytes line)
     if (line.at[0] == ' ' || line.at[0] == '\t')
         return http_refuse(http, 400, "a header line is folded");
     if (++http->lines > http->limits.headers)
-        return http_refuse(http, 431, "there are more headers than limits.headers");
+        return http_refuse_limit(http, 431, "there are more headers than limits.headers",
+                                 http->limits.headers);
     return HTTP_MORE;
 }
 
@@ -115,8 +123,10 @@ static enum http_progress find_end(struct http1 *http, struct bytes text)
             return HTTP_MORE;
         if (!lf)
             return http->fields_start == 0
-                       ? http_refuse(http, 414, "the request line is over limits.line_bytes")
-                       : http_refuse(http, 431, "the headers are over limits.header_bytes");
+                       ? http_refuse_limit(http, 414, "the request line is over limits.line_bytes",
+                                           http->limits.line_bytes)
+                       : http_refuse_limit(http, 431, "the headers are over limits.header_bytes",
+                                           http->limits.header_bytes);
         progress = line_ended(http, bytes_of(line, span - 1));
         http->line_start += span + 1;
     }
@@ -206,7 +216,9 @@ static enum http_progress begin_body(struct http1 *http, struct bytes head, stru
         http->stage = HTTP1_CHUNKS;
         http_chunks_begin(http);
     } else if (judged.body_bytes > http->limits.body_bytes) {
-        return http_refuse(http, 413, "the body is over limits.request_bytes");
+        http->asked = judged.body_bytes;
+        return http_refuse_limit(http, 413, "the body is over limits.request_bytes",
+                                 http->limits.body_bytes);
     } else {
         http->stage = HTTP1_SIZED;
         http->body_left = judged.body_bytes;

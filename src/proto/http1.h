@@ -63,6 +63,8 @@ struct http1 {
     struct http_request request;
     int status;         /* HTTP_BAD: 400, 413, 414, 417, 431, 501, 505 */
     const char *reason; /* HTTP_BAD: what is wrong and which limit, one sentence, static */
+    uint64_t limit;     /* HTTP_BAD: the value of the limit that `reason` names; 0: it names none */
+    uint64_t asked;     /* HTTP_BAD: how much there was to be, if that is known; else 0 */
     bool beanstalk;     /* HTTP_BAD: it is a command of beanstalkd's protocol */
     /* The codec's own: */
     enum http1_stage stage;

@@ -49,7 +49,8 @@ static enum http_progress size_byte(struct http1 *http, char c)
         http->body_left = http->body_left << 4 | (unsigned)digit;
         http->line_bytes++;
         if (http->body_left > http->limits.body_bytes - http->body.len)
-            return http_refuse(http, 413, "the chunked body is over limits.request_bytes");
+            return http_refuse_limit(http, 413, "the chunked body is over limits.request_bytes",
+                                     http->limits.body_bytes);
     } else if (http->line_bytes > 0 && c == '\r') {
         http->chunk_step = SIZE_LF;
     } else if (http->line_bytes > 0 && (http->chunk_step == EXTENSION ? is_text(c) : c == ';')) {
@@ -67,13 +68,15 @@ static enum http_progress size_byte(struct http1 *http, char c)
 static enum http_progress trailer_byte(struct http1 *http, char c)
 {
     if (++http->line_bytes > http->limits.header_bytes)
-        return http_refuse(http, 431, "the trailers are over limits.header_bytes");
+        return http_refuse_limit(http, 431, "the trailers are over limits.header_bytes",
+                                 http->limits.header_bytes);
     switch (http->chunk_step) {
     case TRAILER:
         if (!http_is_token(c))
             break;
         if (++http->lines > http->limits.headers)
-            return http_refuse(http, 431, "there are more trailers than limits.headers");
+            return http_refuse_limit(http, 431, "there are more trailers than limits.headers",
+                                     http->limits.headers);
         http->chunk_step = TRAILER_NAME;
         return HTTP_MORE;
     case TRAILER_NAME:

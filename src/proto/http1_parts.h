@@ -29,6 +29,9 @@ void http_chunks_begin(struct http1 *http);
 enum http_progress http_chunks_feed(struct http1 *http, struct bytes in, size_t *out_used);
 
 enum http_progress http_refuse(struct http1 *http, int status, const char *reason);
+/* The same for a limit of this value. */
+enum http_progress http_refuse_limit(struct http1 *http, int status, const char *reason,
+                                     uint64_t limit);
 
 /* May the character be part of a method or a header's name (RFC 9110, 5.6.2)? */
 bool http_is_token(char c);

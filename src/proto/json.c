@@ -19,6 +19,12 @@ static bool wrong(struct json *json, const char *what)
     return false;
 }
 
+static bool too_deep(struct json *json)
+{
+    json->too_deep = true;
+    return wrong(json, "the JSON is nested deeper than limits.json_depth");
+}
+
 /* The next character that is not white space, not taken; '\0' at the end (never valid JSON). */
 static char peek(struct json *json)
 {
@@ -243,7 +249,7 @@ static bool nest_enter(struct json *json, struct nest *nest)
 {
     uint32_t top = nest->depth;
     if (json->depth + top >= json->depth_max)
-        return wrong(json, "the JSON is nested deeper than limits.json_depth");
+        return too_deep(json);
     uint64_t bit = (uint64_t)1 << (top % 64);
     if (top % 64 == 0)
         nest->is_object[top / 64] = 0;
@@ -319,7 +325,7 @@ bool json_open(struct json *json, enum json_kind kind)
         return wrong(json, kind == JSON_KIND_OBJECT ? "an object is expected here"
                                                     : "an array is expected here");
     if (json->depth >= json->depth_max)
-        return wrong(json, "the JSON is nested deeper than limits.json_depth");
+        return too_deep(json);
     json->depth++;
     json->fresh = true;
     return true;

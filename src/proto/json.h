@@ -38,6 +38,7 @@ struct json {
     uint32_t depth; /* containers entered by json_open */
     uint32_t depth_max;
     bool fresh;        /* just entered: the next item has no comma before it */
+    bool too_deep;     /* that is what is wrong */
     const char *wrong; /* NULL, or what is wrong, a sentence without a full stop */
 };
 

@@ -3,6 +3,8 @@
  */
 #include "server/http_session.h"
 
+#include <stdio.h>
+
 #include "base/check.h"
 #include "server/batch.h"
 #include "server/clearing.h"
@@ -11,6 +13,7 @@
 #include "server/requeue.h"
 
 enum {
+    DETAIL_BYTES = 200,            /* of a refusal, as struct problem has */
     OWED_MAX = 1024,               /* pipelined requests that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     REQUEST_NS = 1500,             /* work for a request, besides what the engine does */
@@ -90,6 +93,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_READYZ:
     case CALL_OPENAPI:
     case CALL_LIMITS:
+    case CALL_ROOT:
         page_write(server, call->kind, &request->style, NULL, request_out(request));
         request_done(request);
         break;
@@ -167,6 +171,21 @@ static void say_continue(struct http_session *http)
     session_touch(&http->session);
 }
 
+/* What came is no request, or over a limit, whose value is named. */
+static void refuse_bytes(struct http_session *http)
+{
+    const struct http1 *codec = &http->http;
+    unsigned long long asked = codec->asked, limit = codec->limit;
+    char detail[DETAIL_BYTES], value[DETAIL_BYTES] = "";
+    if (asked)
+        (void)snprintf(value, sizeof(value), ": it has %llu bytes, the limit is %llu", asked,
+                       limit);
+    else if (limit)
+        (void)snprintf(value, sizeof(value), ", which is %llu", limit);
+    (void)snprintf(detail, sizeof(detail), "%s%s", codec->reason, value); /* cut to fit */
+    http_session_refuse(&http->session, ERR_INVALID, codec->status, detail);
+}
+
 /* Feeds the parser once; false: no more can be done with these bytes now. */
 static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
 {
@@ -189,7 +208,7 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
     }
     if (http->http.beanstalk)
         misdirected_note(http->session.server, MISDIRECTED_BEANSTALK, bytes);
-    http_session_refuse(&http->session, ERR_INVALID, http->http.status, http->http.reason);
+    refuse_bytes(http);
     return false;
 }
 
@@ -329,8 +348,12 @@ static void expired(struct session *session)
     struct http_session *http = of(session);
     session->server->counts.timed_out++;
     if (http->begun_us && list_empty(&http->requests) && !session->closing) {
-        http_session_refuse(session, ERR_INVALID, 408,
-                            "the request was not whole within limits.request_seconds");
+        struct buf detail = {0};
+        buf_addf(&detail,
+                 "the request was not whole within limits.request_seconds, which is %lld%c",
+                 (long long)(session->server->options.request_us / 1000000), 0);
+        http_session_refuse(session, ERR_INVALID, 408, detail.at);
+        buf_fini(&detail);
         return;
     }
     session_free(session, SESSION_DROPPED);
@@ -364,8 +387,11 @@ void http_session_answered(struct http_session *http)
 
 static void refuse(struct session *session)
 {
-    http_session_refuse(session, ERR_INVALID, 503,
-                        "limits.connections is reached; try again later");
+    char detail[DETAIL_BYTES];
+    (void)snprintf(detail, sizeof(detail),
+                   "limits.connections is reached, which is %u; try again later",
+                   session->server->options.connections_max);
+    http_session_refuse(session, ERR_INVALID, 503, detail);
 }
 
 static void init(struct session *session)

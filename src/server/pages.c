@@ -53,6 +53,19 @@ static void stats_page(struct server *server, const struct call_style *style, st
     buf_fini(&body);
 }
 
+/* For whoever opens the port to see what is there. */
+static void root_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    struct buf body = {0};
+    buf_addf(&body,
+             "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
+             "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
+             "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\"]}\n",
+             LATERD_VERSION);
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
 static void limits_page(struct server *server, const struct call_style *style, struct buf *out)
 {
     const struct server_options *options = &server->options;
@@ -91,6 +104,7 @@ void page_write(struct server *server, enum call_kind kind, const struct call_st
     case CALL_READYZ: ready_page(server, style, out); break;
     case CALL_METRICS: metrics_page(server, style, topics, out); break;
     case CALL_STATS: stats_page(server, style, out); break;
+    case CALL_ROOT: root_page(server, style, out); break;
     case CALL_LIMITS: limits_page(server, style, out); break;
     case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:

@@ -1,5 +1,5 @@
 /*
- * What the server answers by itself, without the engine's commands: /healthz, /readyz, /metrics,
+ * What the server answers by itself, without the engine's commands: /, /healthz, /readyz, /metrics,
  * /v1/stats, /v1/limits and /v1/openapi.json.
  */
 #ifndef LATERD_SERVER_PAGES_H

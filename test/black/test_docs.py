@@ -197,7 +197,7 @@ def test_the_client_of_beanstalkd_that_a_reader_copies_works(laterd, name):
 
 def calls_told_in(document):
     """{(method, path)} of the calls that a text names, as in `GET /v1/jobs/{id}`."""
-    pattern = r"`(GET|POST|PATCH|DELETE) (/(?:v1/|healthz|readyz|metrics)[^`?]*)"
+    pattern = r"`(GET|POST|PATCH|DELETE) (/(?:(?=`)|v1/|healthz|readyz|metrics)[^`?]*)"
     found = re.findall(pattern, document)
     return {(method, path.rstrip()) for method, path in found}
 

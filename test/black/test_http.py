@@ -246,3 +246,14 @@ def test_a_last_answer_may_be_taken_slowly(shared):
         while more := sock.recv(1 << 20):
             answer += more
     assert answer.endswith(b"]}") and answer.count(b"b" * 900_000) == 2
+
+
+@pytest.mark.parametrize("listener", [0, 1])
+def test_the_root_says_what_this_is(shared, listener):
+    with Client(shared.ports[listener]) as one:
+        answer = one.get("/")
+        assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+        said = answer.json()
+        assert said["server"] == "laterd" and said["api"] == "/v1"
+        for page in [said["openapi"], *said["pages"]]:
+            assert one.get(page).status == 200

@@ -222,3 +222,43 @@ def test_the_limits_that_clients_need_can_be_read(laterd):
         assert limits["id_bytes"] == 255 and limits["topic_bytes"] == 200
         assert limits["beanstalk_job_bytes"] == 99
         assert client.post("/v1/limits").status == 405
+
+
+def test_errors_of_limits_have_the_limits_value(laterd):
+    server = laterd({"limits": {"batch_jobs": 2, "body_bytes": 10, "request_bytes": 1000, "jobs": 1,
+                                "reserve_topics": 2, "wait_seconds": "2s", "ttr_seconds": "1h",
+                                "json_depth": 4, "line_bytes": 100, "headers": 5},
+                     "redis": ONE},
+                    listeners=["127.0.0.1:0", "127.0.0.1:0,delayqueue-java"])
+
+    def detail(answer):
+        return answer.json().get("detail") or answer.text
+
+    with Client(server.port) as client, Client(server.ports[1]) as java:
+        assert detail(client.push("t", body="x" * 11)) == \
+            "the body has 11 bytes; limits.body_bytes is 10"
+        assert "the body has 11 bytes; limits.body_bytes is 10" in \
+            client.call("/push", id="i", topic="t", delay=1, ttr=1, body="x" * 11)[1]
+        form = "topic=t&delayTime=1&ttrTime=1&message=" + "x" * 11
+        assert "the body has 11 bytes; limits.body_bytes is 10" in java.post("/push?" + form).text
+        assert detail(client.post("/v1/topics/t/jobs", [{}] * 3)) == \
+            "the batch has 3 jobs; limits.batch_jobs is 2"
+        assert detail(client.post("/v1/finish", jobs=[{"id": "a"}] * 3)) == \
+            "the batch has 3 jobs; limits.batch_jobs is 2"
+        for answer, end in [
+                (client.post("/v1/reserve", topics=["a", "b", "c"]), "limits.reserve_topics, which is 2"),
+                (client.post("/v1/reserve", topics=["a"], wait="3s"), "limits.wait_seconds, which is 2000 ms"),
+                (client.post("/v1/reserve", topics=["a"], max=3), "limits.batch_jobs, which is 2"),
+                (client.push("t", ttr="2h"), "limits.ttr_seconds, which is 3600000 ms"),
+                (client.push("t", body=[[[[[]]]]]), "limits.json_depth, which is 4"),
+                (client.get("/v1/topics?limit=3"), "limits.batch_jobs, which is 2"),
+                (client.post("/v1/reserve", "x" * 1001),
+                 "limits.request_bytes: it has 1001 bytes, the limit is 1000"),
+                (client.get("/" + "a" * 100), "limits.line_bytes, which is 100"),
+                (client.request("GET", "/", b"", {f"X-{n}": "1" for n in range(5)}),
+                 "limits.headers, which is 5")]:
+            assert detail(answer).endswith(end), answer
+        assert client.push("t", body="x", delay="1h").status == 201
+        assert detail(client.push("t", body="x")).endswith("; the limit is 1")
+        assert "; the limit is 1" in client.call("/push", id="i", topic="t", delay=1, ttr=1)[1]
+        assert "; the limit is 1" in java.post("/push?" + form[:-5]).text

@@ -196,7 +196,7 @@ def test_every_reply_is_as_the_document_says(client, document, topic):
     call("GET", "/v1/stats")
     call("GET", "/v1/limits")
     call("GET", "/v1/openapi.json")
-    for path in ("/healthz", "/readyz", "/metrics"):
+    for path in ("/", "/healthz", "/readyz", "/metrics"):
         if document.operation("GET", path)[1]:
             call("GET", path)
 

@@ -452,8 +452,8 @@ static void a_batch_is_answered_item_by_item(void **state)
     struct job_view job = {.ref.seq = 5, .state = JOB_READY, .due_us = NOW_US};
     struct reply good = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
     struct reply bad = {.kind = CMD_PUSH, .err = ERR_EXISTS};
-    api_batch_result(&results, &good, NULL);
-    api_batch_result(&results, &bad, NULL);
+    api_batch_result(&call.style, &results, &good, NULL);
+    api_batch_result(&call.style, &results, &bad, NULL);
     fixture_out.len = 0;
     api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
@@ -527,8 +527,8 @@ static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
     struct buf results = {0};
     struct reply good = {.kind = CMD_FINISH, .count = 1};
     struct reply bad = {.kind = CMD_FINISH, .err = ERR_WRONG_STATE, .state = JOB_READY};
-    api_batch_result(&results, &good, NULL);
-    api_batch_result(&results, &bad, NULL);
+    api_batch_result(&call.style, &results, &good, NULL);
+    api_batch_result(&call.style, &results, &bad, NULL);
     fixture_out.len = 0;
     api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
