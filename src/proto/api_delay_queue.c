@@ -138,7 +138,7 @@ static void decode_push(const struct api_input *input, struct fields *fields, st
     else if (fields->ttr_s <= 0 || fields->ttr_s > 86400)
         refuse(call, "ttr 取值范围1 - 86400");
     else if (api_id_flaw(id))
-        refuse(call, "job id: up to 255 bytes of UTF-8, no control characters, not ~number");
+        refuse(call, "job id: up to 255 bytes of UTF-8, no control characters, not @number");
     else if (api_topic_flaw(topic))
         refuse(call, "topic: up to 200 bytes of UTF-8, no control characters");
     else if (body.len > input->limits->body_bytes)

@@ -222,10 +222,15 @@ bool config_bytes(struct bytes text, int64_t *out_bytes)
     return true;
 }
 
+static bool is_none(const char *value)
+{
+    return value[0] == '\0' || strcmp(value, "none") == 0;
+}
+
 enum err config_add_http(struct config *config, const char *value,
                          struct config_trouble *out_trouble)
 {
-    if (strcmp(value, "none") == 0) {
+    if (is_none(value)) {
         config->http_count = 0;
         return OK;
     }
@@ -258,7 +263,7 @@ enum err config_add_beanstalk(struct config *config, const char *value,
                               struct config_trouble *out_trouble)
 {
     size_t len = strlen(value);
-    if (strcmp(value, "none") == 0) {
+    if (is_none(value)) {
         config->beanstalk_count = 0;
         return OK;
     }

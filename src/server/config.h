@@ -75,7 +75,7 @@ enum err config_read(struct config *config, const char *path,
 
 /*
  * One listener more: "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java"; for the beanstalkd
- * protocol without a dialect. "none" takes away all of that protocol that there were.
+ * protocol without a dialect. "none", or nothing, takes away all of that protocol that there were.
  */
 enum err config_add_http(struct config *config, const char *value,
                          struct config_trouble *out_trouble) MUST_USE;

@@ -309,23 +309,20 @@ static void ended(struct session *session)
 }
 
 /*
- * A reset soon after a reservation was sent means that the client had closed before it read it (had
- * it read all, it would have ended with a FIN). Later it can be a proxy that tidies up, while the
- * client is at work on the job.
+ * Up to where the client has its bytes, as far as anybody can tell: what the system has taken, even
+ * if a reset comes right behind it. That is what a client does that closes without reading, but
+ * also a proxy that has passed the answer on. Were a job given to another while the proxy's client
+ * is at work on it, each time, it could never be finished; so its ttr decides.
  */
-static uint64_t arrived(const struct http_session *http, enum session_end end)
+static uint64_t arrived(const struct session *session, enum session_end end)
 {
-    const struct session *session = &http->session;
-    if (end == SESSION_POLITE)
-        return session_end(session);
-    bool soon = session->server->now_us - http->handed_us <= RESET_SOON_US;
-    return end == SESSION_RESET && soon ? 0 : session_sent(session);
+    return end == SESSION_POLITE ? session_end(session) : session_sent(session);
 }
 
 static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
-    requeue_handed(session->server, &http->handed, arrived(http, end));
+    requeue_handed(session->server, &http->handed, arrived(session, end));
     abandon_all(http);
     http1_fini(&http->http);
 }

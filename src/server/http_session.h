@@ -23,7 +23,6 @@ struct http_session {
     int64_t active_us;  /* the last time bytes came or an answer went */
     int64_t begun_us;   /* when the request under way began; 0 = none */
     struct buf handed;  // struct handed: reservations in bytes that may not have arrived
-    int64_t handed_us;  /* when the newest of them was answered */
 };
 
 extern const struct session_kind http_session_kind;

@@ -70,7 +70,6 @@ static void pass_handed(struct request *request)
         struct handed handed;
         memcpy(&handed, request->handed.at + i, sizeof(handed));
         handed.end = session_end(&http->session);
-        http->handed_us = http->session.server->now_us;
         buf_add(&http->handed, &handed, sizeof(handed));
     }
 }

@@ -50,6 +50,13 @@ def test_a_good_configuration_is_called_good(tmp_path):
     assert code == 0, said
 
 
+@pytest.mark.parametrize("off, on", [("beanstalk", "http"), ("http", "beanstalk")])
+@pytest.mark.parametrize("nothing", ["none", ""])
+def test_a_protocol_is_off_that_has_no_address(laterd, off, on, nothing):
+    server = laterd({"server": {off: nothing, on: "127.0.0.1:0"}})
+    assert len(server.ports_of(on)) == 1 and server.ports_of(off) == []
+
+
 def test_the_sample_configuration_is_good(tmp_path):
     sample = run("--print-config")
     assert sample.returncode == 0

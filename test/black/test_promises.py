@@ -124,14 +124,32 @@ def test_p10_waits_end_when_they_should(client, topic):
         assert wait - 0.002 <= took < wait + 0.3
 
 
-def test_p6_a_client_that_closes_without_reading_its_job_gives_it_back(laterd):
+def test_p6_a_proxy_that_resets_its_connection_takes_no_job_away(laterd):
+    """It has passed the answer on: the client holds the job, and finishes it."""
     server = laterd()
     with Client(server.port) as client:
-        assert client.push("t", id="a", ttr="1h", delay="200ms", body="x").status == 201
+        for number in range(5):
+            job_id = client.push_id("t", ttr="1h", body=number)
+            wire = Wire(server.port)
+            wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"],"wait":"5s"}',
+                                    {"Content-Type": "application/json"}))
+            job, = wire.response().json()["jobs"]
+            connections = client.get("/v1/stats").json()["connections"]
+            wire.close(reset=True)
+            assert eventually(
+                lambda before=connections: client.get("/v1/stats").json()["connections"] < before)
+            assert client.state(job_id) == "reserved" and client.reserve("t") == []
+            assert client.job(job_id, "finish", lease=job["lease"]).status == 204
+
+
+def test_p6_what_a_client_closed_upon_without_reading_comes_again_after_its_ttr(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        client.push_id("t", ttr="700ms", body="x")
         wire = Wire(server.port)
-        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"],"wait":"5s"}',
+        wire.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"]}',
                                 {"Content-Type": "application/json"}))
-        assert eventually(lambda: client.get("/v1/jobs/a").json()["state"] == "reserved")
+        assert eventually(lambda: client.counts("t")["reserved"] == 1)
         wire.close()  # with the answer unread: the system sends a reset
-        assert eventually(lambda: client.get("/v1/jobs/a").json()["state"] == "ready")
-        assert client.get("/v1/jobs/a").json()["attempt"] == 0
+        job, = client.reserve("t", wait="5s")
+        assert job["body"] == "x" and job["attempt"] == 2

@@ -72,7 +72,6 @@ static inline void got_job(struct life *life, struct client *client, const struc
         .deadline_ms = json_integer_value(json_object_get(job, "deadline_ms")),
     };
     oracle_delivered(&life->oracle, &delivery);
-    client->got_us = delivery.now_us;
     if (client->job_count < JOBS_MAX)
         client->jobs[client->job_count++] =
             (struct held_job){.version = delivery.number, .lease = delivery.lease};
@@ -256,15 +255,6 @@ static inline void take_answers(struct life *life, struct client *client, bool r
     }
 }
 
-/* A reset soon after a job has come looks to the server as if it had not come (P6). */
-static inline void give_back(struct life *life, const struct client *client)
-{
-    if (world_now_us(life->world) - client->got_us > GIVEN_BACK_US)
-        return;
-    for (unsigned i = 0; i < client->job_count; i++)
-        life->oracle.versions[client->jobs[i].version].held_until_us = 0;
-}
-
 static inline uint64_t lease_next(const struct world *world)
 {
     struct core_totals totals;
@@ -274,7 +264,6 @@ static inline uint64_t lease_next(const struct world *world)
 
 static inline void leave(struct life *life, struct client *client)
 {
-    give_back(life, client);
     /* Its last answer was left to linger: whether it arrives, the server does not wait to see. */
     if (client->shut && client->ask_count && world_is_up(life->world))
         life->lease_first = lease_next(life->world);

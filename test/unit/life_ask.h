@@ -16,7 +16,6 @@ enum {
     JOBS_MAX = 8, /* reserved by one client */
     BATCH_MAX = 4,
     SECOND_US = 1000000,
-    GIVEN_BACK_US = 2 * SECOND_US, /* longer than the server thinks that soon is */
 };
 
 enum op {
@@ -60,7 +59,6 @@ struct client {
     unsigned ask_count;
     struct held_job jobs[JOBS_MAX];
     unsigned job_count;
-    int64_t got_us; /* when the newest one came */
 };
 
 struct life {
