@@ -10,10 +10,6 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum {
-    STEP_JOBS = 2000, /* ready or buried ones, which the embedded engine deletes at once */
-};
-
 struct clearing {
     struct list place; // server::clearings, while the engine is asked for nothing
     struct request *request;
@@ -66,13 +62,6 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     server->turn_again = true;
 }
 
-/* Delayed and reserved jobs are looked for by the engine, in slices of its own. */
-static uint32_t step_jobs(const struct clearing *clearing)
-{
-    bool at_once = clearing->state == JOB_READY || clearing->state == JOB_BURIED;
-    return at_once && clearing->left > STEP_JOBS ? STEP_JOBS : clearing->left;
-}
-
 static void step(struct clearing *clearing)
 {
     struct engine *engine = clearing->request->http->session.server->engine;
@@ -81,7 +70,7 @@ static void step(struct clearing *clearing)
         .kind = clear ? CMD_REMOVE_TOPIC : CMD_CLEAR_TOPIC,
         .topic = {.topic = bytes_of(clearing->name, clearing->name_len),
                   .state = clearing->state,
-                  .max = step_jobs(clearing)},
+                  .max = clearing->left},
     };
     engine->verbs->submit(engine, &cmd, &clearing->request->ticket);
 }
@@ -103,14 +92,15 @@ void clearing_begin(struct request *request, const struct cmd *cmd)
     step(clearing);
 }
 
-void clearings_go_on(struct server *server)
+bool clearings_go_on(struct server *server)
 {
     struct list *last = server->clearings.prev; /* what a step adds waits for the next turn */
     bool left = !list_empty(&server->clearings);
-    while (left) {
+    while (left && !budget_spent(&server->budget)) {
         struct list *first = server->clearings.next;
         left = first != last;
         list_remove(first);
         step(LIST_ENTRY(first, struct clearing, place));
     }
+    return left;
 }

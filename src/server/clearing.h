@@ -15,7 +15,10 @@
 void clearing_begin(struct request *request, const struct cmd *cmd);
 void clearing_free(struct clearing *clearing); /* whether it is under way or over; or NULL */
 
-/* Does one more step of each clearing whose last command is answered. Once a turn. */
-void clearings_go_on(struct server *server);
+/*
+ * For turn.c: does one more step of each clearing whose last command is answered, as far as the
+ * budget goes. True: there is more to do.
+ */
+bool clearings_go_on(struct server *server);
 
 #endif

@@ -72,18 +72,18 @@ struct server {
     struct net *net;
     struct worker *worker;
     struct engine *engine;
-    struct pool sessions; // union any_session, see session.c
-    struct pool requests; // struct request
-    struct wheel timers;  // struct session, by timer_us
-    struct list dirty;    // session::dirty: has bytes to send
-    struct list all;      // session::all
+    struct pool sessions;  // union any_session, see session.c
+    struct pool requests;  // struct request
+    struct wheel timers;   // struct session, by timer_us
+    struct list dirty;     // session::dirty: has bytes to send
+    struct list all;       // session::all
     struct list clearings; // clearing::place: its next command can be asked
-    struct list batches;  // batch::place: those that are not submitted whole
-    struct list requeues; // requeue::place: what clients that have gone left behind
-    struct arena scratch; /* of the request being decoded */
-    struct budget budget; /* of the turn's present stage */
-    int64_t visit_ns;     /* the connection being served stops when so much budget is left */
-    int64_t now_us;       /* see server_look_at_clock */
+    struct list batches;   // batch::place: those that are not submitted whole
+    struct list requeues;  // requeue::place: what clients that have gone left behind
+    struct arena scratch;  /* of the request being decoded */
+    struct budget budget;  /* of the turn's present stage */
+    int64_t visit_ns;      /* the connection being served stops when so much budget is left */
+    int64_t now_us;        /* see server_look_at_clock */
     int64_t started_us;
     int64_t date_s;
     char date[32];

@@ -116,7 +116,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, REQUEUE_SHARE);
     server->turn_again = false;
     more |= requeue_step(server);
-    clearings_go_on(server);
+    more |= clearings_go_on(server);
     begin_stage(server, MATCH_SHARE);
     engine->verbs->match(engine);
     begin_stage(server, FLUSH_SHARE);

@@ -153,8 +153,8 @@ static void await(struct life *life, struct client *client, int64_t span_us)
         listen(life);
 }
 
-/* Everybody leaves, and the turns have ended what they have begun; then nothing may be reserved that
-   nobody had. */
+/* Everybody leaves, and the turns have ended what they have begun; then nothing may be reserved
+   that nobody had. */
 static void census(struct life *life)
 {
     struct client *client = &life->clients[0];
