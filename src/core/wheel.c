@@ -1,33 +1,50 @@
 /*
  * Times are compared as unsigned "ticks" (the sign bit flipped), so that digits of six bits order
- * them, negative times included.
+ * them, negative times included. A tick without its lowest l digits is the number of its slot on
+ * level l. The hand is the tick of now_us; its own slot numbers are the slots "under the hand".
  *
  * Invariants
- * W1 An item on level l differs from the hand (now_us) first in its l-th digit, where it is larger;
- *    it is in the slot of that digit. So all of a level is due before all of the next.
- * W2 One exception: the slot under the hand on level `moving`, which is being emptied: its items
- *    go down, or out if due. The hand stands at the slot's start until it is empty.
+ * W1 A slot's number on level l is above the hand's and belongs to the hand's turn of the level
+ * (the 64 slots with which it shares one slot of level l + 1) or to the next turn. So two turns
+ * have room for all; the lowest bit of the turn's number says which half of the ring is whose. W2
+ * One exception: slots under the hand (`emptying`). Their items go down, or out if due. The hand
+ *    does not leave a slot that holds items.
  * W3 Items of the last level (DUE) were due when they were added.
  * W4 next_us is not after any item's time.
+ * W5 An item is added to the lowest level that W1 allows. So nothing is added to the slot next to
+ *    the hand's: when the hand comes to the slot before it, all that it will hold is known, and its
+ *    items may move down to the next turn of the level below.
+ *
+ * So this turn's slots of a level all come before any slot of a higher level; only the next turn's
+ * slots share their time with slots of higher levels.
+ *
+ * Crowded slots (of level AHEAD_LEVEL and up, with CROWDED items and more) are moved down ahead of
+ * time: slot_ahead() says from when on. What is left to do at the slot's own time is small, or the
+ * items came faster than anybody could move them.
  *
  * An item's `prev` holds its level in the top four bits, so removing needs no search: the slot is
- * the time's digit at that level.
+ * the time's number on that level.
  */
 #include "core/wheel.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 #include "base/check.h"
 
 enum {
     DUE = WHEEL_LEVELS, /* the level of items that were due when added; only its slot 0 is used */
-    NOT_MOVING = WHEEL_LEVELS,
+    ALL_LEVELS = (1 << WHEEL_LEVELS) - 1, /* but DUE */
     DIGIT_BITS = 6,
     NONE = WHEEL_ITEMS_MAX, /* as `prev`: the first of its slot */
     LEVEL_SHIFT = 28,
-    EXACT_MAX = 64,   /* items looked at to find the earliest of a slot */
-    COUNT_MAX = 1000, /* items looked at to count those before a limit */
+    EXACT_MAX = 64,          /* items looked at to find the earliest of a slot */
+    CROWDED = EXACT_MAX + 1, /* items that make a slot crowded */
+    CROWDED_PLAN = 1024,     /* as a slot grows by so many, its move down is planned anew */
+    AHEAD_LEVEL = 2,         /* slots of 4 ms and up are moved down ahead of time … */
+    AHEAD_PACE_US = 64,      /* … at this pace for each item … */
+    AHEAD_STEPS = 128,       /* … in slices of so many */
+    EMPTYING_STEPS = 8,      /* of so many steps one looks for what is due elsewhere */
+    COUNT_MAX = 1000,        /* items looked at to count those before a limit */
 };
 
 struct link {
@@ -55,24 +72,61 @@ static int64_t time_of(uint64_t tick)
     return (int64_t)(tick ^ 1ull << 63);
 }
 
-static unsigned digit(uint64_t tick, unsigned level)
+/* ---- slots ---- */
+
+static uint64_t number_of(uint64_t tick, unsigned level)
 {
-    return level == DUE ? 0 : (unsigned)(tick >> level * DIGIT_BITS) & (WHEEL_SLOTS - 1);
+    return level == DUE ? 0 : tick >> level * DIGIT_BITS;
 }
 
-/* The hand's digits above the level, then `slot`, then zeros. */
-static uint64_t slot_start(const struct wheel *wheel, unsigned level, unsigned slot)
+static unsigned place_of(uint64_t number) /* in the level's ring */
 {
-    unsigned above = (level + 1) * DIGIT_BITS;
-    uint64_t tick = tick_of(wheel->now_us);
-    tick = above >= 64 ? 0 : tick >> above << above;
-    return tick | (uint64_t)slot << level * DIGIT_BITS;
+    return number & (WHEEL_RING - 1);
 }
 
-static uint64_t slot_end(const struct wheel *wheel, unsigned level, unsigned slot) /* inclusive */
+static uint64_t start_of(uint64_t number, unsigned level)
 {
-    return slot_start(wheel, level, slot) | ((1ull << level * DIGIT_BITS) - 1);
+    return number << level * DIGIT_BITS;
 }
+
+static uint64_t end_of(uint64_t number, unsigned level) /* inclusive */
+{
+    return start_of(number, level) | ((1ull << level * DIGIT_BITS) - 1);
+}
+
+/* The slots of `bits` on this level that come after the hand's, in its turn and in the next one. */
+struct ahead {
+    uint64_t turn; /* the number of the hand's turn */
+    uint64_t now;
+    uint64_t next;
+};
+
+static struct ahead ahead_of(const struct wheel *wheel, const uint64_t bits[2], unsigned level)
+{
+    uint64_t number = tick_of(wheel->now_us) >> level * DIGIT_BITS;
+    uint64_t turn = number >> DIGIT_BITS;
+    uint64_t passed = (2ull << (number & (WHEEL_SLOTS - 1))) - 1; /* the hand's slot as well */
+    return (struct ahead){.turn = turn, .now = bits[turn & 1] & ~passed, .next = bits[~turn & 1]};
+}
+
+static uint64_t first_of(const struct ahead *ahead) /* the number; there must be one */
+{
+    if (ahead->now)
+        return ahead->turn << DIGIT_BITS | (unsigned)__builtin_ctzll(ahead->now);
+    return (ahead->turn + 1) << DIGIT_BITS | (unsigned)__builtin_ctzll(ahead->next);
+}
+
+/* When to begin with moving the slot's items down: not before the hand is in the slot before. */
+static uint64_t slot_ahead(const struct wheel *wheel, unsigned level, uint64_t number)
+{
+    uint64_t width = 1ull << level * DIGIT_BITS;
+    /* Ready by one slot of the level below before the time, for there the same must be done. */
+    uint64_t lead = (width >> DIGIT_BITS) +
+                    (uint64_t)wheel->slots[level][place_of(number)].count * AHEAD_PACE_US;
+    return start_of(number, level) - (lead < width ? lead : width);
+}
+
+/* ---- linking ---- */
 
 void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
                 int64_t (*when)(const void *item), int64_t now_us)
@@ -83,46 +137,116 @@ void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
         .when = when,
         .now_us = now_us,
         .next_us = INT64_MAX,
-        .moving = NOT_MOVING,
+        .ahead_us = INT64_MAX,
     };
-    memset(wheel->slots, 0xff, sizeof(wheel->slots)); /* POOL_NONE everywhere */
+    for (unsigned level = 0; level <= DUE; level++) {
+        for (unsigned place = 0; place < WHEEL_RING; place++)
+            wheel->slots[level][place].first = POOL_NONE;
+    }
+}
+
+/* The slot has become crowded, or has grown much: plan its move down. */
+static void crowd(struct wheel *wheel, unsigned level, uint64_t number)
+{
+    unsigned place = place_of(number);
+    uint64_t *bits = &wheel->crowded[level][place / WHEEL_SLOTS];
+    uint64_t bit = 1ull << place % WHEEL_SLOTS;
+    wheel->crowded_count += !(*bits & bit);
+    *bits |= bit;
+    int64_t ahead_us = time_of(slot_ahead(wheel, level, number));
+    if (ahead_us < wheel->ahead_us)
+        wheel->ahead_us = ahead_us;
+    if (ahead_us < wheel->next_us)
+        wheel->next_us = ahead_us;
+}
+
+/* The slot has lost an item: it is not crowded any more, perhaps empty. */
+static void thin_out(struct wheel *wheel, unsigned level, uint64_t number)
+{
+    unsigned place = place_of(number);
+    uint64_t bit = 1ull << place % WHEEL_SLOTS;
+    if (level < WHEEL_LEVELS && wheel->crowded[level][place / WHEEL_SLOTS] & bit) {
+        wheel->crowded[level][place / WHEEL_SLOTS] &= ~bit;
+        wheel->crowded_count--;
+    }
+    if (wheel->slots[level][place].count > 0)
+        return;
+    wheel->occupied[level][place / WHEEL_SLOTS] &= ~bit;
+    if (!(wheel->occupied[level][0] | wheel->occupied[level][1]))
+        wheel->levels &= ~(1u << level);
+    if (number == number_of(tick_of(wheel->now_us), level))
+        wheel->emptying &= ~(1u << level);
+}
+
+/* Of a time after the hand: the lowest level that W1 allows, and the slot's number there. */
+static unsigned level_for(uint64_t hand, uint64_t tick, uint64_t *out_number)
+{
+    unsigned level = (63u - (unsigned)__builtin_clzll(tick - hand)) / DIGIT_BITS;
+    unsigned shift = level * DIGIT_BITS;
+    *out_number = tick >> shift;
+    if (level > 0 && *out_number - (hand >> shift) == 1) { /* in the next turn of the one below */
+        *out_number = tick >> (shift - DIGIT_BITS);
+        level--;
+    }
+    return level;
 }
 
 static void put(struct wheel *wheel, uint32_t item, int64_t when_us)
 {
     unsigned level = DUE;
-    uint64_t tick = tick_of(when_us);
+    uint64_t number = 0;
     if (when_us > wheel->now_us)
-        level = (63u - (unsigned)__builtin_clzll(tick ^ tick_of(wheel->now_us))) / DIGIT_BITS;
-    unsigned slot = digit(tick, level);
-    uint32_t first = wheel->slots[level][slot];
-    *link_of(wheel, item) =
-        (struct link){.prev = (uint32_t)level << LEVEL_SHIFT | NONE, .next = first};
-    if (first != POOL_NONE)
-        link_of(wheel, first)->prev = (uint32_t)level << LEVEL_SHIFT | item;
-    wheel->slots[level][slot] = item;
-    wheel->occupied[level] |= 1ull << slot;
-    wheel->counts[level][slot]++;
+        level = level_for(tick_of(wheel->now_us), tick_of(when_us), &number);
+    unsigned place = place_of(number);
+    struct wheel_slot *slot = &wheel->slots[level][place];
+    uint32_t first = slot->first;
+    uint32_t level_bits = (uint32_t)level << LEVEL_SHIFT;
+    *link_of(wheel, item) = (struct link){.prev = level_bits | NONE, .next = first};
+    slot->first = item;
+    if (first != POOL_NONE) {
+        link_of(wheel, first)->prev = level_bits | item;
+    } else {
+        wheel->occupied[level][place / WHEEL_SLOTS] |= 1ull << place % WHEEL_SLOTS;
+        wheel->levels |= 1u << level;
+    }
+    if (++slot->count % CROWDED_PLAN == CROWDED && level >= AHEAD_LEVEL && level != DUE)
+        crowd(wheel, level, number);
 }
 
 static void take(struct wheel *wheel, uint32_t item, int64_t when_us)
 {
     struct link link = *link_of(wheel, item);
     unsigned level = link.prev >> LEVEL_SHIFT;
-    unsigned slot = digit(tick_of(when_us), level);
+    uint64_t number = number_of(tick_of(when_us), level);
+    struct wheel_slot *slot = &wheel->slots[level][place_of(number)];
     uint32_t prev = link.prev & NONE;
-    CHECK(wheel->counts[level][slot] > 0);
+    CHECK(slot->count > 0);
     if (prev == NONE) {
-        CHECK(wheel->slots[level][slot] == item);
-        wheel->slots[level][slot] = link.next;
+        CHECK(slot->first == item);
+        slot->first = link.next;
     } else {
         link_of(wheel, prev)->next = link.next;
     }
     if (link.next != POOL_NONE)
         link_of(wheel, link.next)->prev = link.prev;
-    wheel->counts[level][slot]--;
-    if (wheel->slots[level][slot] == POOL_NONE)
-        wheel->occupied[level] &= ~(1ull << slot);
+    slot->count--;
+    if (slot->count == 0 || slot->count == CROWDED - 1)
+        thin_out(wheel, level, number);
+}
+
+/* The same for the first item of a slot, which there must be. */
+static uint32_t take_first(struct wheel *wheel, unsigned level, uint64_t number)
+{
+    struct wheel_slot *slot = &wheel->slots[level][place_of(number)];
+    uint32_t item = slot->first;
+    uint32_t next = link_of(wheel, item)->next;
+    slot->first = next;
+    if (next != POOL_NONE)
+        link_of(wheel, next)->prev = (uint32_t)level << LEVEL_SHIFT | NONE;
+    slot->count--;
+    if (slot->count == 0 || slot->count == CROWDED - 1)
+        thin_out(wheel, level, number);
+    return item;
 }
 
 void wheel_add(struct wheel *wheel, uint32_t item)
@@ -135,49 +259,51 @@ void wheel_add(struct wheel *wheel, uint32_t item)
         wheel->next_us = when_us;
 }
 
-void wheel_remove(struct wheel *wheel, uint32_t item)
+/* An item has left the wheel. */
+static void count_down(struct wheel *wheel)
 {
     CHECK(wheel->count > 0);
+    if (--wheel->count == 0)
+        wheel->next_us = wheel->ahead_us = INT64_MAX;
+}
+
+void wheel_remove(struct wheel *wheel, uint32_t item)
+{
     take(wheel, item, when_of(wheel, item));
-    wheel->count--;
-    if (wheel->count == 0)
-        wheel->next_us = INT64_MAX;
+    count_down(wheel);
 }
 
-/* The slot that is half moved, else the first occupied one. False: nothing but due ones. */
-static bool first_slot(const struct wheel *wheel, unsigned *out_level, unsigned *out_slot)
+/* ---- what comes next ---- */
+
+/* The slot after the hand that begins first. False: nothing is there but what is under the hand. */
+static bool first_slot(const struct wheel *wheel, unsigned *out_level, uint64_t *out_start)
 {
-    if (wheel->moving != NOT_MOVING) {
-        unsigned slot = digit(tick_of(wheel->now_us), wheel->moving);
-        if (wheel->occupied[wheel->moving] >> slot & 1) {
-            *out_level = wheel->moving;
-            *out_slot = slot;
-            return true;
-        }
-    }
-    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
-        if (wheel->occupied[level]) {
+    bool found = false;
+    for (uint32_t left = wheel->levels & ALL_LEVELS; left; left &= left - 1) {
+        unsigned level = (unsigned)__builtin_ctz(left);
+        struct ahead ahead = ahead_of(wheel, wheel->occupied[level], level);
+        if (!(ahead.now | ahead.next))
+            continue;
+        uint64_t start = start_of(first_of(&ahead), level);
+        if (!found || start < *out_start) {
             *out_level = level;
-            *out_slot = (unsigned)__builtin_ctzll(wheel->occupied[level]);
-            return true;
+            *out_start = start;
         }
+        found = true;
+        if (ahead.now)
+            break; /* all higher levels' slots are later */
     }
-    return false;
+    return found;
 }
 
-/* A time that is not after any item's, and exact where that is cheap. */
-static int64_t earliest(const struct wheel *wheel)
+/* The time of the slot's earliest item where that is cheap to find, else when the slot begins. */
+static int64_t slot_earliest(const struct wheel *wheel, unsigned level, uint64_t number)
 {
-    unsigned level, slot;
-    if (wheel->slots[DUE][0] != POOL_NONE)
-        return wheel->now_us;
-    if (!first_slot(wheel, &level, &slot))
-        return INT64_MAX;
-    int64_t start_us = time_of(slot_start(wheel, level, slot));
-    if (level == 0 || level == wheel->moving || wheel->counts[level][slot] > EXACT_MAX)
-        return start_us;
+    unsigned place = place_of(number);
+    if (level == 0 || wheel->slots[level][place].count > EXACT_MAX)
+        return time_of(start_of(number, level));
     int64_t earliest_us = INT64_MAX;
-    for (uint32_t item = wheel->slots[level][slot]; item != POOL_NONE;
+    for (uint32_t item = wheel->slots[level][place].first; item != POOL_NONE;
          item = link_of(wheel, item)->next) {
         int64_t when_us = when_of(wheel, item);
         if (when_us < earliest_us)
@@ -186,24 +312,163 @@ static int64_t earliest(const struct wheel *wheel)
     return earliest_us;
 }
 
+/* A time that is not after any item's, and exact where that is cheap. Nothing is due. */
+static int64_t earliest(const struct wheel *wheel)
+{
+    int64_t earliest_us = INT64_MAX;
+    for (uint32_t left = wheel->levels & ALL_LEVELS; left; left &= left - 1) {
+        unsigned level = (unsigned)__builtin_ctz(left);
+        struct ahead ahead = ahead_of(wheel, wheel->occupied[level], level);
+        if (!(ahead.now | ahead.next))
+            continue;
+        uint64_t number = first_of(&ahead);
+        if (time_of(start_of(number, level)) < earliest_us) {
+            int64_t slot_us = slot_earliest(wheel, level, number);
+            if (slot_us < earliest_us)
+                earliest_us = slot_us;
+        }
+        if (ahead.now)
+            break; /* as in first_slot() */
+    }
+    return earliest_us;
+}
+
+static void hand_to(struct wheel *wheel, int64_t now_us) /* no slot begins before */
+{
+    if (now_us > wheel->now_us)
+        wheel->now_us = now_us;
+}
+
 /* Nothing (more) is due at now_us. */
 static uint32_t run_dry(struct wheel *wheel, int64_t now_us)
 {
-    if (now_us >= wheel->now_us) {
-        wheel->now_us = now_us; /* no occupied slot starts before: every item keeps its place */
-        wheel->moving = NOT_MOVING;
-    }
+    hand_to(wheel, now_us);
     wheel->next_us = earliest(wheel);
+    if (wheel->ahead_us < wheel->next_us)
+        wheel->next_us = wheel->ahead_us;
     return POOL_NONE;
 }
 
-/* Takes one item out of the slot under the hand; sends it down unless it is due. */
-static bool move_one(struct wheel *wheel, unsigned level, unsigned slot, int64_t now_us,
-                     uint32_t *out_item)
+/* ---- moving down ahead of time ---- */
+
+/* Until the next slice of a slot whose move has begun: at our pace, or faster if it is late. */
+static uint64_t slice_wait(const struct wheel *wheel, unsigned level, uint64_t number, uint64_t now)
 {
-    uint32_t item = wheel->slots[level][slot];
+    uint64_t start = start_of(number, level);
+    uint64_t ready = start - (1ull << (level - 1) * DIGIT_BITS);
+    uint64_t end = now < ready ? ready : start;
+    uint64_t left = now < end ? end - now : 0;
+    uint64_t count = wheel->slots[level][place_of(number)].count;
+    if (left >= count * AHEAD_PACE_US)
+        return AHEAD_STEPS * AHEAD_PACE_US;
+    uint64_t wait = left * AHEAD_STEPS / count;
+    return wait ? wait : 1;
+}
+
+/* Sets ahead_us, after now_us. Of a level, the first crowded slot is always the first to begin. */
+static void plan_ahead(struct wheel *wheel, int64_t now_us)
+{
+    uint64_t now = tick_of(now_us), next = tick_of(INT64_MAX);
+    for (unsigned level = AHEAD_LEVEL; level < WHEEL_LEVELS && wheel->crowded_count; level++) {
+        struct ahead ahead = ahead_of(wheel, wheel->crowded[level], level);
+        if (!(ahead.now | ahead.next))
+            continue;
+        uint64_t number = first_of(&ahead);
+        uint64_t at = slot_ahead(wheel, level, number);
+        if (at <= now)
+            at = now + slice_wait(wheel, level, number, now);
+        if (at < next)
+            next = at;
+    }
+    wheel->ahead_us = time_of(next);
+}
+
+/* Moves up to `steps` items of the slot after the hand's down. Returns how many it moved. */
+static uint32_t move_slice(struct wheel *wheel, unsigned level, uint32_t steps)
+{
+    uint64_t number = number_of(tick_of(wheel->now_us), level) + 1;
+    const struct wheel_slot *slot = &wheel->slots[level][place_of(number)];
+    uint32_t moved = 0;
+    for (; moved < steps && slot->first != POOL_NONE; moved++) {
+        uint32_t item = take_first(wheel, level, number);
+        put(wheel, item, when_of(wheel, item)); /* to a lower level: W5 */
+    }
+    return moved;
+}
+
+/* One slice for the slots whose time to move down has come, lower levels first. */
+static void move_ahead(struct wheel *wheel, int64_t now_us, uint32_t *budget)
+{
+    unsigned level;
+    uint64_t start, now = tick_of(now_us);
+    bool due = wheel->emptying || wheel->slots[DUE][0].first != POOL_NONE ||
+               (first_slot(wheel, &level, &start) && start <= now);
+    if (!due)
+        hand_to(wheel, now_us);
+    uint32_t steps = *budget / 2 + *budget % 2;
+    if (steps > AHEAD_STEPS)
+        steps = AHEAD_STEPS;
+    for (level = AHEAD_LEVEL; level < WHEEL_LEVELS && steps > 0; level++) {
+        uint64_t number = number_of(tick_of(wheel->now_us), level) + 1;
+        unsigned place = place_of(number);
+        bool crowded = wheel->crowded[level][place / WHEEL_SLOTS] >> place % WHEEL_SLOTS & 1;
+        if (!crowded || slot_ahead(wheel, level, number) > now)
+            continue;
+        uint32_t moved = move_slice(wheel, level, steps);
+        steps -= moved;
+        *budget -= moved;
+    }
+    plan_ahead(wheel, now_us);
+}
+
+/* ---- taking ---- */
+
+/* Moves the hand to the beginning of the first slot after it. */
+static void turn_to(struct wheel *wheel, uint64_t start)
+{
+    wheel->now_us = time_of(start);
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+        uint64_t number = number_of(start, level);
+        unsigned place = place_of(number);
+        if (start_of(number, level) != start)
+            break;
+        if (wheel->occupied[level][place / WHEEL_SLOTS] >> place % WHEEL_SLOTS & 1)
+            wheel->emptying |= 1u << level;
+    }
+}
+
+/*
+ * The level whose slot under the hand gives the next item; the hand moves on for that where it may.
+ * A slot under the hand that holds very much must not hold up others, so now and then it is left
+ * for what is due elsewhere. False: nothing is due.
+ */
+static bool next_level(struct wheel *wheel, uint64_t now, unsigned *out_level)
+{
+    unsigned level = WHEEL_LEVELS;
+    uint64_t start;
+    if (wheel->emptying) {
+        level = (unsigned)__builtin_ctz(wheel->emptying);
+        *out_level = level;
+        if (++wheel->steps % EMPTYING_STEPS)
+            return true;
+    }
+    unsigned other;
+    bool due = first_slot(wheel, &other, &start) && start <= now;
+    if (level < WHEEL_LEVELS &&
+        (!due || number_of(start, level) != number_of(tick_of(wheel->now_us), level)))
+        return true; /* nothing is due within this slot's time: W2 */
+    if (!due)
+        return false;
+    turn_to(wheel, start);
+    *out_level = (unsigned)__builtin_ctz(wheel->emptying);
+    return true;
+}
+
+/* Takes one item out of the slot under the hand; sends it down unless it is due. */
+static bool move_one(struct wheel *wheel, unsigned level, int64_t now_us, uint32_t *out_item)
+{
+    uint32_t item = take_first(wheel, level, number_of(tick_of(wheel->now_us), level));
     int64_t when_us = when_of(wheel, item);
-    take(wheel, item, when_us);
     if (when_us > now_us) {
         put(wheel, item, when_us);
         return false;
@@ -216,23 +481,16 @@ uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget)
 {
     if (now_us < wheel->next_us)
         return POOL_NONE;
+    if (now_us >= wheel->ahead_us)
+        move_ahead(wheel, now_us, budget);
     while (*budget > 0) {
-        unsigned level = DUE, slot = 0;
-        if (wheel->slots[DUE][0] == POOL_NONE) {
-            if (!first_slot(wheel, &level, &slot))
-                return run_dry(wheel, now_us);
-            uint64_t start = slot_start(wheel, level, slot);
-            if (start > tick_of(now_us))
-                return run_dry(wheel, now_us);
-            wheel->now_us = time_of(start);
-            wheel->moving = level;
-        }
+        unsigned level = DUE;
+        if (wheel->slots[DUE][0].first == POOL_NONE && !next_level(wheel, tick_of(now_us), &level))
+            return run_dry(wheel, now_us);
         --*budget;
         uint32_t item;
-        if (move_one(wheel, level, slot, now_us, &item)) {
-            wheel->count--;
-            if (wheel->count == 0)
-                wheel->next_us = INT64_MAX;
+        if (move_one(wheel, level, now_us, &item)) {
+            count_down(wheel);
             return item;
         }
     }
@@ -244,77 +502,107 @@ int64_t wheel_next_us(const struct wheel *wheel)
     return wheel->next_us;
 }
 
+/* ---- counting ---- */
+
 /* How many of a slot that straddles the limit are at or before it. */
-static uint64_t count_slot(const struct wheel *wheel, unsigned level, unsigned slot,
+static uint64_t count_slot(const struct wheel *wheel, unsigned level, uint64_t number,
                            int64_t limit_us)
 {
-    uint64_t count = wheel->counts[level][slot];
+    unsigned place = place_of(number);
+    uint64_t count = wheel->slots[level][place].count;
     if (count > COUNT_MAX) {
-        uint64_t start = slot_start(wheel, level, slot);
-        uint64_t width = slot_end(wheel, level, slot) - start;
+        uint64_t start = start_of(number, level);
+        uint64_t width = end_of(number, level) - start;
         uint64_t part = (tick_of(limit_us) - start) / (width / COUNT_MAX + 1); /* per mille */
         return count / COUNT_MAX * part;
     }
     uint64_t below = 0;
-    for (uint32_t item = wheel->slots[level][slot]; item != POOL_NONE;
+    for (uint32_t item = wheel->slots[level][place].first; item != POOL_NONE;
          item = link_of(wheel, item)->next)
         below += when_of(wheel, item) <= limit_us;
     return below;
 }
 
-uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us)
+/* Of one turn of a level. */
+static uint64_t count_turn(const struct wheel *wheel, unsigned level, uint64_t turn,
+                           int64_t limit_us)
 {
-    uint64_t limit = tick_of(limit_us);
-    uint64_t count = limit_us >= wheel->now_us ? wheel->counts[DUE][0] : 0;
-    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
-        for (uint64_t left = wheel->occupied[level]; left; left &= left - 1) {
-            unsigned slot = (unsigned)__builtin_ctzll(left);
-            if (slot_start(wheel, level, slot) > limit)
-                break;
-            if (slot_end(wheel, level, slot) <= limit)
-                count += wheel->counts[level][slot];
-            else
-                count += count_slot(wheel, level, slot, limit_us);
-        }
+    uint64_t count = 0, limit = tick_of(limit_us);
+    for (uint64_t left = wheel->occupied[level][turn & 1]; left; left &= left - 1) {
+        uint64_t number = turn << DIGIT_BITS | (unsigned)__builtin_ctzll(left);
+        if (start_of(number, level) > limit)
+            break;
+        if (end_of(number, level) <= limit)
+            count += wheel->slots[level][place_of(number)].count;
+        else
+            count += count_slot(wheel, level, number, limit_us);
     }
     return count;
 }
 
-static void valid_item(const struct wheel *wheel, uint32_t item, unsigned level, unsigned slot)
+uint64_t wheel_count_until(const struct wheel *wheel, int64_t limit_us)
+{
+    uint64_t count = limit_us >= wheel->now_us ? wheel->slots[DUE][0].count : 0;
+    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+        uint64_t turn = number_of(tick_of(wheel->now_us), level) >> DIGIT_BITS;
+        count +=
+            count_turn(wheel, level, turn, limit_us) + count_turn(wheel, level, turn + 1, limit_us);
+    }
+    return count;
+}
+
+/* ---- validity ---- */
+
+static void valid_item(const struct wheel *wheel, uint32_t item, unsigned level, unsigned place)
 {
     int64_t when_us = when_of(wheel, item);
     CHECK(wheel->next_us <= when_us);
     if (level == DUE) {
-        CHECK(when_us <= wheel->now_us);
+        CHECK(when_us <= wheel->now_us && place == 0);
         return;
     }
-    uint64_t tick = tick_of(when_us), hand = tick_of(wheel->now_us);
-    CHECK(digit(tick, level) == slot);
-    if (level == wheel->moving && slot == digit(hand, level)) {
-        CHECK(tick >= hand && tick <= slot_end(wheel, level, slot));
-        return;
+    uint64_t number = number_of(tick_of(when_us), level);
+    uint64_t hand = number_of(tick_of(wheel->now_us), level);
+    CHECK(place_of(number) == place);
+    CHECK(number > hand || (number == hand && wheel->emptying >> level & 1));
+    CHECK((number >> DIGIT_BITS) - (hand >> DIGIT_BITS) <= 1);
+}
+
+/* Returns whether the slot is crowded. */
+static bool valid_slot(const struct wheel *wheel, unsigned level, unsigned place)
+{
+    uint64_t bit = 1ull << place % WHEEL_SLOTS;
+    uint32_t count = 0, prev = NONE;
+    for (uint32_t item = wheel->slots[level][place].first; item != POOL_NONE; count++) {
+        const struct link *link = link_of(wheel, item);
+        CHECK(link->prev == ((uint32_t)level << LEVEL_SHIFT | prev));
+        valid_item(wheel, item, level, place);
+        prev = item;
+        item = link->next;
     }
-    CHECK(tick > hand);
-    CHECK((63u - (unsigned)__builtin_clzll(tick ^ hand)) / DIGIT_BITS == level);
+    CHECK(wheel->slots[level][place].count == count);
+    CHECK(!(wheel->occupied[level][place / WHEEL_SLOTS] & bit) == !count);
+    if (level == DUE)
+        return false;
+    bool crowded = count >= CROWDED && level >= AHEAD_LEVEL;
+    CHECK(!(wheel->crowded[level][place / WHEEL_SLOTS] & bit) == !crowded);
+    if (place == place_of(number_of(tick_of(wheel->now_us), level)))
+        CHECK((wheel->emptying >> level & 1) == (count > 0));
+    return crowded;
 }
 
 void wheel_valid(const struct wheel *wheel)
 {
-    uint32_t total = 0;
+    uint32_t total = 0, crowded = 0;
     for (unsigned level = 0; level <= DUE; level++) {
-        for (unsigned slot = 0; slot < WHEEL_SLOTS; slot++) {
-            uint32_t count = 0, prev = NONE;
-            for (uint32_t item = wheel->slots[level][slot]; item != POOL_NONE; count++) {
-                const struct link *link = link_of(wheel, item);
-                CHECK(link->prev == ((uint32_t)level << LEVEL_SHIFT | prev));
-                valid_item(wheel, item, level, slot);
-                prev = item;
-                item = link->next;
-            }
-            CHECK(wheel->counts[level][slot] == count);
-            CHECK((wheel->occupied[level] >> slot & 1) == (count > 0));
-            total += count;
+        for (unsigned place = 0; place < WHEEL_RING; place++) {
+            crowded += valid_slot(wheel, level, place);
+            total += wheel->slots[level][place].count;
         }
+        bool any = wheel->occupied[level][0] | wheel->occupied[level][1];
+        CHECK((wheel->levels >> level & 1) == any);
     }
-    CHECK(total == wheel->count);
+    CHECK(total == wheel->count && crowded == wheel->crowded_count);
+    CHECK(!crowded || wheel->ahead_us < INT64_MAX || wheel->emptying);
+    CHECK(wheel->next_us <= wheel->ahead_us || wheel->next_us <= wheel->now_us);
 }

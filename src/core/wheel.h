@@ -1,11 +1,16 @@
 /*
- * A hierarchical timing wheel: 11 levels of 64 slots, level 0 one microsecond wide, so any
- * 64-bit time has a place and every timer fires at its exact microsecond, never before.
+ * A hierarchical timing wheel: 11 levels of slots, a slot of level 0 one microsecond wide and each
+ * level 64 times as wide as the one below, so any 64-bit time has a place and every timer fires at
+ * its exact microsecond, never before.
  *
  * Items live in a pool; the wheel links them through three of their fields. Adding and removing
- * are O(1); an item moves down at most once per level on its way (10 times for a far one).
- * After G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987); the level
- * is the highest 6-bit digit in which the time differs from now, as in W. Ahern's timeout.c.
+ * are O(1); an item moves down at most once per level on its way (10 times for a far one). A slot
+ * that holds many items is moved down ahead of time and in slices (see wheel_pop), so an item is
+ * not late because many others share a slot with it or with what comes after it.
+ *
+ * After G. Varghese and T. Lauck, "Hashed and Hierarchical Timing Wheels" (SOSP 1987). Each level
+ * has room for the 64 slots of this turn and the 64 of the next, so a slot can be moved down before
+ * the hand reaches it.
  */
 #ifndef LATERD_CORE_WHEEL_H
 #define LATERD_CORE_WHEEL_H
@@ -17,21 +22,32 @@
 
 enum {
     WHEEL_LEVELS = 11,
-    WHEEL_SLOTS = 64,
+    WHEEL_SLOTS = 64,             /* of one turn of a level */
+    WHEEL_RING = 2 * WHEEL_SLOTS, /* this turn's and the next one's */
     WHEEL_ITEMS_MAX = 0x0fffffff, /* numbers of items are below: `prev` also holds the level */
+};
+
+struct wheel_slot {
+    uint32_t first; /* item, or POOL_NONE */
+    uint32_t count;
 };
 
 struct wheel {
     const struct pool *pool;
-    size_t link_at;                      /* offset of `uint32_t prev, next` in an item */
-    int64_t (*when)(const void *item);   /* the item's time, microseconds */
-    int64_t now_us;                      /* how far the hand has come */
-    int64_t next_us;                     /* no item is due before this */
-    uint32_t count;                      /* items on the wheel */
-    uint32_t moving;                     /* level whose slot under the hand is half moved down */
-    uint64_t occupied[WHEEL_LEVELS + 1]; /* one bit a slot */
-    uint32_t slots[WHEEL_LEVELS + 1][WHEEL_SLOTS];  /* first items; the last level has one slot: */
-    uint32_t counts[WHEEL_LEVELS + 1][WHEEL_SLOTS]; /* items that were due when they were added */
+    size_t link_at;                         /* offset of `uint32_t prev, next` in an item */
+    int64_t (*when)(const void *item);      /* the item's time, microseconds */
+    int64_t now_us;                         /* how far the hand has come */
+    int64_t next_us;                        /* no item is due before this */
+    int64_t ahead_us;                       /* when a slice of a crowded slot is to be moved down */
+    uint32_t count;                         /* items on the wheel */
+    uint32_t crowded_count;                 /* bits set in `crowded` */
+    uint32_t levels;                        /* bit l: level l holds items */
+    uint32_t emptying;                      /* bit l: level l's slot under the hand holds items */
+    uint32_t steps;                         /* counts steps; see next_level() */
+    uint64_t occupied[WHEEL_LEVELS + 1][2]; /* one bit a slot */
+    uint64_t crowded[WHEEL_LEVELS][2];      /* the same: slots to be moved down ahead of time */
+    /* The last level has one slot: items that were due when they were added. */
+    struct wheel_slot slots[WHEEL_LEVELS + 1][WHEEL_RING];
 };
 
 /*
@@ -46,16 +62,23 @@ void wheel_remove(struct wheel *wheel, uint32_t item);
 /*
  * Takes one item whose time is at or before `now_us`, or POOL_NONE. Spends at most `*budget`
  * steps (one step looks at one item or slot) and lowers it; POOL_NONE with *budget 0 means
- * "call again". A due item met while its slot moves down is taken at once, so the first of
- * 100,000 items due together comes in O(1). Items come roughly in time order.
+ * "call again". All items due at now_us have been taken when it returns POOL_NONE with budget left;
+ * they come roughly in time order.
+ *
+ * A slot with more than 64 items is moved down before its time comes: up to half of the budget, and
+ * at most 128 steps at one now_us, go into that, when it is time for a slice. If a slot's time
+ * comes first all the same, its items move down while others fall due: those that are due leave at
+ * once, and every eighth step looks for due items elsewhere. So the first of 100,000 items due
+ * together comes in O(1), and a slot of any size makes no other item late.
  */
 uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget);
 
 /*
- * When to call wheel_pop next: no item's time is before it, and it is the earliest item's time
- * exactly, unless the earliest slot holds more than 64 items (then it is when that slot must move
- * down) or the earliest item was removed since the last wheel_pop that ran dry. So an early call
- * is made at most once for each removed item. INT64_MAX when empty. O(1).
+ * When to call wheel_pop next. No item's time is before it. It is the earliest item's time exactly,
+ * but for two cases: the earliest item was removed since the last wheel_pop that ran dry (so an
+ * early call is made at most once for each removed item), or a slot with more than 64 items is to
+ * be moved down. Such a slot asks for one call per 128 of its items, 8 ms apart, closer together
+ * only if the time left demands it. INT64_MAX when empty. O(1).
  */
 int64_t wheel_next_us(const struct wheel *wheel);
 

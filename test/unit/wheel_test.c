@@ -138,6 +138,41 @@ static void check_next(struct bed *bed, int64_t now_us)
     assert_true(next_us > now_us || bed->pool.count == 0);
 }
 
+/* Many items in one slot of some level: their times share all but the lowest digits. */
+static void add_crowd(struct bed *bed, int64_t now_us)
+{
+    unsigned bits = 12 + (unsigned)random_below(bed, 19);
+    int64_t base_us = add_clipped(now_us, (int64_t)random_below(bed, 4ull << bits));
+    for (uint64_t i = 60 + random_below(bed, 600); i > 0 && bed->pool.count < ITEMS_MAX; i--)
+        add(bed, add_clipped(base_us, (int64_t)random_below(bed, 1ull << bits)));
+}
+
+/* To when the wheel wants to be called, several times: so crowds move down ahead of time. */
+static int64_t follow(struct bed *bed, int64_t now_us)
+{
+    for (uint64_t calls = random_below(bed, 40); calls > 0; calls--) {
+        int64_t next_us = wheel_next_us(&bed->wheel);
+        if (next_us == INT64_MAX)
+            break;
+        now_us = next_us > now_us ? next_us : now_us;
+        uint32_t budget = 1 + (uint32_t)random_below(bed, 100);
+        uint32_t number = wheel_pop(&bed->wheel, now_us, &budget);
+        if (number != POOL_NONE) {
+            assert_true(item_at(bed, number)->on && item_at(bed, number)->when_us <= now_us);
+            drop(bed, number);
+        }
+        wheel_valid(&bed->wheel);
+        uint32_t victim = (uint32_t)random_below(bed, bed->pool.used + 1);
+        if (victim < bed->pool.used && item_at(bed, victim)->on) {
+            wheel_remove(&bed->wheel, victim);
+            drop(bed, victim);
+        }
+        if (bed->pool.count < ITEMS_MAX / 2 && random_below(bed, 4) == 0)
+            add(bed, add_clipped(now_us, random_span(bed) - 100));
+    }
+    return now_us;
+}
+
 static void live(uint64_t seed, int64_t start_us) /* a failure is reproduced by the seed */
 {
     struct bed bed;
@@ -153,12 +188,18 @@ static void live(uint64_t seed, int64_t start_us) /* a failure is reproduced by 
                 add(&bed, add_clipped(now_us, random_span(&bed) - 10));
         }
         wheel_valid(&bed.wheel);
-        now_us = add_clipped(now_us, random_span(&bed) / 64);
+        if (seed % 2)
+            add_crowd(&bed, now_us);
+        if (random_below(&bed, 2))
+            now_us = follow(&bed, now_us);
+        else
+            now_us = add_clipped(now_us, random_span(&bed) / 64);
         pop_all(&bed, now_us, round % 3 == 0);
         wheel_valid(&bed.wheel);
         check_next(&bed, now_us);
         int64_t limit_us = add_clipped(now_us, random_span(&bed));
-        assert_int_equal(wheel_count_until(&bed.wheel, limit_us), count_until(&bed, limit_us));
+        if (bed.pool.count <= 1000) /* of more, the count is an estimate */
+            assert_int_equal(wheel_count_until(&bed.wheel, limit_us), count_until(&bed, limit_us));
     }
     pop_all(&bed, INT64_MAX, false);
     assert_int_equal(bed.pool.count, 0);
@@ -267,6 +308,109 @@ static void a_removed_item_wakes_nobody_twice(void **state)
     bed_fini(&bed);
 }
 
+enum { CROWD = 200000, TICK_US = 1000, TICK_STEPS = 256 };
+
+#define SLOT_US INT64_C(1073741824) /* of level 5: 17.9 minutes */
+
+/*
+ * CROWD items fall due between `from_us` and `until_us` after the beginning of a slot, and from two
+ * seconds before it (or from `start_us` on) to four after it one more falls due each millisecond.
+ * The wheel gets TICK_STEPS steps each millisecond from `start_us` on. Returns by how much the
+ * latest of those in between was late.
+ */
+static int64_t lateness_beside_a_crowd(int64_t start_us, int64_t from_us, int64_t until_us)
+{
+    struct bed bed;
+    int64_t slot_us = 1000 * SLOT_US, latest_us = 0;
+    bed_init(&bed, slot_us - SLOT_US - 1, 7);
+    uint32_t crowd_end = 0;
+    for (int i = 0; i < CROWD; i++)
+        crowd_end = add(&bed, slot_us + from_us +
+                                  (int64_t)random_below(&bed, (uint64_t)(until_us - from_us))) +
+                    1;
+    int64_t next_us = slot_us + (start_us > -2000000 ? start_us : -2000000);
+    for (int64_t now_us = slot_us + start_us; now_us < slot_us + 4100000; now_us += TICK_US) {
+        for (; next_us < now_us + 500000 && next_us < slot_us + 4000000; next_us += TICK_US)
+            add(&bed, next_us + 999 - (int64_t)random_below(&bed, 900));
+        uint32_t budget = TICK_STEPS, number;
+        while ((number = wheel_pop(&bed.wheel, now_us, &budget)) != POOL_NONE) {
+            int64_t late_us = now_us - item_at(&bed, number)->when_us;
+            assert_true(late_us >= 0);
+            if (number >= crowd_end && late_us > latest_us && now_us > slot_us + start_us)
+                latest_us = late_us;
+        }
+    }
+    bed_fini(&bed);
+    return latest_us;
+}
+
+static void a_crowd_in_one_slot_makes_no_other_item_late(void **state)
+{
+    (void)state;
+    /* Far on in the slot, at its beginning, and all at one instant of it. */
+    static const int64_t crowds_us[][2] = {
+        {60000000, 900000000}, {5000000, 20000000}, {9000000, 9000001}};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(lateness_beside_a_crowd(-60000000, crowds_us[i][0], crowds_us[i][1]) < TICK_US);
+}
+
+static void a_crowd_that_could_not_be_moved_in_time_makes_no_other_item_late(void **state)
+{
+    (void)state;
+    /* The first call comes when it is too late to move the crowd ahead of time. */
+    assert_true(lateness_beside_a_crowd(-TICK_US, 60000000, 900000000) < 2 * TICK_US);
+    assert_true(lateness_beside_a_crowd(TICK_US, 60000000, 900000000) < 2 * TICK_US);
+}
+
+/* How often the wheel wants to be called until `end_us`, and the shortest time between two calls.
+ */
+static unsigned calls_until(struct bed *bed, int64_t end_us, int64_t *out_shortest_us)
+{
+    unsigned calls = 0;
+    int64_t last_us = INT64_MIN / 2;
+    *out_shortest_us = INT64_MAX;
+    while (wheel_next_us(&bed->wheel) < end_us) {
+        int64_t now_us = wheel_next_us(&bed->wheel);
+        if (now_us - last_us < *out_shortest_us)
+            *out_shortest_us = now_us - last_us;
+        last_us = now_us;
+        uint32_t budget = TICK_STEPS;
+        while (wheel_pop(&bed->wheel, now_us, &budget) != POOL_NONE) {
+        }
+        calls++;
+    }
+    return calls;
+}
+
+static void a_crowd_asks_for_few_calls_while_it_moves_down(void **state)
+{
+    (void)state;
+    struct bed bed;
+    int64_t start_us = 1000 * SLOT_US, shortest_us;
+    bed_init(&bed, start_us + 1, 3);
+    for (int i = 0; i < CROWD; i++) /* one slot, far on in it, some slots away */
+        add(&bed, start_us + 10 * SLOT_US + SLOT_US / 2 + (int64_t)random_below(&bed, 100000000));
+    assert_int_equal(calls_until(&bed, start_us + 9 * SLOT_US + SLOT_US / 2, &shortest_us), 0);
+    unsigned calls = calls_until(&bed, start_us + 10 * SLOT_US + SLOT_US / 4, &shortest_us);
+    assert_in_range(calls, CROWD / 128, CROWD / 128 + 10);
+    assert_true(shortest_us >= 8000);
+    bed_fini(&bed);
+}
+
+static void far_items_wake_nobody_before_their_time(void **state)
+{
+    (void)state;
+    struct bed bed;
+    int64_t shortest_us, day_us = INT64_C(86400000000);
+    bed_init(&bed, 1790000000000000, 3);
+    assert_int_equal(calls_until(&bed, INT64_MAX, &shortest_us), 0);
+    for (int i = 0; i < 60; i++)
+        add(&bed, 1790000000000000 + 3650 * day_us + i * day_us);
+    assert_int_equal(calls_until(&bed, 1790000000000000 + 3650 * day_us, &shortest_us), 0);
+    assert_int_equal(calls_until(&bed, INT64_MAX, &shortest_us), 60);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +420,10 @@ int main(void)
         cmocka_unit_test(the_first_of_many_due_at_one_instant_comes_at_once),
         cmocka_unit_test(the_budget_bounds_the_work_of_a_call),
         cmocka_unit_test(a_removed_item_wakes_nobody_twice),
+        cmocka_unit_test(a_crowd_in_one_slot_makes_no_other_item_late),
+        cmocka_unit_test(a_crowd_that_could_not_be_moved_in_time_makes_no_other_item_late),
+        cmocka_unit_test(a_crowd_asks_for_few_calls_while_it_moves_down),
+        cmocka_unit_test(far_items_wake_nobody_before_their_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
