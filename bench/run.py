@@ -147,6 +147,19 @@ class Bench:
         counts = [sum(r[key] for r in results) for key in ("early", "lost", "twice")]
         self.row(title, {"laterd": ", ".join(map(str, counts))})
 
+    def crowd(self):
+        """The core alone: two million jobs in one slot of its timing wheel, and none."""
+        results = {crowd: [] for crowd in (0, 2000000)}
+        for _ in range(self.repeats):
+            for crowd, said in results.items():
+                command = [self.build / "bench/crowd_bench", "--crowd", str(crowd), "--json"]
+                done = subprocess.run(command, capture_output=True, text=True,
+                                      timeout=RUN_TIMEOUT_S, check=True)
+                said.append(json.loads(done.stdout))
+        for crowd, said in results.items():
+            self.median(f"core, 1,000 due/s, {crowd:,} more in one slot: lateness p99 of the worst "
+                        "second, µs", said, lambda r: r["worst_second_p99_us"])
+
     def million(self):
         """Memory, restart and idle cost with a million waiting jobs."""
         directory = self.directory()
@@ -210,7 +223,7 @@ class Bench:
         if self.wanted("cycle"):
             self.compare(True, cycle, [("cycle 64x1, pinned, µs of CPU", per)])
             self.compare(False, cycle, [("cycle 64x1, unpinned, a second", rate)])
-        for word, step in (("due", self.timing), ("burst", self.burst),
+        for word, step in (("due", self.timing), ("burst", self.burst), ("crowd", self.crowd),
                            ("million", self.million), ("calls", self.system_calls)):
             if self.wanted(word):
                 step()
@@ -227,7 +240,7 @@ def main():
     parser.add_argument("--build", default="build", help="where laterd, later and echo are")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--full", action="store_true", help="four times the jobs")
-    parser.add_argument("--only", default="", help="of put,cycle,due,burst,million,calls")
+    parser.add_argument("--only", default="", help="of put,cycle,due,burst,crowd,million,calls")
     parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     return report.run(Bench(parser.parse_args()))
 

@@ -3,9 +3,9 @@
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
 .PHONY: bench bench-full bench-beanstalkd bench-beanstalkd-exact bench-redis
-bench: $(BENCH_PROGRAMS) ## measure laterd beside an empty echo server, about 3 minutes
+bench: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
-bench-full: $(BENCH_PROGRAMS) ## the same with four times the jobs
+bench-full: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## the same with four times the jobs
 	$(PYTHON) bench/run.py --build $(BUILD) --full
 bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
 	$(PYTHON) bench/beanstalk.py --build $(BUILD)
