@@ -124,7 +124,6 @@ void stats_add(struct buf *out, const json_t *stats, const struct stats_look *be
 {
     static const char *const states[] = {"delayed", "ready", "reserved", "buried"};
     static const char *const spans[] = {"1m", "5m", "1h", "1d"};
-    const json_t *lateness = json_object_get(stats, "lateness_ms");
     char up[TEXT_ROOM], memory[TEXT_ROOM];
     buf_add_str(out, "laterd ");
     show_value(stats, "version", out);
@@ -136,8 +135,7 @@ void stats_add(struct buf *out, const json_t *stats, const struct stats_look *be
     add_counts(out, stats, "jobs", "jobs", states, 4);
     add_names(out, spans, 4);
     add_counts(out, stats, "due within", "due_within", spans, 4);
-    buf_addf(out, "%-10s  p50 %.2f ms  p90 %.2f ms  p99 %.2f ms\n", "lateness",
-             real_of(lateness, "p50"), real_of(lateness, "p90"), real_of(lateness, "p99"));
+    show_lateness(stats, 11, out);
     buf_addf(out, "%-10s", "clients");
     add_count(out, "connections", show_count(stats, "connections"));
     add_count(out, "waiting", show_count(stats, "waiting"));

@@ -151,7 +151,6 @@ static void topic_time(struct buf *out, const char *label, const json_t *topic, 
 /* All of one topic. */
 static void topic_show(const json_t *topic, struct buf *out)
 {
-    const json_t *lateness = json_object_get(topic, "lateness_ms");
     buf_add_str(out, "topic     ");
     show_value(topic, "name", out);
     buf_add_str(out, json_is_true(json_object_get(topic, "paused")) ? "  PAUSED\n" : "\n");
@@ -164,10 +163,7 @@ static void topic_show(const json_t *topic, struct buf *out)
         topic_line(out, "a second", json_object_get(topic, "rates"), "pushed reserved finished");
     topic_line(out, "totals", json_object_get(topic, "totals"),
                "pushed reserved finished deleted timeouts released buried kicked");
-    buf_addf(out, "lateness  p50 %.2f ms  p90 %.2f ms  p99 %.2f ms\n",
-             json_number_value(json_object_get(lateness, "p50")),
-             json_number_value(json_object_get(lateness, "p90")),
-             json_number_value(json_object_get(lateness, "p99")));
+    show_lateness(topic, 9, out);
 }
 
 static int topics_run(struct cli *cli, int argc, char **argv)

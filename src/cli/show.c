@@ -79,6 +79,24 @@ void show_time(const json_t *object, const char *key, struct buf *out)
         buf_addf(out, " (%s ago)", duration_text(-left_us, room));
 }
 
+void show_lateness(const json_t *object, int label_width, struct buf *out)
+{
+    static const char *const keys[] = {"last_minute", "all_time"};
+    static const char *const names[] = {"last minute", "all time"};
+    static const char *const percentiles[] = {"p50", "p90", "p99"};
+    const json_t *lateness = json_object_get(object, "lateness_ms");
+    for (size_t i = 0; lateness && i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const json_t *span = json_object_get(lateness, keys[i]);
+        buf_addf(out, "%-*s %-11s", label_width, i ? "" : "lateness", names[i]);
+        for (size_t j = 0; j < sizeof(percentiles) / sizeof(percentiles[0]); j++) {
+            char room[TEXT_ROOM];
+            double ms = json_number_value(json_object_get(span, percentiles[j]));
+            buf_addf(out, "  %s %s", percentiles[j], duration_text((int64_t)(ms * 1000), room));
+        }
+        buf_add_char(out, '\n');
+    }
+}
+
 void show_body(const json_t *job, struct buf *out)
 {
     const json_t *body = json_object_get(job, "body");

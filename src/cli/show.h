@@ -23,6 +23,12 @@ void show_line_problem(const json_t *problem, struct buf *out);
 /* "2026-11-21 05:00:00.123 +0100 (in 3m 5s)", local time; the member is in epoch ms or RFC 3339. */
 void show_time(const json_t *object, const char *key, struct buf *out);
 
+/*
+ * The member "lateness_ms": percentiles of the last minute and of all time, a line each. The label
+ * is as wide as the labels around it.
+ */
+void show_lateness(const json_t *object, int label_width, struct buf *out);
+
 /* A job in full: its fields a line each, an empty line, its body. */
 void show_job(const json_t *job, struct buf *out);
 /* The body's own bytes: text or bytes as pushed, other JSON as compact JSON. */

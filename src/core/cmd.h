@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "core/job.h"
+#include "core/lateness.h"
 
 enum cmd_kind {
     CMD_PUSH,
@@ -150,22 +151,6 @@ struct job_view {
     struct bytes content_type; /* filled in by the engine, for RESERVE and GET */
     struct bytes body;
 };
-
-enum { LATENESS_BUCKETS = 40 };
-
-/*
- * How late jobs were handed out: hand-over minus due time. Bucket b counts values below
- * lateness_bound_us(b): 2^(b/2) spaced from 50 µs; the last bucket takes the rest.
- */
-struct lateness {
-    uint64_t counts[LATENESS_BUCKETS];
-    uint64_t sum_us;
-};
-
-int64_t lateness_bound_us(unsigned bucket); /* INT64_MAX for the last */
-void lateness_add(struct lateness *lateness, int64_t late_us);
-/* The bound below which `per_mille` of the values lie; 0 if there are none. */
-int64_t lateness_quantile_us(const struct lateness *lateness, unsigned per_mille);
 
 /* One topic as a reply shows it. */
 struct topic_view {

@@ -133,6 +133,7 @@ struct core_totals {
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     uint64_t seq_next, lease_next;
     struct lateness lateness;
+    struct lateness_histogram lateness_histogram;
 };
 void core_totals(const struct core *core, struct core_totals *out_totals);
 

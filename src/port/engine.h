@@ -33,6 +33,7 @@ struct figures {
     /* What this process has done since its start; of a shared engine, all that serve it: */
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     struct lateness lateness;
+    struct lateness_histogram lateness_histogram;
     /* Of a shared engine: delayed jobs that are due within a minute, five, an hour, a day. */
     uint64_t due_within[FIGURES_SPANS];
 };

@@ -126,6 +126,9 @@ void api_batch_reply(const struct call_style *style, struct bytes results, uint3
 /* How an engine's error shows in /v1: HTTP status and code. */
 int api_status(enum err err);
 
+/* ,"lateness_ms":{…}: percentiles of the last minute before now and of all time. */
+void api_add_lateness(struct buf *out, const struct lateness *lateness, int64_t now_us);
+
 /* The OpenAPI 3.1 document (JSON). */
 struct bytes api_openapi(void);
 

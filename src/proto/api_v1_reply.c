@@ -154,22 +154,27 @@ static void add_pushed(struct buf *out, const struct reply *reply)
 
 /* ---- topics ---- */
 
-static void add_lateness(struct buf *out, const struct lateness *lateness)
+static void add_quantiles(struct buf *out, const struct lateness *lateness, enum lateness_span span,
+                          int64_t now_us)
 {
-    static const struct {
-        const char *key;
-        unsigned per_mille;
-    } quantiles[] = {
-        {"{\"p50\":", 500}, {",\"p90\":", 900}, {",\"p99\":", 990}, {",\"p999\":", 999}};
-    buf_add_str(out, ",\"lateness_ms\":");
-    for (size_t i = 0; i < sizeof(quantiles) / sizeof(quantiles[0]); i++) {
-        int64_t us = lateness_quantile_us(lateness, quantiles[i].per_mille);
-        buf_add_str(out, quantiles[i].key);
-        if (us == INT64_MAX)
-            buf_add_str(out, "null"); /* later than the last bound */
-        else
-            add_milliseconds(out, us);
+    enum { COUNT = 4 };
+    static const char *const keys[COUNT] = {"{\"p50\":", ",\"p90\":", ",\"p99\":", ",\"p999\":"};
+    static const unsigned per_mille[COUNT] = {500, 900, 990, 999};
+    int64_t late_us[COUNT];
+    lateness_quantiles_us(lateness, span, now_us, per_mille, late_us, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        buf_add_str(out, keys[i]);
+        add_milliseconds(out, late_us[i]);
     }
+    buf_add_char(out, '}');
+}
+
+void api_add_lateness(struct buf *out, const struct lateness *lateness, int64_t now_us)
+{
+    buf_add_str(out, ",\"lateness_ms\":{\"last_minute\":");
+    add_quantiles(out, lateness, LATENESS_LAST_MINUTE, now_us);
+    buf_add_str(out, ",\"all_time\":");
+    add_quantiles(out, lateness, LATENESS_ALL_TIME, now_us);
     buf_add_char(out, '}');
 }
 
@@ -193,7 +198,7 @@ static void add_rates(struct buf *out, const struct topic_view *topic)
     buf_add_char(out, '}');
 }
 
-static void add_topic(struct buf *out, const struct topic_view *topic)
+static void add_topic(struct buf *out, const struct topic_view *topic, int64_t now_us)
 {
     const struct {
         const char *key;
@@ -229,17 +234,17 @@ static void add_topic(struct buf *out, const struct topic_view *topic)
     if (topic->next_due_us)
         add_time(out, ",\"next_due\":\"", topic->next_due_us);
     if (topic->lateness)
-        add_lateness(out, topic->lateness);
+        api_add_lateness(out, topic->lateness, now_us);
     buf_add_char(out, '}');
 }
 
-static void add_topics(struct buf *out, const struct reply *reply)
+static void add_topics(struct buf *out, const struct reply *reply, int64_t now_us)
 {
     buf_add_str(out, "{\"topics\":[");
     for (uint32_t i = 0; i < reply->count; i++) {
         if (i)
             buf_add_char(out, ',');
-        add_topic(out, &reply->topics[i]);
+        add_topic(out, &reply->topics[i], now_us);
     }
     buf_add_char(out, ']');
     if (reply->more && reply->count) {
@@ -264,7 +269,8 @@ static void add_removed(struct buf *out, const struct reply *reply)
 }
 
 /* The answer's body; nothing for a command that is answered 204. */
-static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind kind)
+static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind kind,
+                       int64_t now_us)
 {
     switch (kind) {
     case CMD_PUSH: add_pushed(out, reply); break;
@@ -287,8 +293,8 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC: add_changed(out, reply); break;
     case CMD_REMOVE_TOPIC: add_removed(out, reply); break;
-    case CMD_TOPICS: add_topics(out, reply); break;
-    case CMD_TOPIC: add_topic(out, &reply->topics[0]); break;
+    case CMD_TOPICS: add_topics(out, reply, now_us); break;
+    case CMD_TOPIC: add_topic(out, &reply->topics[0], now_us); break;
     case CMD_LIST: add_list(out, reply); break;
     case CMD_FINISH:
     case CMD_DELETE:
@@ -399,7 +405,6 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
 {
     enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
     struct buf body = {0};
-    (void)now_us; /* every time in an answer is absolute */
     if (reply->err == ERR_EMPTY && kind == CMD_RESERVE) {
         api_send(output, 204, NULL, bytes_of(NULL, 0));
         return;
@@ -409,7 +414,7 @@ void v1_reply(const struct api_output *output, const struct reply *reply, int64_
         v1_problem(output, &problem);
         return;
     }
-    add_answer(&body, reply, kind);
+    add_answer(&body, reply, kind, now_us);
     if (body.len == 0)
         api_send(output, 204, NULL, bytes_of(NULL, 0));
     else if (kind == CMD_PUSH && !reply->kept)

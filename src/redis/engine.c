@@ -246,6 +246,7 @@ static void engine_figures(const struct engine *engine, struct figures *out_figu
     *out_figures = redis->figures;
     out_figures->waiters = waits_count(&redis->waits);
     out_figures->lateness = redis->waits.lateness;
+    out_figures->lateness_histogram = redis->waits.lateness_histogram;
 }
 
 static const struct engine_verbs verbs = {

@@ -66,7 +66,8 @@ struct waits {
     int64_t again_us;     /* the soonest of topic::again_us */
     int64_t patience_us;  /* the soonest of line::patience_us */
     int64_t now_us;
-    struct lateness lateness;
+    struct lateness lateness; /* of jobs handed out here */
+    struct lateness_histogram lateness_histogram;
 };
 
 void waits_init(struct waits *waits, const struct waits_options *options);

@@ -587,6 +587,7 @@ static void engine_figures(const struct engine *engine, struct figures *out_figu
         .buried = totals.buried,
         .kicked = totals.kicked,
         .lateness = totals.lateness,
+        .lateness_histogram = totals.lateness_histogram,
     };
     memcpy(out_figures->jobs, totals.jobs, sizeof(totals.jobs));
 }

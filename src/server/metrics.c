@@ -39,7 +39,7 @@ static void add_label(struct buf *out, struct bytes value)
     }
 }
 
-static void add_lateness(struct buf *out, const struct lateness *lateness)
+static void add_lateness(struct buf *out, const struct lateness_histogram *lateness)
 {
     uint64_t seen = 0;
     family(out, "lateness_seconds", "histogram",
@@ -267,7 +267,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     add_beanstalk(&server->beanstalk, out);
     add_misdirected(server, out);
     add_limits(server, out);
-    add_lateness(out, &totals.lateness);
+    add_lateness(out, &totals.lateness_histogram);
     add_turns(out, &server->counts);
     add_store(embedded ? embedded_store(embedded) : NULL, out);
     if (server->options.metrics_topics)

@@ -197,11 +197,7 @@ void stats_write(struct server *server, struct buf *out)
     add_field(out, "kicked", totals.kicked);
     buf_add_char(out, '}');
     add_due(server, totals.due_within, out);
-    buf_add_str(out, ",\"lateness_ms\":{");
-    add_ms(out, "p50", lateness_quantile_us(&totals.lateness, 500));
-    add_ms(out, "p90", lateness_quantile_us(&totals.lateness, 900));
-    add_ms(out, "p99", lateness_quantile_us(&totals.lateness, 990));
-    buf_add_char(out, '}');
+    api_add_lateness(out, &totals.lateness, server->now_us);
     add_store(server->options.embedded, out);
     buf_add_char(out, '}');
 }
