@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "core/state.h"
 
+_Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the wheel can hold");
+
 /* Work for one step of a wheel, a job that is not in the processor's cache. */
 enum { DELAY_STEP_NS = 1200, LEASE_STEP_NS = 2000 };
 
@@ -34,6 +36,8 @@ struct core *core_new(const struct core_options *options)
 {
     struct core *core = mem_zalloc(sizeof(*core));
     core->limits = options->limits;
+    if (core->limits.jobs > CORE_JOBS_MAX)
+        core->limits.jobs = CORE_JOBS_MAX;
     core->sink = options->sink;
     core->ear = options->ear;
     core_use_budget(core, NULL);
@@ -173,6 +177,11 @@ void core_cancel(struct core *core, uint64_t parked)
         core_scan_cancel(core, generation);
     else
         core_cancel_wait(core, number, generation);
+}
+
+uint64_t core_lease_next(const struct core *core)
+{
+    return core->lease_next;
 }
 
 bool core_is_awaited(const struct core *core)

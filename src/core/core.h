@@ -14,8 +14,10 @@
 
 struct core;
 
+#define CORE_JOBS_MAX UINT64_C(268435455) /* their numbers have 28 bits on the timing wheel */
+
 struct core_limits {
-    uint64_t jobs; /* live jobs */
+    uint64_t jobs; /* live jobs; above CORE_JOBS_MAX it counts as that */
     uint32_t topics;
     uint32_t waiters;      /* parked commands */
     uint64_t memory_bytes; /* pushes are refused while mem_used() is above; 0 = no limit */
@@ -87,6 +89,8 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs);
 
 /* When core_tick or core_match has something to do next; INT64_MAX = never. O(1). */
 int64_t core_next_us(const struct core *core);
+
+uint64_t core_lease_next(const struct core *core); /* the lease that will be given next */
 
 /* Do consumers wait while jobs are delayed: will somebody be late if the next turn is? O(1). */
 bool core_is_awaited(const struct core *core);

@@ -68,6 +68,8 @@ static enum err replay_job(struct core *core, const struct event *event)
         if (number != POOL_NONE)
             drop(core, number);
     }
+    if (core->jobs.count >= CORE_JOBS_MAX)
+        return ERR_JOBS_LIMIT;
     number = pool_take(&core->jobs);
     struct job *job = core_job(core, number);
     *job = (struct job){

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "core/core.h"
 #include "proto/host.h"
 
 enum kind {
@@ -684,6 +685,8 @@ enum err config_check(const struct config *config, struct config_trouble *out_tr
         what = "store.segment_bytes must be a multiple of 4096";
     else if (config->max_bytes && config->max_bytes < 4 * config->segment_bytes)
         what = "store.max_bytes must be at least four times store.segment_bytes";
+    else if (config->engine != ENGINE_REDIS && config->jobs > (int64_t)CORE_JOBS_MAX)
+        what = "limits.jobs must not be above 268435455: the embedded engine holds no more";
     else if (config->ttr_us > config->ttr_max_us)
         what = "defaults.ttr must not be above limits.ttr_seconds";
     else if (config->engine == ENGINE_REDIS && !is_prefix(config->redis_prefix))
