@@ -454,6 +454,7 @@ static enum err open_embedded(struct program *program)
         .now_us = program->clock.clock.now_us(&program->clock.clock),
     };
     options.hash_key = random_number(options.now_us);
+    options.lease_first = random_number(options.now_us) >> 2; /* far from the end of 64 bits */
     if (program->persist) {
         if (os_disk_new(config->data_dir, &program->disk)) {
             complain("cannot use %s as the data directory: %s", config->data_dir, strerror(errno));

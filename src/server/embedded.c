@@ -535,6 +535,7 @@ static int64_t engine_end(struct engine *engine)
     settle_unread(embedded);
     if (embedded->store) {
         store_hurry(embedded->store, core_is_awaited(embedded->core));
+        store_lease_note(embedded->store, core_lease_next(embedded->core));
         store_turn(embedded->store, embedded->now_us);
         release_durable(embedded);
         stop_serving_if_failed(embedded);
@@ -637,7 +638,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .ear = &embedded->core_ear,
         .now_us = options->now_us,
         .hash_key = options->hash_key,
-        .lease_first = 1,
+        .lease_first = options->store.disk || !options->lease_first ? 1 : options->lease_first,
         .seq_first = 1,
     });
     if (options->store.disk) {
@@ -667,6 +668,7 @@ void embedded_close(struct embedded *embedded)
     if (!embedded)
         return;
     if (embedded->store) {
+        store_lease_note(embedded->store, core_lease_next(embedded->core));
         store_close(embedded->store); /* tells batch_durable() of the last ones */
     } else {
         core_each(embedded->core, free_memory_body, NULL);

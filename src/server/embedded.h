@@ -17,6 +17,11 @@ struct embedded_options {
     struct store_options store; /* .disk NULL: keep nothing on disk, bodies stay in memory */
     enum durability durability; /* of changes that do not say; never DEFAULT */
     uint64_t hash_key;
+    /*
+     * Without a disk, where leases begin (0 is 1): random, so that no process gives the lease of an
+     * earlier one again. A store knows which were given.
+     */
+    uint64_t lease_first;
     int64_t now_us;
 };
 

@@ -33,6 +33,7 @@ void manifest_encode(const struct manifest *manifest, void *slot)
     put_u64(at + 56, manifest->durable);
     put_u64(at + 64, manifest->seq_mark);
     put_u32(at + 72, manifest->number_next);
+    put_u64(at + 80, manifest->lease_mark);
     put_u64(at + SUM_AT, sum_of(at, SUM_AT));
 }
 
@@ -54,6 +55,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
         .durable = get_u64(at + 56),
         .seq_mark = get_u64(at + 64),
         .number_next = get_u32(at + 72),
+        .lease_mark = get_u64(at + 80),
     };
     memcpy(manifest.id.bytes, at + 16, sizeof(manifest.id.bytes));
     *out_manifest = manifest;

@@ -32,6 +32,15 @@ enum {
  */
 #define SEQ_AHEAD 1000000u
 
+/*
+ * The same for leases, whose mark is in the manifest alone. Each opening that was not preceded by a
+ * clean end uses up this many numbers, and a running store raises the mark when half of them are
+ * given. So leases repeat after 2^64: after 136 years of one crash a second, or after half a
+ * million years of a million reservations a second. A write of the manifest would have to take half
+ * an hour, at that rate, for a number to be given that is not below the mark on disk.
+ */
+#define LEASE_AHEAD (UINT64_C(1) << 32)
+
 struct store_id {
     uint8_t bytes[16];
 };
@@ -41,12 +50,13 @@ struct manifest {
     uint32_t version;
     struct store_id id;
     uint64_t generation;  /* of this slot: one more with each writing */
-    uint64_t boot;        /* openings so far; the upper bits of lease numbers */
+    uint64_t boot;        /* openings so far */
     uint64_t batch_first; /* the log begins with this batch; segments before it are dead */
     uint64_t durable;     /* all batches up to this one were durable when it was written */
     uint64_t seq_mark;    /* server-made numbers at or above this were never given */
+    uint64_t lease_mark;  /* leases at or above this were never given; 0: see recover.c */
     uint32_t number_next; /* segment numbers at or above this were never given */
-    bool clean;           /* closed in order: durable and seq_mark are exact */
+    bool clean;           /* closed in order: durable, seq_mark and lease_mark are exact */
 };
 
 struct segment_head {

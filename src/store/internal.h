@@ -182,6 +182,7 @@ struct store {
 
     struct checkpoint checkpoint;
     uint64_t seq_first, boot;
+    uint64_t lease_first, lease_next;
     struct store_stats stats;
 };
 

@@ -36,6 +36,7 @@ static void prepare(struct store *store, bool clean)
     manifest->number_next = store->number_next;
     manifest->clean = clean;
     manifest->seq_mark = store->seq_next + (clean ? 0 : SEQ_AHEAD);
+    manifest->lease_mark = store->lease_next + (clean ? 0 : LEASE_AHEAD);
     store->manifest_writing_first = manifest->batch_first;
     manifest_encode(manifest, store->manifest_slot);
     store->manifest_op = (struct disk_op){

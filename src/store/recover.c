@@ -51,6 +51,7 @@ static enum err create(struct recovery *recovery)
         .generation = 1,
         .batch_first = 1,
         .seq_mark = 1,
+        .lease_mark = 1,
         .number_next = 1,
     };
     uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
@@ -547,6 +548,17 @@ static enum err open_manifest(struct recovery *recovery)
     return op.err;
 }
 
+/*
+ * Before there was a mark of leases, they were boot << 44 | count. Such a store goes on there once.
+ * A lost slot may have raised the mark, by LEASE_AHEAD at most.
+ */
+static uint64_t first_lease(const struct store *store, const struct loaded *loaded)
+{
+    if (loaded->manifest.lease_mark == 0)
+        return store->boot << 44 | 1;
+    return loaded->manifest.lease_mark + (loaded->slot_damaged ? LEASE_AHEAD : 0);
+}
+
 static enum err begin_boot(struct recovery *recovery)
 {
     struct store *store = recovery->store;
@@ -556,6 +568,7 @@ static enum err begin_boot(struct recovery *recovery)
     store->boot = loaded->manifest.boot + (damaged ? 2 : 1);
     store->seq_first = recovery->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
     store->seq_next = store->seq_first;
+    store->lease_first = store->lease_next = first_lease(store, loaded);
     store->batch_next = recovery->batch_next;
     store->written = store->synced = store->proven = store->last_full = recovery->batch_next - 1;
     store->written_segment = segment_tail(store);

@@ -8,8 +8,6 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
-enum { BOOT_SHIFT = 44 }; /* lease numbers: boot << 44 | count */
-
 /* What a record can need beyond the payload bytes: its head, topic, retry waits, padding. */
 enum { RECORD_EXTRA = RECORD_JOB_HEAD + TOPIC_NAME_MAX + RETRY_STEPS_MAX * 8 + 8 };
 
@@ -158,7 +156,16 @@ uint64_t store_seq_first(const struct store *store)
 
 uint64_t store_lease_first(const struct store *store)
 {
-    return store->boot << BOOT_SHIFT | 1;
+    return store->lease_first;
+}
+
+void store_lease_note(struct store *store, uint64_t lease_next)
+{
+    if (lease_next <= store->lease_next)
+        return;
+    store->lease_next = lease_next;
+    if (lease_next > store->manifest.lease_mark - LEASE_AHEAD / 2)
+        manifest_write(store);
 }
 
 void store_seq_note(struct store *store, uint64_t seq_next)

@@ -91,6 +91,8 @@ enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
  */
 struct stored store_append(struct store *store, const struct event *event);
 void store_seq_note(struct store *store, uint64_t seq_next);
+/* The core's next lease: once a turn, and before store_close. */
+void store_lease_note(struct store *store, uint64_t lease_next);
 
 /* The batch of the last event appended. */
 uint64_t store_batch(const struct store *store);

@@ -6,6 +6,8 @@ import json
 import threading
 import time
 
+import pytest
+
 from wire import Client, Wire, eventually, request_bytes
 
 
@@ -59,6 +61,21 @@ def test_p4_of_many_who_ask_at_once_one_gets_the_job(shared, client, topic):
     assert sorted(statuses) == [200] + [204] * 29
     for wire in wires:
         wire.close()
+
+
+@pytest.mark.embedded("--no-persist is the store's")
+def test_p4_a_lease_of_a_process_that_kept_nothing_finishes_no_job_of_the_next(laterd):
+    leases = set()
+    for _ in range(2):
+        server = laterd(arguments=["--no-persist"])
+        with Client(server.port) as client:
+            assert client.push_id("t", id="same", body="x")
+            job, = client.reserve("t")
+            for stale in leases:
+                assert client.post("/v1/jobs/same/finish", lease=stale).status == 409
+            leases.add(job["lease"])
+        server.stop()
+    assert len(leases) == 2
 
 
 def test_p5_a_finished_job_never_comes_back(laterd):

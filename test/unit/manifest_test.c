@@ -25,6 +25,7 @@ static void a_manifest_comes_back_and_no_flip_is_believed(void **state)
         .durable = 120,
         .seq_mark = 5000,
         .number_next = 17,
+        .lease_mark = 77,
         .clean = true,
     };
     struct manifest back;
@@ -33,7 +34,7 @@ static void a_manifest_comes_back_and_no_flip_is_believed(void **state)
     assert_int_equal(manifest_decode(slot, &back), FORMAT_GOOD);
     assert_true(store_id_eq(&manifest.id, &back.id) && back.clean && back.durable == 120 &&
                 back.seq_mark == 5000 && back.number_next == 17 && back.batch_first == 100 &&
-                back.boot == 4 && back.generation == 9);
+                back.boot == 4 && back.generation == 9 && back.lease_mark == 77);
     for (size_t bit = 0; bit < BLOCK * 8; bit++) {
         slot[bit / 8] = (char)(slot[bit / 8] ^ 1 << bit % 8);
         assert_int_equal(manifest_decode(slot, &back), FORMAT_BAD);
@@ -58,19 +59,85 @@ static void segment_names_are_exact(void **state)
     assert_false(segment_name_parse("wal-00000000", &number));
 }
 
+/* Closes the store, in order or by a power cut. */
+static void end(struct model *model, bool clean)
+{
+    if (!clean)
+        sim_disk_cut_at(model->disk, sim_disk_points(model->disk));
+    model_close(model);
+    model->store = NULL;
+    if (!clean)
+        sim_disk_power(model->disk, 1);
+}
+
 static void p4_each_opening_has_leases_of_its_own(void **state)
 {
     (void)state;
-    struct model model;
-    uint64_t before = 0;
-    model_init(&model, 1);
-    for (int i = 0; i < 5; i++) {
+    for (int clean = 0; clean < 2; clean++) {
+        struct model model;
+        uint64_t given = 0;
+        model_init(&model, 1);
+        for (int i = 0; i < 5; i++) {
+            assert_int_equal(model_open(&model), OK);
+            assert_true(store_lease_first(model.store) > given);
+            given = store_lease_first(model.store) + 1000;
+            store_lease_note(model.store, given + 1);
+            end(&model, clean);
+        }
         assert_int_equal(model_open(&model), OK);
-        assert_true(store_lease_first(model.store) > before + (UINT64_C(1) << 43));
-        before = store_lease_first(model.store);
-        model_close(&model);
+        model_fini(&model);
     }
+}
+
+static void p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them(void **state)
+{
+    (void)state;
+    static const uint64_t boots[] = {1, 5, (1 << 20) - 2}; /* 2^20 boots used up all leases once */
+    for (size_t i = 0; i < 3; i++) {
+        struct model model;
+        struct manifest room;
+        char slots[MANIFEST_BYTES] = {0};
+        model_init(&model, 1);
+        assert_int_equal(model_open(&model), OK);
+        model_close(&model);
+        struct manifest *manifest = decode(&model, 0, &room);
+        assert_non_null(manifest);
+        manifest->generation += 10;
+        manifest->boot = boots[i];
+        manifest->lease_mark = 0;
+        manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
+        manifest->generation++;
+        manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
+        sim_disk_put(model.disk, MANIFEST_NAME, slots, sizeof(slots));
+        uint64_t given = (boots[i] << 44) + (UINT64_C(1) << 43); /* by the earlier version */
+        for (int opening = 0; opening < 5; opening++) {
+            assert_int_equal(model_open(&model), OK);
+            assert_true(store_lease_first(model.store) > given);
+            given = store_lease_first(model.store) + 1000;
+            store_lease_note(model.store, given + 1);
+            end(&model, opening % 2);
+        }
+        assert_int_equal(model_open(&model), OK);
+        model_fini(&model);
+    }
+}
+
+static void p4_a_life_may_give_any_number_of_leases(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 1);
     assert_int_equal(model_open(&model), OK);
+    uint64_t given = store_lease_first(model.store);
+    for (int i = 0; i < 20; i++) { /* ten times what an opening sets aside */
+        given += LEASE_AHEAD / 2;
+        store_lease_note(model.store, given + 1);
+        while (sim_disk_step(model.disk, LANE_BACKGROUND))
+            store_poll(model.store);
+    }
+    end(&model, false);
+    assert_int_equal(model_open(&model), OK);
+    assert_true(store_lease_first(model.store) > given);
     model_fini(&model);
 }
 
@@ -165,6 +232,8 @@ int main(void)
         cmocka_unit_test(a_manifest_comes_back_and_no_flip_is_believed),
         cmocka_unit_test(segment_names_are_exact),
         cmocka_unit_test(p4_each_opening_has_leases_of_its_own),
+        cmocka_unit_test(p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them),
+        cmocka_unit_test(p4_a_life_may_give_any_number_of_leases),
         cmocka_unit_test(a_clean_end_keeps_the_exact_next_number),
         cmocka_unit_test(a_damaged_slot_is_noticed_and_costs_only_numbers),
         cmocka_unit_test(a_newer_version_is_refused),

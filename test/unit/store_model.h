@@ -304,6 +304,7 @@ static inline void model_check(struct model *model)
     assert_true(store_lease_first(model->store) > model->lease_highest);
     model->seq_next = store_seq_first(model->store);
     model->lease_highest = store_lease_first(model->store) + 1000;
+    store_lease_note(model->store, model->lease_highest + 1);
     store_stats(model->store, &stats);
     uint64_t live = 0;
     for (size_t i = 0; i < model->job_count; i++) {
