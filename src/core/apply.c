@@ -207,9 +207,9 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
         count_up(&job->failures);
     (void)core_lift(core, number); /* it is `job` */
     core_end_lease(job);
-    bool untouched = cmd->why == RELEASE_UNDELIVERED && job->due_us > cmd->due_us;
+    bool untouched = cmd->why == RELEASE_UNDELIVERED && !job->was_due && job->due_us > cmd->due_us;
     if (!untouched) /* else it was reserved by its name, and keeps its due time */
-        job->due_us = cmd->due_us > core->now_us ? cmd->due_us : core->now_us;
+        core_set_due(job, cmd->due_us > core->now_us ? cmd->due_us : core->now_us);
     job->delay_s = seconds_until(core->now_us, job->due_us);
     core_place(core, number, core_waiting_state(core, job));
     core_say_move(core, job, true);
@@ -227,7 +227,7 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
 {
     struct job *job = core_lift(core, number);
     if (cmd->has_due)
-        job->due_us = cmd->due_us;
+        core_set_due(job, cmd->due_us);
     if (cmd->has_priority)
         job->priority = cmd->priority;
     core_place(core, number, core_waiting_state(core, job));

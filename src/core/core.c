@@ -42,6 +42,7 @@ struct core *core_new(const struct core_options *options)
     core->ear = options->ear;
     core_use_budget(core, NULL);
     core->now_us = options->now_us;
+    core->unlogged_us = core->replay_clock_us = INT64_MIN;
     core->seq_next = core->lease_next = 1;
     core_number_from(core, options->seq_first, options->lease_first);
     pool_init(&core->jobs, sizeof(struct job));
@@ -114,11 +115,14 @@ static bool end_pauses(struct core *core, uint32_t budget)
             return budget == 0;
         struct topic *topic = topics_at(&core->topics, number);
         topic->pause_until_us = 0;
+        core->unlogged_us = core->now_us;
         topics_file(&core->topics, topic);
     }
 }
 
-/* Delayed jobs become ready. Nothing is said: a due time that has passed says it. */
+/*
+ * Delayed jobs become ready. Nothing is said: that the log's clock has passed a due time says it.
+ */
 static bool ripen(struct core *core, uint32_t *budget)
 {
     for (;;) {
@@ -127,6 +131,7 @@ static bool ripen(struct core *core, uint32_t *budget)
             return *budget == 0;
         struct job *job = core_job(core, number);
         CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
+        core->unlogged_us = core->now_us;
         core_popped(core, job);
         core_place(core, number, JOB_READY);
     }
@@ -177,6 +182,11 @@ void core_cancel(struct core *core, uint64_t parked)
         core_scan_cancel(core, generation);
     else
         core_cancel_wait(core, number, generation);
+}
+
+int64_t core_unlogged_us(const struct core *core)
+{
+    return core->unlogged_us;
 }
 
 uint64_t core_lease_next(const struct core *core)

@@ -90,6 +90,12 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs);
 /* When core_tick or core_match has something to do next; INT64_MAX = never. O(1). */
 int64_t core_next_us(const struct core *core);
 
+/*
+ * When something happened last that no event tells and that a restart must know: a job became ready
+ * or a pause ended, because the clock reached a time. INT64_MIN = never. See core_replay_clock().
+ */
+int64_t core_unlogged_us(const struct core *core);
+
 uint64_t core_lease_next(const struct core *core); /* the lease that will be given next */
 
 /* Do consumers wait while jobs are delayed: will somebody be late if the next turn is? O(1). */
@@ -110,9 +116,20 @@ void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_firs
  */
 enum err core_replay(struct core *core, const struct event *event) MUST_USE;
 /*
+ * Between events: what the clock showed when the events that follow were logged, up to the next
+ * call. A job that was due by the log's clock is ready after the restart, whatever the clock says
+ * then; and so is one that was logged as ready. Without any call, that is all that is known. A
+ * clock of 0: the events that follow are of a version that did not log the time, and by those the
+ * clock at the restart alone says what is ready. O(1), but O(jobs) where the log's clock was set
+ * back.
+ */
+void core_replay_clock(struct core *core, int64_t clock_us);
+
+/*
  * After the last one: hangs every job where it belongs at this time, in one pass (about 0.2 µs a
  * job). Reserved jobs keep their lease and what is left of their ttr: their consumers may have
- * outlived us. Buried jobs of a topic lose their order.
+ * outlived us. If the clock is behind the log's, it was set back; leases and pauses then end so
+ * much earlier on it, and events say so. Buried jobs of a topic lose their order.
  */
 void core_replayed(struct core *core, int64_t now_us);
 

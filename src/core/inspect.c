@@ -58,7 +58,8 @@ static void valid_job(const struct core *core, const struct job *job)
     CHECK((job->lease != 0) == reserved && job->lease < core->lease_next);
     CHECK(reserved || job->until_us == 0);
     CHECK(job->seq > 0 && job->seq < core->seq_next);
-    CHECK(job->state != JOB_READY || job->due_us <= core->now_us);
+    CHECK(job->state != JOB_READY || job->was_due);
+    CHECK(job->state != JOB_DELAYED || !job->was_due);
     CHECK(job->topic < core->topics.pool.used && topics_at(&core->topics, job->topic)->name.len);
 }
 
@@ -119,8 +120,9 @@ static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
 }
 
 /*
- * DELAYED and READY differ by the clock alone, so they are one here. A job with a bound lease is as
- * the log will have it again when that is over: only then is its digest that of a replay.
+ * DELAYED and READY are one here: which of them a job is, the clock says as well as the log. A job
+ * with a bound lease is as the log will have it again when that is over: only then is its digest
+ * that of a replay.
  */
 static uint64_t digest_job(const struct core *core, const struct job *job)
 {

@@ -81,7 +81,8 @@ struct job {
     uint8_t state;     /* enum job_state; written by job_move() and job_restore() only */
     enum body_kind body_kind : 4;
     enum ready_order order : 2;
-    bool bound : 1; /* RESERVED: the lease is a connection's, and the log does not know of it */
+    bool bound : 1;   /* RESERVED: the lease is a connection's, and the log does not know of it */
+    bool was_due : 1; /* its due time has come, whatever a clock that was set back says now */
     uint8_t content_type_len;
     uint8_t id_len;    /* 0: the id is the server-made number */
     uint16_t failures; /* failed attempts counted against the retry schedule */

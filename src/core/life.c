@@ -9,11 +9,11 @@
 /* ---- events ---- */
 
 /* How things are, for the log: a bound lease is not to outlive us, so there the job waits. */
-static struct job_now now_of(const struct job *job)
+static struct job_now now_of(const struct core *core, const struct job *job)
 {
     return (struct job_now){
         .seq = job->seq,
-        .state = job->bound ? JOB_READY : (enum job_state)job->state,
+        .state = job->bound ? core_waiting_state(core, job) : (enum job_state)job->state,
         .priority = job->priority,
         .due_us = job->due_us,
         .until_us = job->bound ? 0 : job->until_us,
@@ -36,7 +36,7 @@ void core_say_job(struct core *core, struct job *job, struct bytes content_type,
         core->sink->emit(core->sink, &(struct event){
                                          .kind = EVENT_JOB,
                                          .promised = promised,
-                                         .job = now_of(job),
+                                         .job = now_of(core, job),
                                          .id = job_id(job),
                                          .topic = topics_at(&core->topics, job->topic)->name,
                                          .ttr_us = job->ttr_us,
@@ -57,7 +57,8 @@ void core_say_job(struct core *core, struct job *job, struct bytes content_type,
 void core_say_move(struct core *core, const struct job *job, bool promised)
 {
     (void)core->sink->emit(
-        core->sink, &(struct event){.kind = EVENT_MOVE, .promised = promised, .job = now_of(job)});
+        core->sink,
+        &(struct event){.kind = EVENT_MOVE, .promised = promised, .job = now_of(core, job)});
     /* a move has no place of its own */
 }
 
@@ -149,6 +150,7 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
         job_move(job, state);
     topic->jobs[state]++;
     core->totals.jobs[state]++;
+    job->was_due = job->was_due || state == JOB_READY;
     count_urgent(core, topic, job, +1);
     switch (state) {
     case JOB_DELAYED: wheel_add(&core->delays, number); break;
@@ -163,7 +165,7 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
 
 enum job_state core_waiting_state(const struct core *core, const struct job *job)
 {
-    return job->due_us <= core->now_us ? JOB_READY : JOB_DELAYED;
+    return job->was_due || job->due_us <= core->now_us ? JOB_READY : JOB_DELAYED;
 }
 
 /* ---- moves ---- */
@@ -222,7 +224,7 @@ void core_fail(struct core *core, uint32_t number, bool promised)
     }
     (void)core_lift(core, number); /* it is `job` */
     core_end_lease(job);
-    job->due_us = time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0);
+    core_set_due(job, time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0));
     core_place(core, number, core_waiting_state(core, job));
     core_say_move(core, job, promised);
 }
@@ -230,7 +232,7 @@ void core_fail(struct core *core, uint32_t number, bool promised)
 void core_make_ready(struct core *core, uint32_t number)
 {
     struct job *job = core_lift(core, number);
-    job->due_us = core->now_us;
+    core_set_due(job, core->now_us);
     core_place(core, number, JOB_READY);
     core_say_move(core, job, true);
 }

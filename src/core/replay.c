@@ -16,10 +16,16 @@ static void drop(struct core *core, uint32_t number)
     core_forget(core, number);
 }
 
-static void set_now(struct job *job, const struct job_now *now)
+static void set_now(const struct core *core, struct job *job, const struct job_now *now)
 {
     bool reserved = now->state == JOB_RESERVED;
     job_restore(job, now->state);
+    /*
+     * A version that logged no time logged a job as ready, too, that was reserved by its name
+     * before its time. It is believed of a job that was due when it was pushed.
+     */
+    bool believed = !core->replay_untimed || now->due_us <= job->created_us;
+    job->was_due = now->state == JOB_READY && believed;
     job->priority = now->priority;
     job->due_us = now->due_us;
     job->until_us = reserved ? now->until_us : 0;
@@ -87,7 +93,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         .body_len = (uint32_t)event->body.len,
     };
     job_id_set(job, event->id);
-    set_now(job, &event->job);
+    set_now(core, job, &event->job);
     index_add(&core->index, number);
     return OK;
 }
@@ -102,13 +108,18 @@ static enum err replay_pause(struct core *core, const struct event *event)
     return OK;
 }
 
+static void begin_replay(struct core *core)
+{
+    if (core->replaying)
+        return;
+    CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
+    core->replaying = true;
+    core->topics.max = UINT32_MAX; /* what was accepted once is not lost to a lower limit */
+}
+
 enum err core_replay(struct core *core, const struct event *event)
 {
-    if (!core->replaying) {
-        CHECK(core->totals.pushed == 0 && core->jobs.count == 0); /* not into a living core */
-        core->replaying = true;
-        core->topics.max = UINT32_MAX; /* what was accepted once is not lost to a lower limit */
-    }
+    begin_replay(core);
     if (event->kind == EVENT_TOPIC)
         return replay_pause(core, event);
     enum err err = event->kind == EVENT_GONE ? OK : check_now(&event->job);
@@ -121,17 +132,83 @@ enum err core_replay(struct core *core, const struct event *event)
     if (number == POOL_NONE)
         return OK; /* its job is gone already, further on in a log that was carried */
     if (event->kind == EVENT_MOVE)
-        set_now(core_job(core, number), &event->job);
+        set_now(core, core_job(core, number), &event->job);
     else
         drop(core, number);
     return OK;
 }
 
-/* A waiting job is ready or not by the clock; whatever else it is, the log said. */
+/* What the log's clock has passed is due, or over. */
+static void settle(struct core *core)
+{
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        struct job *job = core_job(core, i);
+        if (job->state != JOB_GONE && job->due_us <= core->replay_clock_us)
+            job->was_due = true;
+    }
+    const struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        if (topics_at(topics, i)->pause_until_us <= core->replay_clock_us)
+            topics_at(topics, i)->pause_until_us = 0;
+    }
+}
+
+void core_replay_clock(struct core *core, int64_t clock_us)
+{
+    begin_replay(core);
+    core->replay_untimed = clock_us == 0;
+    if (clock_us == 0)
+        return;
+    if (clock_us < core->replay_clock_us)
+        settle(core); /* it was set back: what follows is not due by what it showed before */
+    core->replay_clock_us = clock_us;
+}
+
+/* A waiting job is ready or not by the clocks; whatever else it is, the log said. */
 static enum job_state resting_state(const struct core *core, const struct job *job)
 {
     bool waits = job->state == JOB_DELAYED || job->state == JOB_READY;
     return waits ? core_waiting_state(core, job) : (enum job_state)job->state;
+}
+
+static int64_t earlier(int64_t time_us, int64_t span_us) /* stops at INT64_MIN */
+{
+    int64_t difference;
+    return __builtin_sub_overflow(time_us, span_us, &difference) ? INT64_MIN : difference;
+}
+
+static void place_jobs(struct core *core, int64_t back_us)
+{
+    for (uint32_t i = 0; i < core->jobs.used; i++) {
+        struct job *job = core_job(core, i);
+        if (job->state == JOB_GONE)
+            continue;
+        bool moved = back_us > 0 && job->state == JOB_RESERVED;
+        if (moved)
+            job->until_us = earlier(job->until_us, back_us);
+        job_restore(job, resting_state(core, job));
+        core_place(core, i, (enum job_state)job->state);
+        if (moved)
+            core_say_move(core, job, false);
+    }
+}
+
+static void place_pauses(struct core *core, int64_t back_us)
+{
+    struct topics *topics = &core->topics;
+    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
+        struct topic *topic = topics_at(topics, i);
+        int64_t until_us = topic->pause_until_us;
+        bool moved = back_us > 0 && until_us && until_us != INT64_MAX;
+        if (moved)
+            until_us = earlier(until_us, back_us);
+        topic->pause_until_us = 0;
+        core_set_pause(core, topic, until_us > core->now_us ? until_us : 0);
+        if (moved)
+            core_say_pause(core, topic);
+        if (topic->idle)
+            topics_forget(topics, topic); /* only the log remembered it; its counters are new */
+    }
 }
 
 void core_replayed(struct core *core, int64_t now_us)
@@ -140,24 +217,14 @@ void core_replayed(struct core *core, int64_t now_us)
         core->now_us = now_us;
     if (!core->replaying)
         return;
-    core->replaying = false;
+    settle(core);
+    int64_t back_us = 0; /* by so much the clock was set back */
+    if (core->replay_clock_us > core->now_us)
+        back_us = core->replay_clock_us - core->now_us;
+    core->replaying = core->replay_untimed = false;
     core->topics.max = core->limits.topics;
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
-        struct job *job = core_job(core, i);
-        if (job->state == JOB_GONE)
-            continue;
-        job_restore(job, resting_state(core, job));
-        core_place(core, i, (enum job_state)job->state);
-    }
-    struct topics *topics = &core->topics;
-    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
-        struct topic *topic = topics_at(topics, i);
-        int64_t until_us = topic->pause_until_us;
-        topic->pause_until_us = 0;
-        core_set_pause(core, topic, until_us > core->now_us ? until_us : 0);
-        if (topic->idle)
-            topics_forget(topics, topic); /* only the log remembered it; its counters are new */
-    }
+    place_jobs(core, back_us);
+    place_pauses(core, back_us);
 }
 
 bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,

@@ -11,9 +11,11 @@
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
  *    on `leases`, BURIED in its topic's list. core_place() puts it there, core_lift() takes it off,
  *    and both keep the counts. (During replay jobs hang nowhere until core_replayed().)
- * C2 A job is READY only from its due time on.
- * C3 A lease number is given once; a job has one exactly while RESERVED.
- * C4 Every change that must survive is said to the sink before its command is answered.
+ * C2 A job is READY only from its due time on. Once the clock has reached that (`was_due`), it
+ * stays so until the job gets another due time, though a restart may find a clock that was set
+ * back: a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is
+ * given once; a job has one exactly while RESERVED. C4 Every change that must survive is said to
+ * the sink before its command is answered.
  */
 #ifndef LATERD_CORE_STATE_H
 #define LATERD_CORE_STATE_H
@@ -81,10 +83,13 @@ struct core {
     struct core_ear *ear;
     struct budget *budget; /* see core_use_budget */
     struct budget unlimited;
-    int64_t now_us; /* never goes back */
+    int64_t now_us;      /* never goes back */
+    int64_t unlogged_us; /* see core_unlogged_us() */
     uint64_t seq_next;
     uint64_t lease_next;
     bool replaying;
+    bool replay_untimed;     /* what is replayed now was logged without the time */
+    int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
     struct pool jobs;
     struct index index;
     struct topics topics;
@@ -141,7 +146,14 @@ struct job *core_lift(struct core *core, uint32_t number);
 void core_popped(struct core *core, const struct job *job);
 /* Moves the lifted (or new) job to the state and hangs it there. */
 void core_place(struct core *core, uint32_t number, enum job_state state);
-/* DELAYED, or READY if the job is due already. */
+/* The job gets another due time. */
+static inline void core_set_due(struct job *job, int64_t due_us)
+{
+    job->due_us = due_us;
+    job->was_due = false;
+}
+
+/* DELAYED, or READY if the job is or was due already. */
 enum job_state core_waiting_state(const struct core *core, const struct job *job);
 
 /* Says a whole job; the sink's answer becomes its place, the old record dies. */

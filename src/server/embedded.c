@@ -376,6 +376,11 @@ static enum err replay(struct store_ear *ear, const struct event *event)
     return core_replay(LIST_ENTRY(ear, struct embedded, store_ear)->core, event);
 }
 
+static void replay_clock(struct store_ear *ear, int64_t clock_us)
+{
+    core_replay_clock(LIST_ENTRY(ear, struct embedded, store_ear)->core, clock_us);
+}
+
 static void replay_progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
 {
     (void)ear;
@@ -529,13 +534,20 @@ static void engine_match(struct engine *engine)
         embedded->busy = true;
 }
 
+/* What no event tells the store, and a restart must know. */
+static void note_marks(struct embedded *embedded)
+{
+    store_lease_note(embedded->store, core_lease_next(embedded->core));
+    store_clock_note(embedded->store, core_unlogged_us(embedded->core));
+}
+
 static int64_t engine_end(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     settle_unread(embedded);
     if (embedded->store) {
         store_hurry(embedded->store, core_is_awaited(embedded->core));
-        store_lease_note(embedded->store, core_lease_next(embedded->core));
+        note_marks(embedded);
         store_turn(embedded->store, embedded->now_us);
         release_durable(embedded);
         stop_serving_if_failed(embedded);
@@ -618,6 +630,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->core_ear.reply = core_replied;
     embedded->store_ear = (struct store_ear){
         .replay = replay,
+        .clock = replay_clock,
         .progress = replay_progress,
         .durable = batch_durable,
         .synced = batch_synced,
@@ -668,7 +681,7 @@ void embedded_close(struct embedded *embedded)
     if (!embedded)
         return;
     if (embedded->store) {
-        store_lease_note(embedded->store, core_lease_next(embedded->core));
+        note_marks(embedded);
         store_close(embedded->store); /* tells batch_durable() of the last ones */
     } else {
         core_each(embedded->core, free_memory_body, NULL);

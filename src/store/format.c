@@ -117,7 +117,7 @@ size_t batch_seal(const struct batch_head *head, void *batch)
     put_u32(at + 44, head->store_tag);
     put_u32(at + 48, head->payload_bytes);
     put_u32(at + 52, head->record_count);
-    put_u64(at + 56, 0);
+    put_u64(at + 56, (uint64_t)head->clock_us);
     memset(at + used, 0, whole - used);
     put_u64(at, sum_of(at + 8, whole - 8));
     return whole;
@@ -136,6 +136,7 @@ enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct b
         .store_tag = get_u32(at + 44),
         .payload_bytes = get_u32(at + 48),
         .record_count = get_u32(at + 52),
+        .clock_us = (int64_t)get_u64(at + 56),
     };
     if (get_u32(at + 8) != BATCH_MAGIC || get_u32(at + 12) != FORMAT_VERSION || head.number == 0 ||
         head.durable >= head.number || batch_bytes(head.payload_bytes) > room)

@@ -73,6 +73,7 @@ struct batch_head {
     uint64_t number;
     uint64_t durable; /* the last batch known to be durable when this one was written */
     uint64_t seq_mark;
+    int64_t clock_us; /* the time when it was written; 0 in one written before there was this */
     uint32_t segment;
     uint32_t store_tag;     /* of the store's id */
     uint32_t payload_bytes; /* of the records, without padding */

@@ -25,6 +25,7 @@ enum {
     SLAB_BYTES = 1024 * 1024,       /* of one image */
     FILES_OPEN_MAX = 64,            /* segments' files kept open for reading */
     OPEN_AGE_US = 100 * 1000,       /* unpromised events wait so long for company */
+    CLOCK_AGE_US = 1000 * 1000,     /* one batch in so long at most is written for its time alone */
     PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,        /* on a full disk commits gather, not to be mostly padding */
     HURRIED_RECORDS = 4,            /* in a hurry, a commit of more is left to the thread */
@@ -183,6 +184,9 @@ struct store {
     struct checkpoint checkpoint;
     uint64_t seq_first, boot;
     uint64_t lease_first, lease_next;
+    int64_t clock_us;        /* the time in the last batch of this life; INT64_MIN = none yet */
+    int64_t clock_wanted_us; /* a batch must have this time or a later one … */
+    int64_t clock_asked_us;  /* … since then */
     struct store_stats stats;
 };
 
@@ -260,6 +264,8 @@ void wal_fini(struct store *store);
 void wal_kick(struct store *store);
 void wal_seal(struct store *store);
 void wal_turn(struct store *store);
+/* Opens an empty batch for the time it carries, if store_clock_note() asked and nothing is open. */
+void wal_tell_clock(struct store *store);
 int64_t wal_next_us(const struct store *store);
 /* Nothing will become durable any more (S5). */
 void wal_fail(struct store *store, int sys_errno);

@@ -169,10 +169,13 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
 static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
                              const struct batch_head *head, const char *batch)
 {
+    struct store_ear *ear = recovery->store->ear;
     size_t at = BATCH_HEAD;
     size_t end = BATCH_HEAD + head->payload_bytes;
     uint32_t count = 0;
     enum err err = OK;
+    if (ear->clock)
+        ear->clock(ear, head->clock_us);
     for (; at < end && !err; at += recovery->record.len, count++) {
         err = record_decode(batch + at, end - at, &recovery->record);
         if (!err)

@@ -97,6 +97,7 @@ enum err store_open(const struct store_options *options, struct store_ear *ear,
     store->ear = ear;
     store->now_us = options->now_us;
     store->last_commit_us = store->last_sync_us = options->now_us;
+    store->clock_us = store->clock_wanted_us = INT64_MIN;
     list_init(&store->log);
     list_init(&store->spares);
     store->manifest_slot = mem_aligned(BLOCK, BLOCK);
@@ -141,6 +142,8 @@ void store_close(struct store *store)
     struct disk *disk = store->disk;
     store->closing = true;
     bool whole = drain(store);
+    wal_tell_clock(store);
+    whole = drain(store) && whole;
     wait_for_disk(store);
     if (whole && !store->failed)
         whole = manifest_write_now(store, true) == OK;
@@ -157,6 +160,13 @@ uint64_t store_seq_first(const struct store *store)
 uint64_t store_lease_first(const struct store *store)
 {
     return store->lease_first;
+}
+
+void store_clock_note(struct store *store, int64_t at_us)
+{
+    if (store->clock_wanted_us <= store->clock_us)
+        store->clock_asked_us = at_us;
+    store->clock_wanted_us = at_us;
 }
 
 void store_lease_note(struct store *store, uint64_t lease_next)

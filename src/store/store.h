@@ -39,6 +39,11 @@ struct store_options {
 struct store_ear {
     /* Recovery: one event after another, in log order. An error ends the opening with it. */
     enum err (*replay)(struct store_ear *ear, const struct event *event);
+    /*
+     * Recovery, before the events of a batch, and not for all: what the clock showed when they were
+     * written; 0: not known. May be NULL.
+     */
+    void (*clock)(struct store_ear *ear, int64_t clock_us);
     /* Recovery, now and then: bytes read so far of all. */
     void (*progress)(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
     /* All batches up to this number are as durable as asked for. */
@@ -91,6 +96,12 @@ enum err store_admit(const struct store *store, size_t payload_bytes) MUST_USE;
  */
 struct stored store_append(struct store *store, const struct event *event);
 void store_seq_note(struct store *store, uint64_t seq_next);
+/*
+ * Something that no event tells happened at this time (a job fell due): before long there will be a
+ * batch of this time or later, an empty one if nothing else is to be written. Within 0.1 s, but one
+ * such batch a second at most; none while the disk is full.
+ */
+void store_clock_note(struct store *store, int64_t at_us);
 /* The core's next lease: once a turn, and before store_close. */
 void store_lease_note(struct store *store, uint64_t lease_next);
 

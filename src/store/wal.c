@@ -378,10 +378,12 @@ static void start_batch(struct store *store, struct batch *batch)
 {
     batch->durable = store->synced;
     batch->seq_mark = store->seq_next + SEQ_AHEAD;
+    store->clock_us = store->now_us;
     struct batch_head head = {
         .number = batch->number,
         .durable = batch->durable,
         .seq_mark = batch->seq_mark,
+        .clock_us = store->now_us,
         .segment = batch->segment->number,
         .store_tag = store->tag,
         .payload_bytes = batch->payload_bytes,
@@ -444,6 +446,18 @@ static bool proof_due_at(const struct store *store, int64_t *out_at_us)
     return true;
 }
 
+/* It is time to tell on disk what time it is: nothing else says what has fallen due. */
+static bool clock_due_at(const struct store *store, int64_t *out_at_us)
+{
+    bool busy = store->open || store->step != COMMIT_IDLE || !list_empty(&store->sealed);
+    if (busy || store->full || store->clock_wanted_us <= store->clock_us)
+        return false;
+    *out_at_us = store->clock_asked_us + PROOF_AGE_US;
+    if (store->clock_us > INT64_MIN && *out_at_us < store->clock_us + CLOCK_AGE_US)
+        *out_at_us = store->clock_us + CLOCK_AGE_US;
+    return true;
+}
+
 static int64_t open_due_at(const struct store *store)
 {
     const struct batch *open = store->open;
@@ -466,13 +480,24 @@ static void prove(struct store *store)
     store->open->wanted = true;
 }
 
+void wal_tell_clock(struct store *store)
+{
+    int64_t clock_us;
+    if (!store->failed && clock_due_at(store, &clock_us) && segment_room(store) >= BLOCK) {
+        open_batch(store, 0);
+        store->open->wanted = true;
+    }
+}
+
 void wal_turn(struct store *store)
 {
-    int64_t proof_us;
+    int64_t proof_us, clock_us;
     if (store->failed)
         return;
     if (proof_due_at(store, &proof_us) && store->now_us >= proof_us)
         prove(store);
+    if (clock_due_at(store, &clock_us) && store->now_us >= clock_us)
+        wal_tell_clock(store);
     bool idle = store->step == COMMIT_IDLE && list_empty(&store->sealed);
     if (store->open && idle && (store->closing || store->now_us >= open_due_at(store)))
         wal_seal(store);
@@ -488,6 +513,8 @@ int64_t wal_next_us(const struct store *store)
     if (store->open && list_empty(&store->sealed))
         next_us = open_due_at(store);
     if (proof_due_at(store, &at_us) && at_us < next_us)
+        next_us = at_us;
+    if (clock_due_at(store, &at_us) && at_us < next_us && segment_room(store) >= BLOCK)
         next_us = at_us;
     if (store->options.interval_us > 0 && store->written > store->synced &&
         store->last_sync_us + store->options.interval_us < next_us)

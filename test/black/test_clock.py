@@ -1,4 +1,5 @@
-"""P10 for the real process: libfaketime steps its wall clock, the monotonic ones run on."""
+"""P10 for the real process: libfaketime steps its wall clock, the monotonic ones run on; and a
+restart finds a clock that was set back."""
 
 import glob
 import os
@@ -29,3 +30,22 @@ def test_p10_a_stepped_wall_clock_moves_no_job_and_is_logged(laterd, tmp_path, s
     assert took >= 1.498  # decision 7: at most a thousandth early
     assert took < 5
     assert eventually(lambda: sum("clock_stepped" in line for line in server.lines) == 1)
+
+
+@pytest.mark.embedded("on Redis its own clock counts")
+def test_p10_what_was_ready_stays_ready_when_a_restart_finds_the_clock_set_back(laterd):
+    server = laterd()
+    with Client(server.port) as client:
+        client.push_id("t", id="second", body=1, priority=2)
+        client.push_id("t", id="first", body=1, delay="50ms", priority=1)
+        client.push_id("t", id="later", body=1, delay="1h")
+        assert eventually(lambda: client.get("/v1/topics/t").json()["ready"] == 2)
+        time.sleep(0.3)  # nothing is logged of a job that falls due, but the time soon after
+    server.kill()
+    server.environment.update(LD_PRELOAD=LIBRARY[0], FAKETIME="-2h",
+                              FAKETIME_DONT_FAKE_MONOTONIC="1")
+    server.start()
+    with Client(server.port) as client:
+        topic = client.get("/v1/topics/t").json()
+        assert (topic["ready"], topic["delayed"]) == (2, 1)
+        assert [job["id"] for job in client.reserve("t", most=3)] == ["first", "second"]

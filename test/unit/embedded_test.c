@@ -38,11 +38,11 @@ static void count_answer(struct ticket *ticket, const struct reply *reply)
     answers++;
 }
 
-static void open_bed(struct bed *bed, enum durability durability)
+static void open_bed_at(struct bed *bed, enum durability durability, int64_t now_us)
 {
     if (!bed->disk)
         bed->disk = sim_disk_new();
-    bed->now_us = 1000000;
+    bed->now_us = now_us;
     struct store_trouble trouble;
     struct embedded_options options = {
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10},
@@ -61,6 +61,11 @@ static void open_bed(struct bed *bed, enum durability durability)
     sim_disk_eager(bed->disk, false);
     bed->engine = embedded_engine(bed->embedded);
     answers = 0;
+}
+
+static void open_bed(struct bed *bed, enum durability durability)
+{
+    open_bed_at(bed, durability, 1000000);
 }
 
 static void close_bed(struct bed *bed)
@@ -238,12 +243,126 @@ static void p7_a_search_that_ends_on_a_failed_store_is_no_success(void **state)
     close_bed(&bed);
 }
 
+#define HOUR_US INT64_C(3600000000)
+
+static uint64_t push_delayed(struct bed *bed, int64_t delay_us)
+{
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"), .due_us = bed->now_us + delay_us, .ttr_us = HOUR_US},
+    };
+    do_command(bed, &push);
+    assert_int_equal(last_reply.err, OK);
+    struct core_totals totals;
+    core_totals(embedded_core(bed->embedded), &totals);
+    return totals.seq_next - 1;
+}
+
+static uint64_t jobs_in(const struct bed *bed, enum job_state state)
+{
+    struct core_totals totals;
+    core_totals(embedded_core(bed->embedded), &totals);
+    core_valid(embedded_core(bed->embedded));
+    return totals.jobs[state];
+}
+
+static void pass_time(struct bed *bed, int64_t span_us)
+{
+    sim_disk_eager(bed->disk, true);
+    for (int64_t end_us = bed->now_us + span_us; bed->now_us < end_us;) {
+        bed->now_us += span_us / 20;
+        do_turn(bed, NULL, NULL);
+    }
+}
+
+/* Ends the process, in order or not, and begins the next with this time. */
+static void restart_at(struct bed *bed, bool killed, enum durability durability, int64_t now_us)
+{
+    if (killed)
+        sim_disk_cut_at(bed->disk, sim_disk_points(bed->disk));
+    embedded_close(bed->embedded);
+    if (killed)
+        sim_disk_kill(bed->disk);
+    open_bed_at(bed, durability, now_us);
+}
+
+/*
+ * One job was pushed when it was due, one fell due without anything being logged, one is not due.
+ * Then the clock is set back, and there are three restarts: of what the first one knows the others
+ * must know, too, though the log's clock is behind the due times by then.
+ */
+static void restart_with_a_clock_set_back(bool killed, enum durability durability)
+{
+    struct bed bed = {0};
+    int64_t start_us = 100 * HOUR_US;
+    open_bed_at(&bed, durability, start_us);
+    (void)push_delayed(&bed, 0);
+    (void)push_delayed(&bed, 1000000);
+    (void)push_delayed(&bed, 2 * HOUR_US);
+    pass_time(&bed, 3000000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    restart_at(&bed, killed, durability, start_us - HOUR_US);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 1);
+    (void)push_delayed(&bed,
+                       1000000); /* P3: it is not due, though the log's clock was later once */
+    pass_time(&bed, 500000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    restart_at(&bed, killed, durability, start_us - HOUR_US + 600000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 2);
+    pass_time(&bed, 2000000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 3);
+    restart_at(&bed, killed, durability, start_us - 2 * HOUR_US);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 3);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 1);
+    close_bed(&bed);
+}
+
+static void what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        restart_with_a_clock_set_back(killed, DURABILITY_SYNC);
+        restart_with_a_clock_set_back(killed, DURABILITY_OS);
+    }
+}
+
+/* What falls due unseen costs one block a second at most, and an idle store nothing. */
+static void the_time_is_logged_only_when_something_fell_due(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct store_stats before, after;
+    open_bed_at(&bed, DURABILITY_SYNC, HOUR_US);
+    for (int i = 0; i < 1000; i++)
+        (void)push_delayed(&bed, 2 * HOUR_US + i * 10000 - bed.now_us);
+    pass_time(&bed, 5000000);
+    store_stats(embedded_store(bed.embedded), &before);
+    pass_time(&bed, 5000000); /* nothing falls due */
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_int_equal(after.batches, before.batches);
+    bed.now_us = 2 * HOUR_US - 1000;
+    while (jobs_in(&bed, JOB_READY) < 1000)
+        pass_time(&bed, 200000);
+    pass_time(&bed, 5000000);
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_in_range(after.batches - before.batches, 8, 14); /* in 11 s */
+    before = after;
+    pass_time(&bed, HOUR_US);
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_int_equal(after.batches, before.batches);
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
+        cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),
+        cmocka_unit_test(the_time_is_logged_only_when_something_fell_due),
         cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

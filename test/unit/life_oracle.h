@@ -163,6 +163,22 @@ static inline void oracle_crashed(struct oracle *oracle)
     memset(oracle->busy, 0, sizeof(oracle->busy));
 }
 
+/*
+ * The clock was set back between two lives. What was due may come at once, all else not before its
+ * time by the new clock; and what has happened has happened before.
+ */
+static inline void oracle_set_back(struct oracle *oracle, int64_t before_us, int64_t step_us)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        struct version *version = &oracle->versions[i];
+        if (version->due_us <= before_us)
+            version->due_us = INT64_MIN;
+        if (version->held_until_us)
+            version->held_until_us -= step_us;
+        version->ended_us -= step_us;
+    }
+}
+
 /* ---- what comes back ---- */
 
 /* A job was handed to a client. */

@@ -99,9 +99,19 @@ static enum world_crash some_crash(struct life *life)
     return chance(life, 500) ? WORLD_KILL : WORLD_POWER;
 }
 
+static void set_clock_back(struct life *life)
+{
+    int64_t before_us = world_now_us(life->world);
+    int64_t step_us = (int64_t)below(life, 600) * SECOND_US;
+    world_set_clock(life->world, before_us - step_us);
+    oracle_set_back(&life->oracle, before_us, step_us);
+}
+
 /* A start, now and then after one that did not get far; what is recovered is recovered for good. */
 static void start(struct life *life)
 {
+    if (chance(life, 200))
+        set_clock_back(life);
     while (chance(life, 300))
         world_boot_cut(life->world, below(life, 60), some_crash(life));
     boot(life);
