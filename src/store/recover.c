@@ -51,7 +51,6 @@ static enum err create(struct recovery *recovery)
         .generation = 1,
         .batch_first = 1,
         .seq_mark = 1,
-        .lease_mark = 1,
         .number_next = 1,
     };
     uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
@@ -552,8 +551,8 @@ static enum err open_manifest(struct recovery *recovery)
 }
 
 /*
- * Before there was a mark of leases, they were boot << 44 | count. Such a store goes on there once.
- * A lost slot may have raised the mark, by LEASE_AHEAD at most.
+ * A store without a mark of leases is new, or of a version whose leases were boot << 44 | count: it
+ * begins above those. A lost slot may have raised the mark, by LEASE_AHEAD at most.
  */
 static uint64_t first_lease(const struct store *store, const struct loaded *loaded)
 {
