@@ -7,8 +7,9 @@
 #include "base/log.h"
 
 enum {
-    SLEW_PART = 1000,        /* follow a step by 1/1000 of the time that passes */
-    STEP_LOGGED_US = 250000, /* a difference below is what NTP does all day */
+    SLEW_PART = 1000,         /* follow a small step by 1/1000 of the time that passes */
+    FOLLOW_MAX_US = 10000000, /* a larger one would take hours or years: it is not followed */
+    STEP_LOGGED_US = 250000,  /* a difference below is what NTP does all day */
 };
 
 static int64_t read_us(clockid_t id)
@@ -55,7 +56,7 @@ int64_t os_clock_advance(struct os_clock *clock, int64_t steady_us, int64_t wall
     clock->slew_rest_us = (clock->slew_rest_us + passed_us) % SLEW_PART;
     if (llabs(apart_us) <= slew_us)
         now_us = wall_us;
-    else
+    else if (llabs(apart_us) <= FOLLOW_MAX_US)
         now_us += apart_us > 0 ? slew_us : -slew_us;
     clock->last_steady_us = steady_us;
     clock->last_us = now_us;

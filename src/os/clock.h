@@ -1,10 +1,10 @@
 /*
  * The machine's clocks as one: wall time carried forward by the monotonic clock (P10).
  *
- * When the system's wall clock is stepped, ours does not jump: it moves towards the new wall time
- * by at most a thousandth of the time that passes, so no waiting job becomes due early by more than
- * that, and a small correction is still followed. A restart takes over the wall clock as it is. See
- * docs/decisions/0007-a-stepped-clock-is-approached-slowly.md.
+ * When the system's wall clock is stepped by more than ten seconds, ours goes on as before: no wait
+ * becomes shorter or longer. A smaller step is made up by a thousandth of the time that passes, so
+ * a wait changes by that at most, and by the step at most. A restart takes over the wall clock as
+ * it is. See docs/decisions/0007-a-stepped-clock-is-approached-slowly.md.
  */
 #ifndef LATERD_OS_CLOCK_H
 #define LATERD_OS_CLOCK_H

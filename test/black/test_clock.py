@@ -27,7 +27,7 @@ def test_p10_a_stepped_wall_clock_moves_no_job_and_is_logged(laterd, tmp_path, s
         jobs = client.post("/v1/reserve", topics=["t"], wait="10s").json()["jobs"]
         took = time.monotonic() - begin
     assert len(jobs) == 1
-    assert took >= 1.498  # decision 7: at most a thousandth early
+    assert took >= 1.5
     assert took < 5
     assert eventually(lambda: sum("clock_stepped" in line for line in server.lines) == 1)
 

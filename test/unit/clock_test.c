@@ -49,29 +49,40 @@ static void p10_it_follows_a_wall_clock_that_is_not_stepped(void **state)
     assert_true(pass(&clock, HOUR_US, 999, 0) == start_us + clock.last_steady_us);
 }
 
-static void p10_a_step_ahead_moves_nothing_early(void **state)
+static void p10_a_step_of_more_than_ten_seconds_makes_no_wait_shorter_or_longer(void **state)
 {
     (void)state;
-    static const int64_t steps_us[] = {SECOND_US, HOUR_US, 10 * YEAR_US};
+    static const int64_t steps_us[] = {10 * SECOND_US + 1, HOUR_US, 24 * HOUR_US, 10 * YEAR_US};
     static const int64_t turns_us[] = {1, 333, SECOND_US, HOUR_US};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 8; i++) {
         for (size_t j = 0; j < 4; j++) {
             struct os_clock clock = clock_at_start();
             int64_t span_us = turns_us[j] < SECOND_US ? SECOND_US : 3 * HOUR_US;
-            int64_t ran_us = pass(&clock, span_us, turns_us[j], steps_us[i]) - start_us;
-            assert_true(ran_us >= clock.last_steady_us);
-            assert_true(ran_us <= clock.last_steady_us + clock.last_steady_us / 1000 + 1);
+            int64_t step_us = i % 2 ? steps_us[i / 2] : -steps_us[i / 2];
+            int64_t ran_us = pass(&clock, span_us, turns_us[j], step_us) - start_us;
+            assert_true(ran_us == clock.last_steady_us);
         }
     }
 }
 
-static void p10_a_step_back_keeps_waiting_jobs_on_time(void **state)
+static void p10_a_smaller_step_changes_a_wait_by_a_thousandth_and_by_the_step_at_most(void **state)
 {
     (void)state;
-    struct os_clock clock = clock_at_start();
-    int64_t ran_us = pass(&clock, 3 * HOUR_US, SECOND_US, -10 * YEAR_US) - start_us;
-    assert_true(ran_us <= clock.last_steady_us);
-    assert_true(ran_us >= clock.last_steady_us - clock.last_steady_us / 1000 - 1);
+    static const int64_t steps_us[] = {300, 300000, SECOND_US, 10 * SECOND_US};
+    static const int64_t turns_us[] = {333, SECOND_US, HOUR_US};
+    for (size_t i = 0; i < 8; i++) {
+        for (size_t j = 0; j < 3; j++) {
+            struct os_clock clock = clock_at_start();
+            int64_t span_us = turns_us[j] < SECOND_US ? SECOND_US : 3 * HOUR_US;
+            int64_t step_us = i % 2 ? steps_us[i / 2] : -steps_us[i / 2];
+            int64_t ran_us = pass(&clock, span_us, turns_us[j], step_us) - start_us;
+            int64_t change_us = ran_us - clock.last_steady_us;
+            if (step_us < 0)
+                change_us = -change_us;
+            assert_true(change_us >= 0 && change_us <= steps_us[i / 2]);
+            assert_true(change_us <= clock.last_steady_us / 1000 + 1);
+        }
+    }
 }
 
 static void p10_a_small_difference_is_made_up(void **state)
@@ -129,8 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p10_it_follows_a_wall_clock_that_is_not_stepped),
-        cmocka_unit_test(p10_a_step_ahead_moves_nothing_early),
-        cmocka_unit_test(p10_a_step_back_keeps_waiting_jobs_on_time),
+        cmocka_unit_test(p10_a_step_of_more_than_ten_seconds_makes_no_wait_shorter_or_longer),
+        cmocka_unit_test(p10_a_smaller_step_changes_a_wait_by_a_thousandth_and_by_the_step_at_most),
         cmocka_unit_test(p10_a_small_difference_is_made_up),
         cmocka_unit_test(p10_a_step_is_told_once_and_so_is_its_end),
         cmocka_unit_test(a_reading_of_the_same_instant_changes_nothing),
