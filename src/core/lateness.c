@@ -57,22 +57,26 @@ static uint16_t *row_of(struct lateness *lateness, int64_t window)
     return lateness->recent[(uint64_t)window % LATENESS_WINDOWS];
 }
 
-void lateness_add(struct lateness *lateness, int64_t now_us, int64_t late_us)
+static void turn_to(struct lateness *lateness, int64_t window)
 {
-    unsigned bucket = lateness_bucket(late_us);
-    int64_t window = now_us / LATENESS_WINDOW_US;
     for (int ended = 0; ended < LATENESS_WINDOWS && lateness->window < window - ended; ended++)
         memset(row_of(lateness, window - ended), 0, sizeof(lateness->recent[0]));
+    lateness->window = window;
+}
+
+void lateness_add(struct lateness *lateness, int64_t now_us, unsigned bucket)
+{
+    int64_t window = now_us / LATENESS_WINDOW_US;
     if (lateness->window < window)
-        lateness->window = window;
+        turn_to(lateness, window);
     count_recent(row_of(lateness, lateness->window), bucket);
     count_ever(lateness->ever, bucket);
 }
 
-void lateness_count(struct lateness_histogram *histogram, int64_t late_us)
+void lateness_count(struct lateness_histogram *histogram, unsigned bucket, int64_t late_us)
 {
     uint64_t late = late_us > 0 ? (uint64_t)late_us : 0;
-    histogram->counts[lateness_bucket(late_us)]++;
+    histogram->counts[bucket]++;
     if (__builtin_add_overflow(histogram->sum_us, late, &histogram->sum_us))
         histogram->sum_us = UINT64_MAX;
 }

@@ -35,12 +35,12 @@ struct lateness_histogram {
 
 enum lateness_span { LATENESS_ALL_TIME, LATENESS_LAST_MINUTE };
 
-unsigned lateness_bucket(int64_t late_us);
+unsigned lateness_bucket(int64_t late_us);  /* a negative lateness counts as none */
 int64_t lateness_bound_us(unsigned bucket); /* INT64_MAX for the last */
 
-/* `now_us` never goes back. A negative lateness counts as none. */
-void lateness_add(struct lateness *lateness, int64_t now_us, int64_t late_us);
-void lateness_count(struct lateness_histogram *histogram, int64_t late_us);
+/* Counts a value of this bucket; `now_us` never goes back. */
+void lateness_add(struct lateness *lateness, int64_t now_us, unsigned bucket);
+void lateness_count(struct lateness_histogram *histogram, unsigned bucket, int64_t late_us);
 
 /*
  * For each of `count` parts (per mille) the bound below which that part of the span's values lies;

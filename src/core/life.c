@@ -183,9 +183,10 @@ void core_lease(struct core *core, uint32_t number, bool bound)
     int64_t late_us = 0;
     if (!by_name && __builtin_sub_overflow(core->now_us, job->due_us, &late_us))
         late_us = INT64_MAX;
-    lateness_add(&topic->lateness, core->now_us, late_us);
-    lateness_add(&core->totals.lateness, core->now_us, late_us);
-    lateness_count(&core->totals.lateness_histogram, late_us);
+    unsigned bucket = lateness_bucket(late_us);
+    lateness_add(&topic->lateness, core->now_us, bucket);
+    lateness_add(&core->totals.lateness, core->now_us, bucket);
+    lateness_count(&core->totals.lateness_histogram, bucket, late_us);
     topic->reserved++;
     rate_add(&topic->reserve_rate, core->now_us);
     core->totals.reserved++;

@@ -146,7 +146,8 @@ void wheel_init(struct wheel *wheel, const struct pool *pool, size_t link_at,
 }
 
 /* The slot has become crowded, or has grown much: plan its move down. */
-static void crowd(struct wheel *wheel, unsigned level, uint64_t number)
+__attribute__((cold, noinline)) static void crowd(struct wheel *wheel, unsigned level,
+                                                  uint64_t number)
 {
     unsigned place = place_of(number);
     uint64_t *bits = &wheel->crowded[level][place / WHEEL_SLOTS];
@@ -160,19 +161,30 @@ static void crowd(struct wheel *wheel, unsigned level, uint64_t number)
         wheel->next_us = ahead_us;
 }
 
-/* The slot has lost an item: it is not crowded any more, perhaps empty. */
-static void thin_out(struct wheel *wheel, unsigned level, uint64_t number)
+/* The slot has lost its last item but CROWDED - 1. */
+__attribute__((cold, noinline)) static void thin_out(struct wheel *wheel, unsigned level,
+                                                     unsigned place)
+{
+    uint64_t bit = 1ull << place % WHEEL_SLOTS;
+    if (level == DUE || !(wheel->crowded[level][place / WHEEL_SLOTS] & bit))
+        return;
+    wheel->crowded[level][place / WHEEL_SLOTS] &= ~bit;
+    wheel->crowded_count--;
+}
+
+/* The slot has one item less. */
+static inline void lose(struct wheel *wheel, struct wheel_slot *slot, unsigned level,
+                        uint64_t number)
 {
     unsigned place = place_of(number);
-    uint64_t bit = 1ull << place % WHEEL_SLOTS;
-    if (level < WHEEL_LEVELS && wheel->crowded[level][place / WHEEL_SLOTS] & bit) {
-        wheel->crowded[level][place / WHEEL_SLOTS] &= ~bit;
-        wheel->crowded_count--;
-    }
-    if (wheel->slots[level][place].count > 0)
+    uint32_t left = --slot->count;
+    if (left == CROWDED - 1)
+        thin_out(wheel, level, place);
+    if (left > 0)
         return;
-    wheel->occupied[level][place / WHEEL_SLOTS] &= ~bit;
-    if (!(wheel->occupied[level][0] | wheel->occupied[level][1]))
+    uint64_t *bits = wheel->occupied[level];
+    bits[place / WHEEL_SLOTS] &= ~(1ull << place % WHEEL_SLOTS);
+    if (!(bits[0] | bits[1]))
         wheel->levels &= ~(1u << level);
     if (number == number_of(tick_of(wheel->now_us), level))
         wheel->emptying &= ~(1u << level);
@@ -229,9 +241,7 @@ static void take(struct wheel *wheel, uint32_t item, int64_t when_us)
     }
     if (link.next != POOL_NONE)
         link_of(wheel, link.next)->prev = link.prev;
-    slot->count--;
-    if (slot->count == 0 || slot->count == CROWDED - 1)
-        thin_out(wheel, level, number);
+    lose(wheel, slot, level, number);
 }
 
 /* The same for the first item of a slot, which there must be. */
@@ -243,9 +253,7 @@ static uint32_t take_first(struct wheel *wheel, unsigned level, uint64_t number)
     slot->first = next;
     if (next != POOL_NONE)
         link_of(wheel, next)->prev = (uint32_t)level << LEVEL_SHIFT | NONE;
-    slot->count--;
-    if (slot->count == 0 || slot->count == CROWDED - 1)
-        thin_out(wheel, level, number);
+    lose(wheel, slot, level, number);
     return item;
 }
 
@@ -275,25 +283,28 @@ void wheel_remove(struct wheel *wheel, uint32_t item)
 
 /* ---- what comes next ---- */
 
-/* The slot after the hand that begins first. False: nothing is there but what is under the hand. */
-static bool first_slot(const struct wheel *wheel, unsigned *out_level, uint64_t *out_start)
+/* The slot after the hand that begins first; what is under the hand is none. */
+struct first {
+    bool found;
+    unsigned level;
+    uint64_t start;
+};
+
+static struct first first_slot(const struct wheel *wheel)
 {
-    bool found = false;
+    struct first first = {.start = UINT64_MAX};
     for (uint32_t left = wheel->levels & ALL_LEVELS; left; left &= left - 1) {
         unsigned level = (unsigned)__builtin_ctz(left);
         struct ahead ahead = ahead_of(wheel, wheel->occupied[level], level);
         if (!(ahead.now | ahead.next))
             continue;
         uint64_t start = start_of(first_of(&ahead), level);
-        if (!found || start < *out_start) {
-            *out_level = level;
-            *out_start = start;
-        }
-        found = true;
+        if (start < first.start || !first.found)
+            first = (struct first){.found = true, .level = level, .start = start};
         if (ahead.now)
             break; /* all higher levels' slots are later */
     }
-    return found;
+    return first;
 }
 
 /* The time of the slot's earliest item where that is cheap to find, else when the slot begins. */
@@ -339,11 +350,14 @@ static void hand_to(struct wheel *wheel, int64_t now_us) /* no slot begins befor
         wheel->now_us = now_us;
 }
 
-/* Nothing (more) is due at now_us. */
-static uint32_t run_dry(struct wheel *wheel, int64_t now_us)
+/* Nothing (more) is due at now_us: the first slot, if there is one, begins later. */
+static uint32_t run_dry(struct wheel *wheel, int64_t now_us, const struct first *first)
 {
     hand_to(wheel, now_us);
-    wheel->next_us = earliest(wheel);
+    if (first->found && first->level == 0)
+        wheel->next_us = time_of(first->start); /* of one microsecond: exact, and none is before */
+    else
+        wheel->next_us = earliest(wheel);
     if (wheel->ahead_us < wheel->next_us)
         wheel->next_us = wheel->ahead_us;
     return POOL_NONE;
@@ -399,16 +413,16 @@ static uint32_t move_slice(struct wheel *wheel, unsigned level, uint32_t steps)
 /* One slice for the slots whose time to move down has come, lower levels first. */
 static void move_ahead(struct wheel *wheel, int64_t now_us, uint32_t *budget)
 {
-    unsigned level;
-    uint64_t start, now = tick_of(now_us);
+    uint64_t now = tick_of(now_us);
+    struct first first = first_slot(wheel);
     bool due = wheel->emptying || wheel->slots[DUE][0].first != POOL_NONE ||
-               (first_slot(wheel, &level, &start) && start <= now);
+               (first.found && first.start <= now);
     if (!due)
         hand_to(wheel, now_us);
     uint32_t steps = *budget / 2 + *budget % 2;
     if (steps > AHEAD_STEPS)
         steps = AHEAD_STEPS;
-    for (level = AHEAD_LEVEL; level < WHEEL_LEVELS && steps > 0; level++) {
+    for (unsigned level = AHEAD_LEVEL; level < WHEEL_LEVELS && steps > 0; level++) {
         uint64_t number = number_of(tick_of(wheel->now_us), level) + 1;
         unsigned place = place_of(number);
         bool crowded = wheel->crowded[level][place / WHEEL_SLOTS] >> place % WHEEL_SLOTS & 1;
@@ -440,26 +454,28 @@ static void turn_to(struct wheel *wheel, uint64_t start)
 /*
  * The level whose slot under the hand gives the next item; the hand moves on for that where it may.
  * A slot under the hand that holds very much must not hold up others, so now and then it is left
- * for what is due elsewhere. False: nothing is due.
+ * for what is due elsewhere. False: nothing is due, and *out_first is the slot that comes first.
  */
-static bool next_level(struct wheel *wheel, uint64_t now, unsigned *out_level)
+static bool next_level(struct wheel *wheel, uint64_t now, unsigned *out_level,
+                       struct first *out_first)
 {
     unsigned level = WHEEL_LEVELS;
-    uint64_t start;
     if (wheel->emptying) {
         level = (unsigned)__builtin_ctz(wheel->emptying);
         *out_level = level;
         if (++wheel->steps % EMPTYING_STEPS)
             return true;
     }
-    unsigned other;
-    bool due = first_slot(wheel, &other, &start) && start <= now;
+    struct first first = first_slot(wheel);
+    bool due = first.found && first.start <= now;
     if (level < WHEEL_LEVELS &&
-        (!due || number_of(start, level) != number_of(tick_of(wheel->now_us), level)))
+        (!due || number_of(first.start, level) != number_of(tick_of(wheel->now_us), level)))
         return true; /* nothing is due within this slot's time: W2 */
-    if (!due)
+    if (!due) {
+        *out_first = first;
         return false;
-    turn_to(wheel, start);
+    }
+    turn_to(wheel, first.start);
     *out_level = (unsigned)__builtin_ctz(wheel->emptying);
     return true;
 }
@@ -485,8 +501,10 @@ uint32_t wheel_pop(struct wheel *wheel, int64_t now_us, uint32_t *budget)
         move_ahead(wheel, now_us, budget);
     while (*budget > 0) {
         unsigned level = DUE;
-        if (wheel->slots[DUE][0].first == POOL_NONE && !next_level(wheel, tick_of(now_us), &level))
-            return run_dry(wheel, now_us);
+        struct first first;
+        if (wheel->slots[DUE][0].first == POOL_NONE &&
+            !next_level(wheel, tick_of(now_us), &level, &first))
+            return run_dry(wheel, now_us, &first);
         --*budget;
         uint32_t item;
         if (move_one(wheel, level, now_us, &item)) {

@@ -18,10 +18,11 @@ void waits_handed(struct waits *waits, const struct job_view *job)
 {
     struct topic *topic = watched_find(&waits->watched, job->topic);
     int64_t late_us = waits->now_us > job->due_us ? waits->now_us - job->due_us : 0;
-    lateness_add(&waits->lateness, waits->now_us, late_us);
-    lateness_count(&waits->lateness_histogram, late_us);
+    unsigned bucket = lateness_bucket(late_us);
+    lateness_add(&waits->lateness, waits->now_us, bucket);
+    lateness_count(&waits->lateness_histogram, bucket, late_us);
     if (topic)
-        lateness_add(&topic->lateness, waits->now_us, late_us);
+        lateness_add(&topic->lateness, waits->now_us, bucket);
 }
 
 /* ---- lines ---- */

@@ -24,6 +24,16 @@ static int64_t quantile(const struct lateness *lateness, enum lateness_span span
     return us;
 }
 
+static void add(struct lateness *lateness, int64_t now_us, int64_t late_us)
+{
+    lateness_add(lateness, now_us, lateness_bucket(late_us));
+}
+
+static void count(struct lateness_histogram *histogram, int64_t late_us)
+{
+    lateness_count(histogram, lateness_bucket(late_us), late_us);
+}
+
 static void each_bound_begins_the_next_bucket(void **state)
 {
     (void)state;
@@ -53,7 +63,7 @@ static void hours_late_are_shown_as_hours(void **state)
     static const int64_t late_us[] = {27 * SECOND, 3600 * SECOND, 3 * DAY, 365 * DAY};
     for (size_t i = 0; i < 4; i++) {
         struct lateness lateness = {0};
-        lateness_add(&lateness, START, late_us[i]);
+        add(&lateness, START, late_us[i]);
         for (int span = LATENESS_ALL_TIME; span <= LATENESS_LAST_MINUTE; span++) {
             int64_t shown_us = quantile(&lateness, (enum lateness_span)span, START, 500);
             assert_true(shown_us > late_us[i] && shown_us <= 2 * late_us[i]);
@@ -65,7 +75,7 @@ static void what_is_later_than_all_buckets_counts_as_the_last_bound(void **state
 {
     (void)state;
     struct lateness lateness = {0};
-    lateness_add(&lateness, START, INT64_MAX);
+    add(&lateness, START, INT64_MAX);
     int64_t most_us = lateness_bound_us(LATENESS_BUCKETS - 2);
     assert_int_equal(quantile(&lateness, LATENESS_ALL_TIME, START, 500), most_us);
     assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, START, 999), most_us);
@@ -77,7 +87,7 @@ static void nothing_handed_out_shows_as_zero(void **state)
     struct lateness lateness = {0};
     assert_int_equal(quantile(&lateness, LATENESS_ALL_TIME, START, 990), 0);
     assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, START, 990), 0);
-    lateness_add(&lateness, 0, 5); /* times near zero and before it are times like others */
+    add(&lateness, 0, 5); /* times near zero and before it are times like others */
     assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, 0, 990), 50);
 }
 
@@ -86,16 +96,16 @@ static void the_last_minute_forgets_what_all_time_keeps(void **state)
     (void)state;
     for (int64_t at_us = START; at_us < START + 30 * SECOND; at_us += SECOND / 2) {
         struct lateness lateness = {0};
-        lateness_add(&lateness, at_us, 3600 * SECOND);
-        lateness_add(&lateness, at_us, 10);
+        add(&lateness, at_us, 3600 * SECOND);
+        add(&lateness, at_us, 10);
         assert_true(quantile(&lateness, LATENESS_LAST_MINUTE, at_us + 60 * SECOND, 990) >
                     3600 * SECOND);
         assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, at_us + 90 * SECOND, 990), 0);
-        lateness_add(&lateness, at_us + 90 * SECOND, 10);
+        add(&lateness, at_us + 90 * SECOND, 10);
         assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, at_us + 90 * SECOND, 990), 50);
         assert_true(quantile(&lateness, LATENESS_ALL_TIME, at_us + 90 * SECOND, 990) >
                     3600 * SECOND);
-        lateness_add(&lateness, at_us + 365 * DAY, 10);
+        add(&lateness, at_us + 365 * DAY, 10);
         assert_int_equal(quantile(&lateness, LATENESS_LAST_MINUTE, at_us + 365 * DAY, 990), 50);
     }
 }
@@ -107,7 +117,7 @@ static void full_counters_keep_the_percentiles(void **state)
     lateness.ever[0] = UINT32_MAX - 1000000;
     lateness.ever[20] = UINT32_MAX / 50; /* two per cent */
     for (int i = 0; i < 3000000; i++)
-        lateness_add(&lateness, START, i % 50 ? 10 : 60000);
+        add(&lateness, START, i % 50 ? 10 : 60000);
     for (int span = LATENESS_ALL_TIME; span <= LATENESS_LAST_MINUTE; span++) {
         assert_int_equal(quantile(&lateness, (enum lateness_span)span, START, 970), 50);
         assert_true(quantile(&lateness, (enum lateness_span)span, START, 990) > 50000);
@@ -118,13 +128,13 @@ static void the_histogram_counts_everything_once(void **state)
 {
     (void)state;
     struct lateness_histogram histogram = {0};
-    lateness_count(&histogram, -5);
-    lateness_count(&histogram, 300);
+    count(&histogram, -5);
+    count(&histogram, 300);
     assert_int_equal(histogram.counts[0], 1);
     assert_int_equal(histogram.counts[lateness_bucket(300)], 1);
     assert_int_equal(histogram.sum_us, 300);
     for (int i = 0; i < 3; i++)
-        lateness_count(&histogram, INT64_MAX);
+        count(&histogram, INT64_MAX);
     assert_int_equal(histogram.counts[LATENESS_BUCKETS - 1], 3);
     assert_true(histogram.sum_us == UINT64_MAX); /* it stops there */
 }
