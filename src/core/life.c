@@ -150,11 +150,13 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
         job_move(job, state);
     topic->jobs[state]++;
     core->totals.jobs[state]++;
-    job->was_due = job->was_due || state == JOB_READY;
     count_urgent(core, topic, job, +1);
     switch (state) {
     case JOB_DELAYED: wheel_add(&core->delays, number); break;
-    case JOB_READY: queue_add(&topic->ready, &core->jobs, number); break;
+    case JOB_READY:
+        job->was_due = true;
+        queue_add(&topic->ready, &core->jobs, number);
+        break;
     case JOB_RESERVED: wheel_add(&core->leases, number); break;
     case JOB_BURIED: buried_add(core, topic, number); break;
     case JOB_GONE:
