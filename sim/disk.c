@@ -57,9 +57,11 @@ struct sim_disk {
     unsigned history_count;
     struct queue lanes[LANE_COUNT];
     struct queue ended;
-    bool eager, locked, cut;
+    bool eager, locked, cut, starved;
     uint64_t points, cut_at, fail_at;
     int fail_errno;
+    char bad_name[DISK_NAME_MAX]; /* sim_disk_bad */
+    uint64_t bad_start, bad_end;
     uint64_t capacity;
     unsigned files_open;
 };
@@ -333,6 +335,8 @@ static struct disk_file *file_new(struct sim_disk *disk, struct node *node, bool
 
 static int make_file(struct sim_disk *disk, struct disk_op *op)
 {
+    if (disk->starved)
+        return EMFILE;
     struct node *node = node_new(disk);
     int failed = do_name(disk, op->name, node);
     if (!failed) {
@@ -386,9 +390,31 @@ static int remove_file(struct sim_disk *disk, const struct disk_op *op)
     return failed ? failed : do_sync_names(disk);
 }
 
+static int rename_file(struct sim_disk *disk, const struct disk_op *op)
+{
+    struct node *node = find(disk, op->name);
+    int failed = point(disk);
+    if (failed || !node)
+        return failed ? failed : ENOENT;
+    set_name(disk, op->name, NULL);
+    set_name(disk, op->data, node);
+    remember_names(disk);
+    return do_sync_names(disk);
+}
+
+static enum err err_of_errno(int number)
+{
+    return number == 0                            ? OK
+           : number == ENOSPC                     ? ERR_DISK_FULL
+           : number == EMFILE || number == ENFILE ? ERR_AGAIN
+                                                  : ERR_IO;
+}
+
 static void perform(struct sim_disk *disk, struct disk_op *op)
 {
     int failed = 0;
+    if (op->prepare)
+        op->prepare(op);
     switch (op->verb) {
     case DISK_WRITE_SYNC:
         CHECK((uintptr_t)op->data % DISK_ALIGN == 0 && op->len % DISK_ALIGN == 0 &&
@@ -404,9 +430,10 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
     case DISK_MAKE: failed = make_file(disk, op); break;
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
+    case DISK_RENAME: failed = rename_file(disk, op); break;
     }
     op->sys_errno = failed;
-    op->err = failed == 0 ? OK : failed == ENOSPC ? ERR_DISK_FULL : ERR_IO;
+    op->err = err_of_errno(failed);
     op->took_us = 1;
 }
 
@@ -480,8 +507,9 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
                           struct disk_file **out_file)
 {
     struct sim_disk *disk = of_port(port);
-    if (point(disk))
-        return ERR_IO;
+    int failed = disk->starved ? EMFILE : point(disk);
+    if (failed)
+        return err_of_errno(failed);
     struct node *node = find(disk, name);
     if (!node)
         return ERR_NOT_FOUND;
@@ -511,7 +539,11 @@ static enum err disk_size(struct disk *port, struct disk_file *file, uint64_t *o
 static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t offset, void *at,
                           size_t len, size_t *out_len)
 {
+    const struct sim_disk *disk = of_port(port);
     if (point(of_port(port)))
+        return ERR_IO;
+    bool bad = disk->bad_name[0] && find(disk, disk->bad_name) == file->node;
+    if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
         return ERR_IO;
     const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
     size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
@@ -655,6 +687,23 @@ void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno)
 {
     disk->fail_at = number;
     disk->fail_errno = sys_errno;
+}
+
+void sim_disk_starve(struct sim_disk *disk, bool starved)
+{
+    disk->starved = starved;
+}
+
+void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint64_t end)
+{
+    (void)snprintf(disk->bad_name, sizeof(disk->bad_name), "%s", name); /* names are short */
+    disk->bad_start = start;
+    disk->bad_end = end;
+}
+
+unsigned sim_disk_files_open(const struct sim_disk *disk)
+{
+    return disk->files_open;
 }
 
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes)

@@ -49,6 +49,13 @@ void sim_disk_kill(struct sim_disk *disk);
  */
 void sim_disk_fail_at(struct sim_disk *disk, uint64_t number, int sys_errno);
 
+/* No descriptor is free: nothing can be opened or made until this is taken back. */
+void sim_disk_starve(struct sim_disk *disk, bool starved);
+unsigned sim_disk_files_open(const struct sim_disk *disk);
+
+/* Bytes [start, end) of one file cannot be read: each read that touches them is ERR_IO. */
+void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint64_t end);
+
 /* Room for all files together; 0: no limit. */
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);

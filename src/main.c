@@ -432,6 +432,17 @@ static struct engine *redis_port(struct program *program)
 
 #endif
 
+/* Such a directory is used all the same: in containers it is often the only one there is. */
+static void warn_if_exposed(const struct program *program)
+{
+    struct os_disk_owner owner;
+    if (os_disk_exposed(program->disk, &owner))
+        log_event(LOG_WARN, "data_dir_exposed",
+                  "dir=%s owner=%ld mode=%04o hint=\"others can replace files of the store: "
+                  "chown it to laterd's user, chmod 0700\"",
+                  program->config.data_dir, (long)owner.uid, (unsigned)owner.mode);
+}
+
 static enum err open_embedded(struct program *program)
 {
     const struct config *config = &program->config;
@@ -461,6 +472,7 @@ static enum err open_embedded(struct program *program)
             return failed(program, ERR_IO, BEANSTALKD_EXIT_DIRECTORY);
         }
         options.store.disk = os_disk_port(program->disk);
+        warn_if_exposed(program);
     }
     enum err err = embedded_open(&options, &program->embedded, &trouble);
     if (err) {

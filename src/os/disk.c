@@ -7,7 +7,9 @@
  * are pwrite and fdatasync. A failed sync is reported as it is and never tried again: the kernel
  * has marked the pages clean, and a second sync would lie.
  *
- * Invariant: a file is written by one lane at a time, so its descriptors need no lock.
+ * Invariants: a file is written by one lane at a time, so its descriptors need no lock. Nothing is
+ * opened through a symbolic link, and what is made is new: whoever can write to the directory must
+ * not be able to have us write elsewhere.
  */
 #include "os/disk.h"
 
@@ -75,11 +77,53 @@ static int64_t monotonic_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* The process or the system has none left just now: the disk is not to blame. */
+static bool no_descriptor(int number)
+{
+    return number == EMFILE || number == ENFILE;
+}
+
 static enum err err_of_errno(int number)
 {
     return number == ENOSPC || number == EDQUOT || number == EFBIG ? ERR_DISK_FULL
            : number == ENOENT                                      ? ERR_NOT_FOUND
+           : no_descriptor(number)                                 ? ERR_AGAIN
                                                                    : ERR_IO;
+}
+
+/* ---- opening ---- */
+
+/* A descriptor of a regular file of the directory, or -1 and errno. */
+static int open_file(const struct os_disk *disk, const char *name, int flags)
+{
+    struct stat status;
+    int fd = openat(disk->dir_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                    0600); /* not blocking: else a pipe of that name would hold us up */
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+        return fd;
+    (void)close(fd); /* nothing was read or written */
+    errno = EINVAL;
+    return -1;
+}
+
+/* A new empty file. What has the name already was left by a crash, or is not ours: it goes. */
+static int create_file(const struct os_disk *disk, const char *name)
+{
+    int fd = open_file(disk, name, O_RDWR | O_CREAT | O_EXCL);
+    if (fd >= 0 || errno != EEXIST)
+        return fd;
+    if (unlinkat(disk->dir_fd, name, 0) && errno != ENOENT)
+        return -1;
+    return open_file(disk, name, O_RDWR | O_CREAT | O_EXCL);
+}
+
+static bool same_file(int a, int b)
+{
+    struct stat of_a, of_b;
+    return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
 }
 
 /* ---- the work of one operation; each helper returns 0 or an errno ---- */
@@ -114,11 +158,18 @@ static int sync_fd(int fd, bool data_only)
 /* A descriptor past the page cache, or -1 where the file system has none. */
 static int direct_fd(struct os_disk *disk, struct disk_file *file)
 {
-    if (!file->direct_tried) {
-        file->direct_tried = true;
-        file->direct_fd = openat(disk->dir_fd, file->name, O_RDWR | O_DIRECT | O_DSYNC | O_CLOEXEC);
+    if (file->direct_tried)
+        return file->direct_fd;
+    int fd = open_file(disk, file->name, O_RDWR | O_DIRECT | O_DSYNC);
+    if (fd < 0 && no_descriptor(errno))
+        return -1; /* it is tried again the next time */
+    if (fd >= 0 && !same_file(fd, file->fd)) {
+        (void)close(fd); /* the name is another file's now */
+        fd = -1;
     }
-    return file->direct_fd;
+    file->direct_tried = true;
+    file->direct_fd = fd;
+    return fd;
 }
 
 static int write_sync(struct os_disk *disk, struct disk_file *file, const void *data, size_t len,
@@ -181,7 +232,7 @@ static int write_zeros(struct os_disk *disk, struct disk_file *file, uint64_t le
 
 static int make_file(struct os_disk *disk, struct disk_op *op)
 {
-    int fd = openat(disk->dir_fd, op->name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = create_file(disk, op->name);
     if (fd < 0)
         return errno;
     struct disk_file *file = file_new(fd, op->name);
@@ -199,7 +250,7 @@ static int replace_file(struct os_disk *disk, const struct disk_op *op)
 {
     char name[DISK_NAME_MAX + 8];
     (void)snprintf(name, sizeof(name), "%s.tmp", op->name); /* fits */
-    int fd = openat(disk->dir_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = create_file(disk, name);
     if (fd < 0)
         return errno;
     int failed = write_all(fd, op->data, op->len, 0);
@@ -223,6 +274,13 @@ static int remove_file(struct os_disk *disk, const struct disk_op *op)
     return sync_fd(disk->dir_fd, false);
 }
 
+static int rename_file(struct os_disk *disk, const struct disk_op *op)
+{
+    if (renameat(disk->dir_fd, op->name, disk->dir_fd, op->data))
+        return errno;
+    return sync_fd(disk->dir_fd, false);
+}
+
 static int sync_file(struct os_disk *disk, const struct disk_op *op)
 {
     int failed = sync_fd(op->file->fd, op->name[0] == '\0');
@@ -233,6 +291,8 @@ static void perform(struct os_disk *disk, struct disk_op *op)
 {
     int64_t start_us = monotonic_us();
     int failed = 0;
+    if (op->prepare)
+        op->prepare(op);
     switch (op->verb) {
     case DISK_WRITE_SYNC: failed = write_sync(disk, op->file, op->data, op->len, op->offset); break;
     case DISK_WRITE: failed = write_all(op->file->fd, op->data, op->len, op->offset); break;
@@ -240,6 +300,7 @@ static void perform(struct os_disk *disk, struct disk_op *op)
     case DISK_MAKE: failed = make_file(disk, op); break;
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
+    case DISK_RENAME: failed = rename_file(disk, op); break;
     }
     op->sys_errno = failed;
     op->err = failed ? err_of_errno(failed) : OK;
@@ -301,7 +362,7 @@ static void lane_start(struct lane *lane)
 static enum err disk_lock(struct disk *port)
 {
     struct os_disk *disk = of_port(port);
-    int fd = openat(disk->dir_fd, "LOCK", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open_file(disk, "LOCK", O_RDWR | O_CREAT);
     if (fd < 0)
         return err_of_errno(errno);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -326,7 +387,7 @@ static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char 
 {
     int fd = openat(of_port(port)->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return ERR_IO;
+        return err_of_errno(errno);
     DIR *dir = fdopendir(fd);
     if (!dir) {
         (void)close(fd); /* only read */
@@ -347,9 +408,9 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
                           struct disk_file **out_file)
 {
     struct os_disk *disk = of_port(port);
-    int fd = openat(disk->dir_fd, name, O_RDWR | O_CLOEXEC);
+    int fd = open_file(disk, name, O_RDWR);
     if (fd < 0 && (errno == EACCES || errno == EROFS))
-        fd = openat(disk->dir_fd, name, O_RDONLY | O_CLOEXEC); /* enough to verify */
+        fd = open_file(disk, name, O_RDONLY); /* enough to verify */
     if (fd < 0)
         return err_of_errno(errno);
     struct disk_file *file = file_new(fd, name);
@@ -554,6 +615,18 @@ void os_disk_free(struct os_disk *disk)
     (void)close(disk->event_fd);
     (void)close(disk->dir_fd);
     mem_free(disk);
+}
+
+bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner)
+{
+    struct stat status;
+    if (fstat(disk->dir_fd, &status))
+        return false;
+    bool stranger = status.st_uid != 0 && status.st_uid != geteuid();
+    if (!stranger && !(status.st_mode & (S_IWGRP | S_IWOTH)))
+        return false;
+    *out_owner = (struct os_disk_owner){.uid = status.st_uid, .mode = status.st_mode & 07777};
+    return true;
 }
 
 struct disk *os_disk_port(struct os_disk *disk)

@@ -5,6 +5,8 @@
 #ifndef LATERD_OS_DISK_H
 #define LATERD_OS_DISK_H
 
+#include <sys/types.h>
+
 #include "port/disk.h"
 
 struct os_disk;
@@ -17,6 +19,17 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk) MUST_USE;
 
 /* No operation may be under way. Gives back the lock. NULL does nothing. */
 void os_disk_free(struct os_disk *disk);
+
+/*
+ * Can anybody but us and root put files into the directory: its group, all others, or an owner who
+ * is neither? Then out_owner says who. They cannot make us write outside of it, but they can take
+ * the store's files away and put others in their place.
+ */
+struct os_disk_owner {
+    uid_t uid;
+    mode_t mode; /* permission bits */
+};
+bool os_disk_exposed(const struct os_disk *disk, struct os_disk_owner *out_owner);
 
 struct disk *os_disk_port(struct os_disk *disk);
 

@@ -9,6 +9,9 @@
  *
  * Durability: a file's bytes are durable after a successful write_sync or sync of it; a name is
  * durable after sync_dir. Nothing else is promised.
+ *
+ * Only regular files that are in the directory itself are opened, made or replaced: a name that
+ * somebody made a symbolic link (or a pipe, …) is ERR_IO, or is removed where a file is to be made.
  */
 #ifndef LATERD_PORT_DISK_H
 #define LATERD_PORT_DISK_H
@@ -36,6 +39,8 @@ enum disk_verb {
                         After an error there is no such file. */
     DISK_REPLACE,    /* `name` holds `data` afterwards, durably; at any crash the old or the new */
     DISK_REMOVE,     /* unlink `name`; durable when done */
+    DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
+                        already is replaced */
 };
 
 struct disk_op {
@@ -46,7 +51,10 @@ struct disk_op {
     const void *data; /* borrowed until done */
     size_t len;
     uint64_t offset;
-    enum err err;    /* out: OK, ERR_DISK_FULL, ERR_IO */
+    /* Called first, by the thread that does the operation; may change the bytes of `data`. */
+    void (*prepare)(struct disk_op *op); /* or NULL */
+    enum err err;    /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_AGAIN (MAKE, REPLACE: no descriptor is
+                        free now; nothing was done, and nothing is wrong with the disk) */
     int sys_errno;   /* out: why */
     int64_t took_us; /* out: how long it took */
     void (*done)(struct disk_op *op);
@@ -64,7 +72,10 @@ struct disk_verbs {
     void (*unlock)(struct disk *disk);
     /* Calls `each` with every file name in the directory, in no order. */
     enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);
-    /* ERR_NOT_FOUND, ERR_IO. `fresh`: read past the page cache what the device really has. */
+    /*
+     * ERR_NOT_FOUND, ERR_IO, ERR_AGAIN (no descriptor is free now). `fresh`: read past the page
+     * cache what the device really has.
+     */
     enum err (*open)(struct disk *disk, const char *name, bool fresh, struct disk_file **out_file);
     void (*close)(struct disk *disk, struct disk_file *file);
     enum err (*size)(struct disk *disk, struct disk_file *file, uint64_t *out_bytes);

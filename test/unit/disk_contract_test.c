@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -278,6 +280,153 @@ static void a_fresh_read_needs_no_direct_reads(void **state)
     mem_free(blocks);
 }
 
+static void rename_gives_a_file_another_name(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", DISK_ALIGN);
+    disk->verbs->close(disk, file);
+    disk->verbs->close(disk, make(disk, "two", 2 * DISK_ALIGN));
+    struct disk_op op = {
+        .verb = DISK_RENAME, .lane = LANE_BACKGROUND, .name = "one", .data = "two"};
+    uint64_t size = 0;
+    assert_int_equal(do_op(disk, &op), OK);
+    assert_int_equal(disk->verbs->open(disk, "one", false, &file), ERR_NOT_FOUND);
+    assert_int_equal(disk->verbs->open(disk, "two", false, &file), OK);
+    assert_int_equal(disk->verbs->size(disk, file, &size), OK);
+    assert_int_equal(size, DISK_ALIGN);
+    disk->verbs->close(disk, file);
+    assert_int_not_equal(do_op(disk, &op), OK); /* there is no "one" any more */
+}
+
+static void fill(struct disk_op *op)
+{
+    memset((char *)(uintptr_t)op->data, 'p', op->len);
+}
+
+static void an_operation_is_prepared_before_it_is_done(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "one", DISK_ALIGN);
+    char *block = mem_aligned(DISK_ALIGN, DISK_ALIGN);
+    size_t len = 0;
+    struct disk_op op = {.verb = DISK_WRITE_SYNC,
+                         .lane = LANE_COMMIT,
+                         .file = file,
+                         .data = block,
+                         .len = DISK_ALIGN,
+                         .prepare = fill};
+    memset(block, 'a', DISK_ALIGN);
+    assert_int_equal(do_op(disk, &op), OK);
+    memset(block, 'a', DISK_ALIGN);
+    assert_int_equal(disk->verbs->read(disk, file, 0, block, DISK_ALIGN, &len), OK);
+    assert_int_equal(block[7], 'p');
+    mem_free(block);
+    disk->verbs->close(disk, file);
+}
+
+/* A file outside of the directory, and its name inside. */
+static void plant_link(const struct fixture *fixture, const char *name, char *target)
+{
+    char path[128];
+    (void)snprintf(target, 128, "%s.victim", fixture->directory);
+    (void)snprintf(path, sizeof(path), "%s/%s", fixture->directory, name);
+    FILE *victim = fopen(target, "w");
+    assert_non_null(victim);
+    assert_int_equal(fputs("untouched", victim) >= 0, 1);
+    assert_int_equal(fclose(victim), 0);
+    assert_int_equal(symlink(target, path), 0);
+}
+
+static void check_victim(const char *target)
+{
+    char text[16] = "";
+    FILE *victim = fopen(target, "r");
+    assert_non_null(victim);
+    assert_non_null(fgets(text, sizeof(text), victim));
+    assert_int_equal(fclose(victim), 0);
+    assert_string_equal(text, "untouched");
+    assert_int_equal(unlink(target), 0);
+}
+
+static void nothing_is_made_or_replaced_through_a_symbolic_link(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk *disk = fixture->disk;
+    char target[128];
+    plant_link(fixture, "MANIFEST.tmp", target);
+    struct disk_op op = {
+        .verb = DISK_REPLACE, .lane = LANE_BACKGROUND, .name = "MANIFEST", .data = "new", .len = 3};
+    assert_int_equal(do_op(disk, &op), OK);
+    check_victim(target);
+    plant_link(fixture, "wal-00000001", target);
+    disk->verbs->close(disk, make(disk, "wal-00000001", DISK_ALIGN));
+    check_victim(target);
+}
+
+static void nothing_is_opened_or_locked_through_a_symbolic_link(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk *disk = fixture->disk;
+    struct disk_file *file;
+    char target[128];
+    plant_link(fixture, "LOCK", target);
+    assert_int_equal(disk->verbs->lock(disk), ERR_IO);
+    check_victim(target);
+    plant_link(fixture, "wal-00000001", target);
+    assert_int_equal(disk->verbs->open(disk, "wal-00000001", false, &file), ERR_IO);
+    assert_int_equal(disk->verbs->open(disk, "wal-00000001", true, &file), ERR_IO);
+    check_victim(target);
+}
+
+/* Opening it for reading alone would wait for a writer. */
+static void a_pipe_in_the_directory_is_not_opened(void **state)
+{
+    struct fixture *fixture = *state;
+    struct disk_file *file;
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/wal-00000001", fixture->directory);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(fixture->disk->verbs->open(fixture->disk, "wal-00000001", false, &file),
+                     ERR_IO);
+}
+
+static void without_descriptors_opening_says_to_try_again(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct rlimit before, none;
+    struct disk_file *file = make(disk, "one", DISK_ALIGN);
+    disk->verbs->close(disk, file);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 3;
+    struct disk_op op = {
+        .verb = DISK_MAKE, .lane = LANE_BACKGROUND, .name = "two", .len = DISK_ALIGN};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    enum err opened = disk->verbs->open(disk, "one", false, &file);
+    enum err made = do_op(disk, &op);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(opened, ERR_AGAIN);
+    assert_int_equal(made, ERR_AGAIN);
+    assert_int_equal(do_op(disk, &op), OK);
+    disk->verbs->close(disk, op.file);
+}
+
+static void a_directory_that_others_can_write_to_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct os_disk_owner owner;
+    assert_false(os_disk_exposed(fixture->os, &owner));
+    assert_int_equal(chmod(fixture->directory, 0750), 0);
+    assert_false(os_disk_exposed(fixture->os, &owner));
+    assert_int_equal(chmod(fixture->directory, 0720), 0);
+    assert_true(os_disk_exposed(fixture->os, &owner));
+    assert_int_equal(owner.mode, 0720);
+    assert_int_equal(owner.uid, geteuid());
+    assert_int_equal(chmod(fixture->directory, 0702), 0);
+    assert_true(os_disk_exposed(fixture->os, &owner));
+    assert_int_equal(chmod(fixture->directory, 0700), 0);
+}
+
 static void the_eventfd_tells_of_an_end(void **state)
 {
     struct fixture *fixture = *state;
@@ -305,6 +454,17 @@ int main(void)
         BOTH(operations_of_a_lane_end_in_order),
         BOTH(the_lock_is_for_one),
         BOTH(list_names_each_file_once),
+        BOTH(rename_gives_a_file_another_name),
+        BOTH(an_operation_is_prepared_before_it_is_done),
+        cmocka_unit_test_setup_teardown(nothing_is_made_or_replaced_through_a_symbolic_link,
+                                        os_setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_opened_or_locked_through_a_symbolic_link,
+                                        os_setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pipe_in_the_directory_is_not_opened, os_setup, teardown),
+        cmocka_unit_test_setup_teardown(without_descriptors_opening_says_to_try_again, os_setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_directory_that_others_can_write_to_is_noticed, os_setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_fresh_read_needs_no_direct_reads, os_setup, teardown),
         cmocka_unit_test_setup_teardown(the_eventfd_tells_of_an_end, os_setup, teardown),
     };
