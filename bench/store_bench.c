@@ -197,7 +197,13 @@ int main(int argc, char **argv)
     static const unsigned sizes[] = {1, 16, 64, 256};
     char room[] = "/var/tmp/laterd-bench-XXXXXX";
     const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
-    struct bench bench = {.ear = {replay, progress, durable, failed, carry, carry_rest}};
+    struct bench bench = {.ear = {.replay = replay,
+                                  .progress = progress,
+                                  .durable = durable,
+                                  .synced = durable,
+                                  .failed = failed,
+                                  .carry = carry,
+                                  .carry_rest = carry_rest}};
     if (!directory) {
         (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
         return 1;

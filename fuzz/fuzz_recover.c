@@ -56,7 +56,15 @@ static void carry_rest(struct store_ear *ear)
     (void)ear;
 }
 
-static struct store_ear ear = {replay, progress, durable, failed, carry, carry_rest};
+static struct store_ear ear = {
+    .replay = replay,
+    .progress = progress,
+    .durable = durable,
+    .synced = durable,
+    .failed = failed,
+    .carry = carry,
+    .carry_rest = carry_rest,
+};
 
 static void say(void *ctx, const char *line)
 {

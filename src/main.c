@@ -443,6 +443,16 @@ static void warn_if_exposed(const struct program *program)
                   program->config.data_dir, (long)owner.uid, (unsigned)owner.mode);
 }
 
+/* Few descriptors: most are for connections. */
+static uint32_t store_files_max(void)
+{
+    enum { FILES_MIN = 4, FILES_MAX = 64, PART = 16 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / PART > FILES_MAX)
+        return FILES_MAX;
+    return limit.rlim_cur / PART < FILES_MIN ? FILES_MIN : (uint32_t)(limit.rlim_cur / PART);
+}
+
 static enum err open_embedded(struct program *program)
 {
     const struct config *config = &program->config;
@@ -457,6 +467,7 @@ static enum err open_embedded(struct program *program)
                 .buffered = config->durability != DURABILITY_SYNC,
                 .interval_us = config->interval_us,
                 .inline_us = INLINE_COMMIT_US,
+                .files_max = store_files_max(),
                 .body_max = (uint32_t)(config->body_bytes > config->job_bytes ? config->body_bytes
                                                                               : config->job_bytes),
                 .now_us = program->clock.clock.now_us(&program->clock.clock),
@@ -605,7 +616,8 @@ static enum err start(struct program *program)
     if (err)
         return err;
     log_opened(program);
-    program->net = os_net_new(&program->clock.clock);
+    program->net =
+        os_net_new(&program->clock.clock, program->disk ? store_descriptors(store_files_max()) : 0);
     program->worker = os_worker_new();
     if (!program->net || !program->worker || signal_fd < 0) {
         complain("%s", strerror(errno));

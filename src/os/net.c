@@ -7,6 +7,7 @@
  */
 #include "os/net.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,7 +35,7 @@ enum {
     ACCEPT_PAUSE_US = 200 * 1000,
     LINGER_US = 1000 * 1000,
     SLEEP_MAX_US = 2000 * 1000, /* the kernel's sleeps stand still while a machine is suspended */
-    SPARE_DESCRIPTORS = 40,     /* for segments, the manifest, sockets that listen, logs */
+    SPARE_DESCRIPTORS = 40,     /* for a Redis' links, names being looked up, and the like */
 };
 
 enum source_kind { SOURCE_CONN, SOURCE_LISTENER, SOURCE_WATCH };
@@ -522,17 +523,31 @@ static const struct net_verbs verbs = {
     .stop_listening = net_stop_listening,
 };
 
+/* Those that are open now: standard streams, listeners, what we were started with. */
+static rlim_t descriptors_open(void)
+{
+    rlim_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        count++; /* "." and ".." and its own among them: no matter */
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return count;
+}
+
 /* How many descriptors the process may have, but for those that are not connections. */
-static unsigned descriptors_for_conns(void)
+static unsigned descriptors_for_conns(unsigned reserved)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > UINT32_MAX)
         return UINT32_MAX;
-    rlim_t spare = limit.rlim_cur > 2 * SPARE_DESCRIPTORS ? SPARE_DESCRIPTORS : limit.rlim_cur / 2;
+    rlim_t spare = descriptors_open() + reserved + SPARE_DESCRIPTORS;
+    if (spare > limit.rlim_cur / 2)
+        spare = limit.rlim_cur / 2;
     return (unsigned)(limit.rlim_cur - spare);
 }
 
-struct os_net *os_net_new(struct clock *clock)
+struct os_net *os_net_new(struct clock *clock, unsigned reserved)
 {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     if (epoll < 0)
@@ -541,7 +556,7 @@ struct os_net *os_net_new(struct clock *clock)
     net->net.verbs = &verbs;
     net->clock = clock;
     net->epoll = epoll;
-    net->conn_max = descriptors_for_conns();
+    net->conn_max = descriptors_for_conns(reserved);
     list_init(&net->open);
     list_init(&net->ready);
     list_init(&net->lingering);

@@ -14,8 +14,13 @@ struct os_net;
 
 enum { NET_LISTENERS_MAX = 64 };
 
-struct os_net *os_net_new(struct clock *clock); /* NULL: no epoll; errno says why */
-void os_net_free(struct os_net *net);           /* closes every connection */
+/*
+ * `reserved`: descriptors that others will need, beside those that are open now; connections are
+ * only taken while so many are left, but may always have half of the limit. NULL: no epoll; errno
+ * says why.
+ */
+struct os_net *os_net_new(struct clock *clock, unsigned reserved);
+void os_net_free(struct os_net *net); /* closes every connection */
 struct net *os_net_port(struct os_net *net);
 
 /* Takes the listening socket over; its connections are `listener` to the handler. */

@@ -49,7 +49,7 @@ static uint64_t dead_bytes(const struct store *store)
 static uint64_t carry_bytes(const struct segment *segment)
 {
     uint64_t live_bytes = segment->live_bytes;
-    uint64_t batches = segment->size_bytes / SLICE_BYTES + live_bytes / BATCH_FULL;
+    uint64_t batches = segment->size_bytes / SLICE_BYTES + 2 * (live_bytes / BATCH_FULL);
     return batch_bytes(live_bytes) + batches * BLOCK;
 }
 

@@ -103,7 +103,7 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
 
 /* ---- batch ---- */
 
-size_t batch_seal(const struct batch_head *head, void *batch)
+size_t batch_head_encode(const struct batch_head *head, void *batch)
 {
     char *at = batch;
     size_t used = BATCH_HEAD + head->payload_bytes;
@@ -119,8 +119,13 @@ size_t batch_seal(const struct batch_head *head, void *batch)
     put_u32(at + 52, head->record_count);
     put_u64(at + 56, (uint64_t)head->clock_us);
     memset(at + used, 0, whole - used);
-    put_u64(at, sum_of(at + 8, whole - 8));
     return whole;
+}
+
+void batch_sign(void *batch, size_t len)
+{
+    char *at = batch;
+    put_u64(at, sum_of(at + 8, len - 8));
 }
 
 enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct batch_head *out_head)

@@ -95,10 +95,12 @@ void segment_head_encode(const struct segment_head *head, void *block);
 enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head);
 
 /*
- * Writes the header in front of the records at `batch` + BATCH_HEAD, the zeros behind them, and the
- * checksum over all. There must be room for batch_bytes(). Returns that.
+ * Writes the header in front of the records at `batch` + BATCH_HEAD, and the zeros behind them, but
+ * not yet the checksum. There must be room for batch_bytes(). Returns that.
  */
-size_t batch_seal(const struct batch_head *head, void *batch);
+size_t batch_head_encode(const struct batch_head *head, void *batch);
+/* Writes the checksum over all `len` bytes of a batch that is otherwise complete. */
+void batch_sign(void *batch, size_t len);
 
 /*
  * Reads a header and nothing more: are its fields possible for a batch with `room` bytes until

@@ -21,9 +21,11 @@
 
 enum {
     SPARES = 2,                     /* segments made ahead: one to write, one for the cleaner */
-    BATCH_FULL = 256 * 1024,        /* bytes: a batch with more is sealed and another opened */
+    BATCH_FULL = 256 * 1024,        /* bytes: a batch has no more, unless one record has */
+    INLINE_BYTES = 256 * 1024,      /* of batches that a turn writes itself */
     SLAB_BYTES = 1024 * 1024,       /* of one image */
-    FILES_OPEN_MAX = 64,            /* segments' files kept open for reading */
+    FILES_OPEN_MAX = 64,            /* segments' files kept open, if options do not say */
+    FILES_OPEN_MIN = 4,             /* the last segment's, the next one's, a spare's, a reader's */
     OPEN_AGE_US = 100 * 1000,       /* unpromised events wait so long for company */
     CLOCK_AGE_US = 1000 * 1000,     /* one batch in so long at most is written for its time alone */
     PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
@@ -31,6 +33,7 @@ enum {
     HURRIED_RECORDS = 4,            /* in a hurry, a commit of more is left to the thread */
     CLEAN_AGE_US = 200 * 1000,      /* the same while the cleaner is about to give room back */
     RETRY_US = 1000 * 1000,         /* a full disk is asked again so often */
+    REOPEN_US = 100 * 1000,         /* no descriptor was free: tried again so often */
     ENDING_BYTES = 64,              /* kept back for ending a live job */
     BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
 };
@@ -54,7 +57,7 @@ struct segment {
     uint64_t live_jobs;
     uint64_t record_max;    /* bytes of the largest record of a job in it */
     struct disk_file *file; /* NULL: not open */
-    uint64_t touched;       /* when the file was last used, for closing the idlest */
+    struct list open_link;  /* store::open_files, while the file is open */
     struct disk_op make;
 };
 
@@ -142,12 +145,13 @@ struct store {
     struct list spares;         /* segment::link; by number */
     struct segment **by_number; /* [number - number_base]; NULL: gone */
     uint32_t number_base, number_next;
+    struct list open_files; /* segment::open_link; the one not used for longest first */
     uint32_t spare_count, log_count, files_open;
     uint64_t disk_bytes; /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs;
-    uint64_t touch_clock;
     enum err full;       /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
-    int64_t retry_at_us; /* full: when to ask again */
+    bool starved;        /* no descriptor was free for a new segment's file */
+    int64_t retry_at_us; /* full or starved: when to ask again */
     uint64_t free_bytes; /* what the disk said it has, in this turn; UINT64_MAX: was not asked */
     uint64_t wish_bytes; /* full: the cleaner could work with a spare of so many; 0: it can */
 
@@ -170,6 +174,7 @@ struct store {
     uint64_t seq_mark; /* durable: numbers below may be given */
     enum commit_step step;
     int64_t last_took_us; /* the last batch's commit */
+    uint64_t inline_left; /* bytes that this turn may still write itself */
     bool hurried;         /* see store_hurry */
     struct disk_op commit;
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
@@ -179,6 +184,7 @@ struct store {
     char *head_block;                /* BLOCK bytes for a segment's header */
     uint64_t sync_wanted;            /* buffered: the first batch that somebody wants on disk … */
     uint64_t sync_wanted_last;       /* … and the last one; one sync need not wait for both */
+    int64_t reopen_at_us;            /* no descriptor was free for a commit: when to try again */
     bool failed, closing;
 
     struct checkpoint checkpoint;
@@ -219,7 +225,11 @@ uint64_t segment_room(const struct store *store);
 bool segment_fits(const struct store *store, uint64_t bytes, uint64_t record_max);
 /* Is there less room in hand, and to be had, than must be kept back for ends and for cleaning? */
 bool segment_scarce(const struct store *store);
-/* Its open file, opened if need be; others may be closed for it. */
+/* The file that was opened or made for it; others may be closed for it. */
+void segment_opened(struct store *store, struct segment *segment, struct disk_file *file);
+/* Closes its file, if open: it must not hold anything that is still to be synced. */
+void segment_close(struct store *store, struct segment *segment);
+/* Its open file, opened if need be; others may be closed for it. ERR_AGAIN: see DISK's open. */
 enum err segment_file(struct store *store, struct segment *segment,
                       struct disk_file **out_file) MUST_USE;
 void segment_live(struct store *store, struct segment *segment, struct stored stored);

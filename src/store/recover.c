@@ -403,10 +403,8 @@ static enum err replay_log(struct recovery *recovery)
         scan_init(&scan, disk, file, segment->size_bytes, WINDOW_BYTES);
         scan.number = segment->number;
         scan.tag = store->tag;
-        if (!next) { /* it stays open for writing */
-            segment->file = file;
-            store->files_open++;
-        }
+        if (!next) /* it stays open for writing */
+            segment_opened(store, segment, file);
         err = replay_segment(recovery, segment, &scan, next ? next->batch_first : UINT64_MAX);
         if (!err && !next)
             err = settle_tail(recovery, segment, &scan);
@@ -503,8 +501,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     }
     struct segment *segment = segment_add(store, found->number, found->size_bytes);
     segment->state = SEGMENT_READY;
-    segment->file = file;
-    store->files_open++;
+    segment_opened(store, segment, file);
     store->disk_bytes += segment->size_bytes;
     list_add_tail(&store->spares, &segment->link);
     store->spare_count++;

@@ -36,6 +36,7 @@ struct segment *segment_add(struct store *store, uint32_t number, uint64_t size_
     segment->size_bytes = size_bytes;
     segment->end = BLOCK;
     list_init(&segment->link);
+    list_init(&segment->open_link);
     store->by_number[number - store->number_base] = segment;
     return segment;
 }
@@ -47,10 +48,7 @@ void segment_drop(struct store *store, struct segment *segment)
     store->live_bytes -= segment->live_bytes;
     store->live_jobs -= segment->live_jobs;
     store->by_number[segment->number - store->number_base] = NULL;
-    if (segment->file) {
-        store->disk->verbs->close(store->disk, segment->file);
-        store->files_open--;
-    }
+    segment_close(store, segment);
     list_remove(&segment->link);
     mem_free(segment);
 }
@@ -134,14 +132,19 @@ static void made(struct disk_op *op)
     struct store *store = segment->store;
     if (op->err == OK) {
         segment->state = SEGMENT_READY;
-        segment->file = op->file;
-        store->files_open++;
+        segment_opened(store, segment, op->file);
+        store->starved = false;
         store->retry_at_us = store->now_us; /* is there room for the next? */
         wal_kick(store);
         return;
     }
     segment->state = SEGMENT_STALLED;
     store->disk_bytes -= segment->size_bytes;
+    if (op->err == ERR_AGAIN) { /* segment_provide tries again */
+        store->starved = true;
+        store->retry_at_us = store->now_us + REOPEN_US;
+        return;
+    }
     if (op->err != ERR_DISK_FULL) {
         wal_fail(store, op->sys_errno);
         return;
@@ -275,7 +278,7 @@ void segment_provide(struct store *store)
     if (store->failed || store->closing)
         return;
     watch(store);
-    if (store->full && store->now_us < store->retry_at_us)
+    if ((store->full || store->starved) && store->now_us < store->retry_at_us)
         return;
     /* While one is being made there is nothing to do: made() says more, or the next try. */
     store->retry_at_us = store->now_us + RETRY_US;
@@ -366,40 +369,66 @@ bool segment_fits(const struct store *store, uint64_t bytes, uint64_t record_max
 
 /* ---- open files ---- */
 
-/* Closes the file not read for longest; those that are or will be written stay open. */
+/*
+ * May its file be closed? Not while a commit uses it, nor while there may be something in it that
+ * is not synced: a new descriptor would not hear of an error of the old one's writes.
+ */
+static bool closable(const struct store *store, const struct segment *segment)
+{
+    const struct segment *next = segment_after(store, segment);
+    if (store->step != COMMIT_IDLE && store->commit.file == segment->file)
+        return false;
+    if (segment->state == SEGMENT_READY)
+        return true; /* it holds zeros, and they are synced */
+    return segment->batch_first && next && next->state == SEGMENT_HEADED;
+}
+
+/* Closes the file that was not used for longest. Of many segments few cannot be closed. */
 static void close_idlest(struct store *store)
 {
-    struct segment *idlest = NULL;
-    for (struct list *link = store->log.next; link != &store->log; link = link->next) {
-        struct segment *segment = of_link(link);
-        struct segment *next = segment_after(store, segment);
-        if (!next || next->state != SEGMENT_HEADED)
-            break; /* batches, or a last sync, may still come to this one */
-        if (segment->file && (!idlest || segment->touched < idlest->touched))
-            idlest = segment;
+    for (struct list *link = store->open_files.next; link != &store->open_files;
+         link = link->next) {
+        struct segment *segment = LIST_ENTRY(link, struct segment, open_link);
+        if (closable(store, segment)) {
+            segment_close(store, segment);
+            return;
+        }
     }
-    if (!idlest)
+}
+
+void segment_close(struct store *store, struct segment *segment)
+{
+    if (!segment->file)
         return;
-    store->disk->verbs->close(store->disk, idlest->file);
-    idlest->file = NULL;
+    store->disk->verbs->close(store->disk, segment->file);
+    segment->file = NULL;
     store->files_open--;
+    list_remove(&segment->open_link);
+}
+
+void segment_opened(struct store *store, struct segment *segment, struct disk_file *file)
+{
+    if (store->files_open >= store->options.files_max)
+        close_idlest(store);
+    segment->file = file;
+    store->files_open++;
+    list_add_tail(&store->open_files, &segment->open_link);
 }
 
 enum err segment_file(struct store *store, struct segment *segment, struct disk_file **out_file)
 {
     if (!segment->file) {
+        struct disk_file *file;
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
-        enum err err = store->disk->verbs->open(store->disk, name, false, &segment->file);
+        enum err err = store->disk->verbs->open(store->disk, name, false, &file);
         if (err)
             return err;
-        store->files_open++;
-        if (store->files_open > FILES_OPEN_MAX) {
-            segment->touched = ++store->touch_clock;
-            close_idlest(store);
-        }
+        segment_opened(store, segment, file);
+    } else {
+        list_remove(&segment->open_link);
+        list_add_tail(&store->open_files, &segment->open_link);
     }
-    segment->touched = ++store->touch_clock;
     *out_file = segment->file;
     return OK;
 }

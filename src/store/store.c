@@ -19,6 +19,16 @@ static int64_t monotonic_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+unsigned store_descriptors(uint32_t files_max)
+{
+    /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
+       one being made, and of one that is read past the cache. */
+    enum { OTHERS = 3 + 2 + 7 };
+    if (files_max == 0)
+        files_max = FILES_OPEN_MAX;
+    return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;
+}
+
 /* A new store must have a place for its first batch before it says that it is open. */
 static enum err make_first(struct store *store, struct store_trouble *out_trouble)
 {
@@ -32,10 +42,11 @@ static enum err make_first(struct store *store, struct store_trouble *out_troubl
     }
     if (spare->state == SEGMENT_READY)
         return OK;
-    enum err err = store->failed ? ERR_IO : store->full;
+    enum err err = store->failed ? ERR_IO : store->starved ? ERR_AGAIN : store->full;
     trouble_say(out_trouble, spare->make.name, 0,
                 err == ERR_DISK_LIMIT  ? "store.max_bytes leaves no room for a first segment"
                 : err == ERR_DISK_FULL ? "the file system has no room for a first segment"
+                : err == ERR_AGAIN     ? "no file descriptor is free for a first segment"
                                        : "a first segment cannot be made");
     return err;
 }
@@ -100,6 +111,11 @@ enum err store_open(const struct store_options *options, struct store_ear *ear,
     store->clock_us = store->clock_wanted_us = INT64_MIN;
     list_init(&store->log);
     list_init(&store->spares);
+    list_init(&store->open_files);
+    if (store->options.files_max == 0)
+        store->options.files_max = FILES_OPEN_MAX;
+    if (store->options.files_max < FILES_OPEN_MIN)
+        store->options.files_max = FILES_OPEN_MIN;
     store->manifest_slot = mem_aligned(BLOCK, BLOCK);
     wal_init(store);
     err = recover(store, out_trouble);
@@ -222,7 +238,7 @@ int64_t store_next_us(const struct store *store)
     if (checkpoint_busy(store))
         return store->now_us;
     int64_t next_us = wal_next_us(store);
-    if (store->full && store->retry_at_us < next_us)
+    if ((store->full || store->starved) && store->retry_at_us < next_us)
         next_us = store->retry_at_us;
     return next_us;
 }

@@ -31,6 +31,7 @@ struct store_options {
     bool buffered;          /* write now, sync later: durability interval or os */
     int64_t interval_us;    /* buffered: sync this often; 0 = leave it to the system */
     int64_t inline_us;      /* commits are made in the turn while they take less; 0 = never */
+    uint32_t files_max;     /* segments' files kept open, at least 4; 0 = 64 */
     uint32_t body_max;      /* bytes of the largest body that can come */
     int64_t now_us;
     uint64_t id_seed; /* for the simulator: makes the id of a new store; 0 = random */
@@ -76,6 +77,13 @@ struct store_trouble {
  */
 enum err store_open(const struct store_options *options, struct store_ear *ear,
                     struct store **out_store, struct store_trouble *out_trouble) MUST_USE;
+
+/*
+ * How many descriptors a store may have open at most, its directory and lock included: whoever
+ * takes connections leaves it so many. Should they be missing all the same, nothing fails: what
+ * needs one waits, and is tried again.
+ */
+unsigned store_descriptors(uint32_t files_max);
 
 /* Writes what is open, marks the log as cleanly ended, waits for the disk, gives back the lock. */
 void store_close(struct store *store);

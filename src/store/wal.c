@@ -9,6 +9,8 @@
  * by DISK_SYNC now and then. A segment is synced whole before the next one's header is written, so
  * all unproven batches are always in the last segment; recovery relies on it.
  */
+#include <errno.h>
+
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/internal.h"
@@ -153,7 +155,8 @@ static uint64_t place_record(struct store *store, size_t len)
     if (batch) {
         size_t payload = batch->payload_bytes + len;
         uint64_t room = batch->segment->size_bytes - batch->offset;
-        if (batch->payload_bytes >= BATCH_FULL || batch_bytes(payload) > room) {
+        bool full = batch->record_count > 0 && batch_bytes(payload) > BATCH_FULL;
+        if (full || batch_bytes(payload) > room) {
             wal_seal(store);
             batch = NULL;
         } else {
@@ -239,12 +242,23 @@ void store_hurry(struct store *store, bool hurried)
  * wait in their sockets and share the next commit, and two thread switches and two wake-ups are
  * saved (docs/decisions/0009-commit-in-the-turn-while-the-disk-is-quick.md). After a slow one
  * the disk's thread does it, so that a disk that stalls holds up only those who need it. So does it
- * where jobs are handed out so fast that they would have to wait for one another's commits.
+ * where jobs are handed out so fast that they would have to wait for one another's commits, and
+ * with all that is more than a turn may take: a backlog would else be written in one turn.
  */
-static bool commit_here(const struct store *store, const struct batch *batch)
+static bool commit_here(struct store *store, const struct batch *batch)
 {
+    uint64_t bytes = batch_bytes(batch->payload_bytes);
     bool busy = store->hurried && batch->record_count > HURRIED_RECORDS;
-    return !busy && store->last_took_us < store->options.inline_us;
+    if (busy || bytes > store->inline_left || store->last_took_us >= store->options.inline_us)
+        return false;
+    store->inline_left -= bytes;
+    return true;
+}
+
+/* On the thread that writes it: of a job of 64 MiB the checksum alone takes milliseconds. */
+static void sign_batch(struct disk_op *op)
+{
+    batch_sign((void *)(uintptr_t)op->data, op->len);
 }
 
 static void submit(struct store *store, enum commit_step step, bool here)
@@ -320,6 +334,17 @@ static void sync_done(struct store *store)
     store->ear->synced(store->ear, store->synced);
 }
 
+/*
+ * The segment before it gets no batch any more, and all of its batches are durable. Its file was
+ * open for writing: what is read of it from now on opens it again, for reading alone.
+ */
+static void headed(struct store *store, struct segment *segment)
+{
+    segment->state = SEGMENT_HEADED;
+    if (segment->link.prev != &store->log)
+        segment_close(store, LIST_ENTRY(segment->link.prev, struct segment, link));
+}
+
 static void committed(struct disk_op *op)
 {
     struct store *store = op->owner;
@@ -333,7 +358,7 @@ static void committed(struct disk_op *op)
         return; /* S5, even if this one has reached the disk: the other lane may have failed */
     switch (step) {
     case COMMIT_HEADER:
-        first_sealed(store)->segment->state = SEGMENT_HEADED;
+        headed(store, first_sealed(store)->segment);
         wal_kick(store);
         return;
     case COMMIT_BATCH: batch_done(store); return;
@@ -341,6 +366,17 @@ static void committed(struct disk_op *op)
     case COMMIT_IDLE: break;
     }
     CHECK(false); /* an operation ended that was not under way */
+}
+
+/* The file that a commit is to write. False: there is none now; it is tried again, or S5. */
+static bool commit_file(struct store *store, struct segment *segment, struct disk_file **out_file)
+{
+    enum err err = segment_file(store, segment, out_file);
+    if (err == ERR_AGAIN)
+        store->reopen_at_us = store->now_us + REOPEN_US;
+    else if (err)
+        wal_fail(store, EIO);
+    return err == OK;
 }
 
 static void start_sync(struct store *store)
@@ -354,6 +390,9 @@ static void start_sync(struct store *store)
 
 static void start_header(struct store *store, struct segment *segment)
 {
+    struct disk_file *file;
+    if (!commit_file(store, segment, &file))
+        return;
     struct segment_head head = {
         .version = FORMAT_VERSION,
         .id = store->id,
@@ -366,7 +405,7 @@ static void start_header(struct store *store, struct segment *segment)
     segment_head_encode(&head, store->head_block);
     store->commit = (struct disk_op){
         .verb = DISK_WRITE_SYNC,
-        .file = segment->file,
+        .file = file,
         .data = store->head_block,
         .len = BLOCK,
         .done = committed,
@@ -376,6 +415,9 @@ static void start_header(struct store *store, struct segment *segment)
 
 static void start_batch(struct store *store, struct batch *batch)
 {
+    struct disk_file *file;
+    if (!commit_file(store, batch->segment, &file))
+        return;
     batch->durable = store->synced;
     batch->seq_mark = store->seq_next + SEQ_AHEAD;
     store->clock_us = store->now_us;
@@ -391,10 +433,11 @@ static void start_batch(struct store *store, struct batch *batch)
     };
     store->commit = (struct disk_op){
         .verb = store->options.buffered ? DISK_WRITE : DISK_WRITE_SYNC,
-        .file = batch->segment->file,
+        .file = file,
         .data = batch->at,
-        .len = batch_seal(&head, batch->at),
+        .len = batch_head_encode(&head, batch->at),
         .offset = batch->offset,
+        .prepare = sign_batch,
         .done = committed,
     };
     submit(store, COMMIT_BATCH, commit_here(store, batch));
@@ -413,7 +456,8 @@ static bool sync_due(const struct store *store)
 
 void wal_kick(struct store *store)
 {
-    if (store->failed || store->step != COMMIT_IDLE)
+    bool waits = store->now_us < store->reopen_at_us && !store->closing;
+    if (store->failed || store->step != COMMIT_IDLE || waits)
         return;
     struct batch *batch = first_sealed(store);
     struct segment *segment = batch ? batch->segment : NULL;
@@ -494,6 +538,7 @@ void wal_turn(struct store *store)
     int64_t proof_us, clock_us;
     if (store->failed)
         return;
+    store->inline_left = INLINE_BYTES;
     if (proof_due_at(store, &proof_us) && store->now_us >= proof_us)
         prove(store);
     if (clock_due_at(store, &clock_us) && store->now_us >= clock_us)
@@ -512,6 +557,8 @@ int64_t wal_next_us(const struct store *store)
         return INT64_MAX; /* the disk wakes us */
     if (store->open && list_empty(&store->sealed))
         next_us = open_due_at(store);
+    else if (!list_empty(&store->sealed) && store->reopen_at_us > store->now_us)
+        next_us = store->reopen_at_us;
     if (proof_due_at(store, &at_us) && at_us < next_us)
         next_us = at_us;
     if (clock_due_at(store, &at_us) && at_us < next_us && segment_room(store) >= BLOCK)

@@ -2,13 +2,14 @@
 
 import json
 import os
+import resource
 import subprocess
 import time
 
 import pytest
 
 from process import LATER, DidNotStart
-from wire import Client, Closed, eventually
+from wire import Client, Closed, Wire, eventually
 
 pytestmark = pytest.mark.embedded("about the store on disk")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -277,6 +278,27 @@ def test_p7_after_a_failed_write_or_sync_nothing_is_acknowledged_until_restart(l
         assert set(acknowledged) <= kept, "an acknowledged job is gone"
         assert client.push("t", body="x").status == 201
         assert client.get("/readyz").status == 200
+
+
+def test_p7_a_crowd_of_clients_cannot_take_the_stores_descriptors(laterd):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    server = laterd({"store": {"segment_bytes": "256K", "recent_bytes": "64K"}}, preexec_fn=few)
+    with Client(server.port) as client:
+        first = push_many(client, "t", 100, size=10_000, delay="1h")
+        crowd = [Wire(server.port, seconds=5) for _ in range(200)]
+        assert server.wait_log("accept_paused")
+        for _ in range(10):  # 40 segments more
+            first += push_many(client, "t", 100, size=10_000, delay="1h")
+        assert len(first) == 1100, "a push was refused"
+        for job_id in first[::10]:
+            assert client.job(job_id, method="GET").status == 200
+            assert client.job(job_id, method="DELETE").status in (200, 204)
+        for wire in crowd:
+            wire.close()
+        assert client.push("t", body="x").status == 201
+        assert client.get("/readyz").status == 200
+    assert not server.events("store_failed")
 
 
 def test_p1_no_answer_comes_before_the_disk_has_the_change(laterd):

@@ -1,0 +1,159 @@
+/*
+ * What one turn of the store may cost: bytes written by the main thread itself, files held open,
+ * and what happens when no descriptor is left.
+ */
+#include "store/internal.h"
+#include "store_model.h"
+
+enum { MIB = 1024 * 1024, BACKLOG_JOBS = 3000 };
+
+static uint64_t bytes_written(const struct model *model)
+{
+    struct store_stats stats;
+    store_stats(model->store, &stats);
+    return stats.bytes_written;
+}
+
+/* All that is pushed in one turn waits for the disk. */
+static void push_backlog(struct model *model, unsigned jobs)
+{
+    for (unsigned i = 0; i < jobs; i++)
+        assert_int_equal(model_push(model), OK);
+}
+
+static void open_quick(struct model *model)
+{
+    model_init(model, 1);
+    model->options.segment_bytes = 16 * MIB;
+    model->options.inline_us = 2000; /* the simulated disk is quicker */
+    assert_int_equal(model_open(model), OK);
+    model_settle(model);
+}
+
+static void a_turn_writes_at_most_256_kib_by_itself(void **state)
+{
+    (void)state;
+    struct model model;
+    open_quick(&model);
+    push_backlog(&model, BACKLOG_JOBS);
+    model_settle(&model);
+    push_backlog(&model, BACKLOG_JOBS); /* into a segment whose header is written */
+    uint64_t backlog = model.store->sealed_bytes;
+    assert_true(backlog > 4 * MIB);
+    while (model.acknowledged < store_batch(model.store)) {
+        uint64_t before = bytes_written(&model);
+        store_turn(model.store, ++model.now_us);
+        assert_true(bytes_written(&model) - before <= INLINE_BYTES);
+        (void)sim_disk_step(model.disk, LANE_COMMIT); /* the rest is the thread's */
+        store_poll(model.store);
+    }
+    model_fini(&model);
+}
+
+static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
+{
+    (void)state;
+    struct model model;
+    open_quick(&model);
+    push_backlog(&model, BACKLOG_JOBS);
+    unsigned batches = 0;
+    for (struct list *link = model.store->sealed.next; link != &model.store->sealed;
+         link = link->next) {
+        const struct batch *batch = LIST_ENTRY(link, struct batch, link);
+        assert_true(batch_bytes(batch->payload_bytes) <= 256 * 1024);
+        batches++;
+    }
+    assert_true(batches > 16);
+    model_settle(&model);
+    assert_int_equal(model.acknowledged, store_batch(model.store));
+    model_fini(&model);
+}
+
+static void p7_a_missing_descriptor_for_a_new_segment_is_no_failure(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 2);
+    assert_int_equal(model_open(&model), OK);
+    model_settle(&model);
+    sim_disk_starve(model.disk, true);
+    for (int i = 0; i < 300; i++) { /* many segments' worth */
+        assert_int_equal(model_push(&model), OK);
+        model_turn(&model);
+    }
+    model_settle(&model);
+    assert_false(model.failed);
+    assert_true(model.acknowledged < store_batch(model.store)); /* and nothing is said to be safe */
+    assert_true(store_next_us(model.store) <= model.now_us + REOPEN_US); /* no spinning either */
+    assert_true(store_next_us(model.store) > model.now_us - 30000);
+    sim_disk_starve(model.disk, false);
+    model_settle(&model);
+    assert_int_equal(model.acknowledged, store_batch(model.store));
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+}
+
+/* Spares are made, closed for others, and cannot be opened again when they are to be written. */
+static void p7_a_missing_descriptor_for_a_commit_is_no_failure(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 2);
+    model.options.files_max = FILES_OPEN_MIN;
+    assert_int_equal(model_open(&model), OK);
+    model_settle(&model);
+    push_backlog(&model, 200);
+    for (int i = 0; i < 100; i++) { /* all files are made, nothing is written */
+        store_turn(model.store, ++model.now_us);
+        (void)sim_disk_step(model.disk, LANE_BACKGROUND);
+        store_poll(model.store);
+    }
+    sim_disk_starve(model.disk, true);
+    model_settle(&model);
+    assert_false(model.failed);
+    assert_true(model.acknowledged < store_batch(model.store));
+    assert_true(model.store->reopen_at_us > 0);
+    sim_disk_starve(model.disk, false);
+    model_settle(&model);
+    assert_int_equal(model.acknowledged, store_batch(model.store));
+    model_fini(&model);
+}
+
+static void no_more_files_are_open_than_was_said(void **state)
+{
+    (void)state;
+    struct model model;
+    model_init(&model, 4);
+    model.options.files_max = 5;
+    assert_int_equal(model_open(&model), OK);
+    for (int i = 0; i < 400; i++) {
+        assert_int_equal(model_push(&model), OK);
+        if (i % 7 == 0)
+            model_read(&model, model_pick(&model));
+        model_turn(&model);
+        assert_true(sim_disk_files_open(model.disk) <= 5 + 2); /* the manifest, one being made */
+    }
+    model_settle(&model);
+    struct store_stats stats;
+    store_stats(model.store, &stats);
+    assert_true(stats.segments > 15);
+    for (size_t i = 0; i < model.job_count; i++)
+        model_read(&model, &model.jobs[i]);
+    assert_true(sim_disk_files_open(model.disk) <= 5 + 1);
+    assert_true(store_descriptors(5) >= 5 + 2);
+    model_fini(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_writes_at_most_256_kib_by_itself),
+        cmocka_unit_test(a_backlog_is_cut_into_batches_of_256_kib),
+        cmocka_unit_test(p7_a_missing_descriptor_for_a_new_segment_is_no_failure),
+        cmocka_unit_test(p7_a_missing_descriptor_for_a_commit_is_no_failure),
+        cmocka_unit_test(no_more_files_are_open_than_was_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
