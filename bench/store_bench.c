@@ -63,9 +63,28 @@ static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct by
     (void)body;
 }
 
-static void carry_rest(struct store_ear *ear)
+static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
 {
     (void)ear;
+    (void)cursor;
+    (void)first;
+    (void)end;
+    return false;
+}
+
+static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+{
+    (void)ear;
+    (void)cursor;
+    return false;
+}
+
+static void notice(struct store_ear *ear, enum store_notice what,
+                   const struct store_trouble *trouble)
+{
+    (void)ear;
+    (void)what;
+    (void)fprintf(stderr, "%s: %s\n", trouble->file, trouble->text);
 }
 
 static int64_t now_us(void)
@@ -203,7 +222,9 @@ int main(int argc, char **argv)
                                   .synced = durable,
                                   .failed = failed,
                                   .carry = carry,
-                                  .carry_rest = carry_rest}};
+                                  .carry_unread = carry_unread,
+                                  .carry_rest = carry_rest,
+                                  .notice = notice}};
     if (!directory) {
         (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
         return 1;

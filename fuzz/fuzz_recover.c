@@ -51,9 +51,27 @@ static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct by
     CHECK(seq && where);
 }
 
-static void carry_rest(struct store_ear *ear)
+static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
 {
     (void)ear;
+    (void)cursor;
+    CHECK(first < end);
+    return false;
+}
+
+static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+{
+    (void)ear;
+    (void)cursor;
+    return false;
+}
+
+static void notice(struct store_ear *ear, enum store_notice what,
+                   const struct store_trouble *trouble)
+{
+    (void)ear;
+    (void)what;
+    CHECK(trouble->text[0]);
 }
 
 static struct store_ear ear = {
@@ -63,7 +81,9 @@ static struct store_ear ear = {
     .synced = durable,
     .failed = failed,
     .carry = carry,
+    .carry_unread = carry_unread,
     .carry_rest = carry_rest,
+    .notice = notice,
 };
 
 static void say(void *ctx, const char *line)

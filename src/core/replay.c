@@ -237,13 +237,31 @@ bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes co
     return true;
 }
 
-void core_carry_topics(struct core *core)
+bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                       uint32_t budget)
+{
+    enum { EMIT_STEPS = 16 }; /* as many as jobs that are only looked at */
+    for (uint32_t steps = 0; *cursor < core->jobs.used && steps < budget; steps++, ++*cursor) {
+        struct job *job = core_job(core, *cursor);
+        if (job->state == JOB_GONE || job->where < first || job->where >= end)
+            continue;
+        job->content_type_len = 0;
+        job->body_len = 0;
+        core_say_job(core, job, (struct bytes){0}, (struct bytes){0}, false);
+        steps += EMIT_STEPS;
+    }
+    return *cursor < core->jobs.used;
+}
+
+bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget)
 {
     const struct topics *topics = &core->topics;
-    for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
-        if (topics_at(topics, i)->pause_until_us)
-            core_say_pause(core, topics_at(topics, i));
+    for (uint32_t steps = 0; *cursor < topics->pool.used && steps < budget; steps++, ++*cursor) {
+        const struct topic *topic = topics_at(topics, *cursor);
+        if (topic->name.len && topic->pause_until_us) /* a nameless one was evicted */
+            core_say_pause(core, topic);
     }
+    return *cursor < topics->pool.used;
 }
 
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq)

@@ -20,6 +20,8 @@ enum {
     RELEASE_MIN = 16,             /* let go in a turn though the budget be spent */
     READ_NS = 1000,               /* work for reading a body, and */
     READ_BYTES_PER_NS = 4,        /* for checking and copying it */
+    CARRY_BUDGET = 4096,          /* jobs looked at a turn while cleaning a damaged segment */
+    TOPICS_BUDGET = 256,          /* topics looked at a turn while cleaning */
 };
 
 /* A reply that waits for the disk. The ticket is NULL when its asker has gone. */
@@ -395,9 +397,32 @@ static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct by
                      body); /* false: the job has gone or moved, nothing to carry */
 }
 
-static void carry_rest(struct store_ear *ear)
+static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
 {
-    core_carry_topics(LIST_ENTRY(ear, struct embedded, store_ear)->core);
+    struct core *core = LIST_ENTRY(ear, struct embedded, store_ear)->core;
+    return core_carry_unread(core, first, end, cursor, CARRY_BUDGET);
+}
+
+static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+{
+    struct core *core = LIST_ENTRY(ear, struct embedded, store_ear)->core;
+    return core_carry_topics(core, cursor, TOPICS_BUDGET);
+}
+
+static void store_notice(struct store_ear *ear, enum store_notice notice,
+                         const struct store_trouble *trouble)
+{
+    static const struct {
+        enum log_level level;
+        const char *event;
+    } lines[] = {
+        [STORE_UNREAD] = {LOG_WARN, "segment_unread"},
+        [STORE_DAMAGED] = {LOG_ERROR, "segment_damaged"},
+        [STORE_SET_ASIDE] = {LOG_ERROR, "segment_set_aside"},
+    };
+    (void)ear;
+    log_event(lines[notice].level, lines[notice].event, "file=%s offset=%llu text=\"%s\"",
+              trouble->file, (unsigned long long)trouble->offset, trouble->text);
 }
 
 /* ---- the engine port ---- */
@@ -636,7 +661,9 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .synced = batch_synced,
         .failed = store_broke,
         .carry = carry,
+        .carry_unread = carry_unread,
         .carry_rest = carry_rest,
+        .notice = store_notice,
     };
     embedded->unlimited.left_ns = BUDGET_UNLIMITED;
     embedded->budget = &embedded->unlimited;

@@ -113,6 +113,8 @@ static void add_store(const struct store *store, struct buf *out)
     single(out, "checkpoints_total", "counter", "Segments cleaned and removed.", stats.checkpoints);
     single(out, "carried_jobs_total", "counter", "Jobs written again by a checkpoint.",
            stats.carried_jobs);
+    single(out, "damaged_segments", "gauge", "Segments with damage, in the log or set aside.",
+           stats.damaged_segments);
     single(out, "store_failed", "gauge", "1 after a failed write: restart to recover.",
            store_failed(store));
     single(out, "store_full", "gauge", "1 while the disk has no room for new jobs.",

@@ -18,11 +18,22 @@ static void respond(struct server *server, const struct call_style *style, int s
     http_respond(out, &response, body);
 }
 
+/* What does not stop the service and still wants somebody to look at it. */
+static void add_damage(const struct embedded *embedded, struct buf *out)
+{
+    struct store_stats stats = {0};
+    if (embedded && embedded_store(embedded))
+        store_stats(embedded_store(embedded), &stats);
+    if (stats.damaged_segments)
+        buf_addf(out, "damaged segments: %llu\n", (unsigned long long)stats.damaged_segments);
+}
+
 static void ready_page(struct server *server, const struct call_style *style, struct buf *out)
 {
     enum err err = server->draining ? ERR_DRAINING : server->engine->verbs->health(server->engine);
     struct buf body = {0};
     buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
+    add_damage(server->options.embedded, &body);
     respond(server, style, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
     buf_fini(&body);
 }

@@ -200,3 +200,22 @@ bool segment_name_parse(const char *name, uint32_t *out_number)
     *out_number = number;
     return number != 0;
 }
+
+#define ASIDE_SUFFIX ".damaged"
+
+void aside_name(uint32_t number, char out_name[DISK_NAME_MAX])
+{
+    int len = snprintf(out_name, DISK_NAME_MAX, SEGMENT_NAME ASIDE_SUFFIX, number);
+    CHECK(len > 0 && len < DISK_NAME_MAX);
+}
+
+bool aside_name_parse(const char *name, uint32_t *out_number)
+{
+    char front[DISK_NAME_MAX] = "";
+    size_t len = strlen(name);
+    size_t suffix = strlen(ASIDE_SUFFIX);
+    if (len <= suffix || len >= DISK_NAME_MAX || strcmp(name + len - suffix, ASIDE_SUFFIX) != 0)
+        return false;
+    memcpy(front, name, len - suffix);
+    return segment_name_parse(front, out_number);
+}

@@ -58,6 +58,7 @@ struct segment {
     uint64_t record_max;    /* bytes of the largest record of a job in it */
     struct disk_file *file; /* NULL: not open */
     struct list open_link;  /* store::open_files, while the file is open */
+    bool damaged;           /* some batch of it is; counted in store::damaged_segments */
     struct disk_op make;
 };
 
@@ -91,6 +92,8 @@ enum commit_step { COMMIT_IDLE, COMMIT_HEADER, COMMIT_BATCH, COMMIT_SYNC };
 enum checkpoint_step {
     CHECKPOINT_IDLE,
     CHECKPOINT_WALK,     /* carrying the live jobs of the oldest segment */
+    CHECKPOINT_UNREAD,   /* carrying those whose records cannot be read */
+    CHECKPOINT_REST,     /* carrying what has no place of its own */
     CHECKPOINT_DURABLE,  /* waiting for the batch with the last of them */
     CHECKPOINT_MANIFEST, /* waiting for the manifest that no longer names it */
     CHECKPOINT_REMOVE,   /* waiting for the file to go */
@@ -107,20 +110,30 @@ struct scan {
     size_t cap;
     uint64_t start; /* the window holds bytes [start, start + len) of the file */
     size_t len;
+    bool narrow; /* read no more than is asked for: what is beyond may be unreadable */
 };
 
 struct checkpoint {
     enum checkpoint_step step;
     struct segment *segment;
-    uint64_t offset;     /* CHECKPOINT_WALK: the next batch */
-    uint64_t batch_next; /* its number */
-    uint64_t batch_last; /* CHECKPOINT_DURABLE: wait for this one */
-    uint64_t round_end;  /* full: batches before this are of the round under way … */
-    uint64_t round_dead; /* … and when it was over, so many bytes were still not alive */
+    uint64_t offset;         /* CHECKPOINT_WALK: the batch being carried, or the next */
+    uint64_t batch_next;     /* its number */
+    const char *batch;       /* it, in the scan's window; NULL: not read yet … */
+    size_t at, end;          /* … and its records that are still to be carried */
+    bool seeking;            /* the batch at `offset` is damaged: looking for the next good one */
+    unsigned tries;          /* how often it could not be read … */
+    int64_t retry_at_us;     /* … and when it is tried again */
+    struct disk_file *fresh; /* the same segment past the page cache, while retrying */
+    bool body_lost;          /* the job being appended has a body that does not hold */
+    uint64_t lost_jobs;      /* so many had none that can be read */
+    uint32_t cursor;         /* CHECKPOINT_UNREAD, REST */
+    uint64_t batch_last;     /* CHECKPOINT_DURABLE: wait for this one */
+    uint64_t round_end;      /* full: batches before this are of the round under way … */
+    uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
     bool round_over;
-    bool broken; /* the oldest segment is damaged: it stays, and so do all after it */
     struct scan scan;
     struct disk_op remove;
+    char aside_name[DISK_NAME_MAX];
 };
 
 struct store {
@@ -147,7 +160,8 @@ struct store {
     uint32_t number_base, number_next;
     struct list open_files; /* segment::open_link; the one not used for longest first */
     uint32_t spare_count, log_count, files_open;
-    uint64_t disk_bytes; /* of all segments' files, made or being made */
+    uint32_t damaged_segments; /* of the log, with those that were set aside */
+    uint64_t disk_bytes;       /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs;
     enum err full;       /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
     bool starved;        /* no descriptor was free for a new segment's file */
@@ -232,6 +246,9 @@ void segment_close(struct store *store, struct segment *segment);
 /* Its open file, opened if need be; others may be closed for it. ERR_AGAIN: see DISK's open. */
 enum err segment_file(struct store *store, struct segment *segment,
                       struct disk_file **out_file) MUST_USE;
+/* Notes that it is damaged, and tells the ear, once. */
+void segment_damaged(struct store *store, struct segment *segment, uint64_t offset,
+                     const char *text);
 void segment_live(struct store *store, struct segment *segment, struct stored stored);
 /* A record died. False: no such record can be (a bug, or a lie in the log while replaying). */
 bool segment_dies(struct store *store, struct stored stored);
@@ -285,7 +302,8 @@ const char *wal_recent(const struct store *store, uint64_t where, size_t *out_le
 /* ---- checkpoint.c ---- */
 
 void checkpoint_turn(struct store *store);
-bool checkpoint_busy(const struct store *store); /* wants another turn at once */
+int64_t checkpoint_next_us(const struct store *store); /* wants a turn then; or INT64_MAX */
+void checkpoint_fini(struct store *store);
 
 /* ---- load.c: what is in the directory ---- */
 
@@ -298,7 +316,8 @@ struct found {
 
 struct loaded {
     bool manifest_there;
-    bool slot_damaged; /* one of the manifest's two slots is */
+    bool slot_damaged;  /* one of the manifest's two slots is */
+    uint32_t set_aside; /* damaged segments that were taken out of the log */
     struct manifest manifest;
     struct found *found; /* by batch_first those with a good header, then the others by number */
     size_t count;

@@ -95,8 +95,10 @@ static void found_name(void *ctx, const char *name)
 {
     struct loaded *loaded = ctx;
     uint32_t number;
-    if (!segment_name_parse(name, &number))
-        return; /* not ours */
+    if (!segment_name_parse(name, &number)) {
+        loaded->set_aside += aside_name_parse(name, &number);
+        return; /* not of the log */
+    }
     loaded->found = mem_realloc(loaded->found, (loaded->count + 1) * sizeof(*loaded->found));
     loaded->found[loaded->count++] = (struct found){.number = number};
 }

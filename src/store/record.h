@@ -23,6 +23,9 @@ size_t record_bytes(const struct event *event);
 /* Writes the record; `len` is record_bytes(event). */
 void record_encode(const struct event *event, size_t len, void *record);
 
+/* Makes a JOB record one whose body does not hold: its own is lost, and must never be delivered. */
+void record_spoil(void *record);
+
 /*
  * What a record says. The event's bytes are borrowed from the record, its retry waits from
  * `retry_us`. For JOB and GONE event.record is the place of the record that died by this one. The

@@ -120,6 +120,7 @@ static enum err take_segments(struct recovery *recovery)
     while (at < loaded->used && loaded->found[at].head.batch_first < manifest->batch_first)
         at++;
     recovery->leftovers = at;
+    store->damaged_segments = loaded->set_aside;
     recovery->clean = manifest->clean && !loaded->slot_damaged;
     recovery->batch_next = manifest->batch_first;
     recovery->proven = manifest->durable;
@@ -520,11 +521,63 @@ static enum err take_unused_all(struct recovery *recovery)
     return err;
 }
 
+/* Are all batches of a segment before the log as they were written? */
+static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whole)
+{
+    struct store *store = recovery->store;
+    const struct found *found = &recovery->loaded.found[index];
+    uint64_t batch_end = index + 1 < recovery->loaded.used ? found[1].head.batch_first
+                                                           : recovery->loaded.manifest.batch_first;
+    uint64_t number = found->head.batch_first;
+    uint64_t offset = BLOCK;
+    struct disk_file *file;
+    struct scan scan;
+    char name[DISK_NAME_MAX];
+    segment_name(found->number, name);
+    enum err err = store->disk->verbs->open(store->disk, name, false, &file);
+    if (err)
+        return err;
+    scan_init(&scan, store->disk, file, found->size_bytes, WINDOW_BYTES);
+    scan.number = found->number;
+    scan.tag = store->tag;
+    for (bool good = true; good && number < batch_end;) {
+        enum format_verdict verdict = FORMAT_BAD;
+        struct batch_head head;
+        const char *batch;
+        good = !scan_batch(&scan, offset, &verdict, &head, &batch) && verdict == FORMAT_GOOD &&
+               head.number == number;
+        number += good;
+        offset += good ? batch_bytes(head.payload_bytes) : 0;
+    }
+    scan_fini(&scan);
+    store->disk->verbs->close(store->disk, file);
+    *out_whole = number == batch_end;
+    return OK;
+}
+
+/* A crash came before it was set aside: bodies that were lost may still be found in it some day. */
+static enum err set_aside_now(struct store *store, uint32_t number)
+{
+    char aside[DISK_NAME_MAX];
+    struct disk_op op = {.verb = DISK_RENAME, .lane = LANE_BACKGROUND, .data = aside};
+    segment_name(number, op.name);
+    aside_name(number, aside);
+    store->disk->verbs->run(store->disk, &op);
+    store->damaged_segments += op.err == OK;
+    return op.err;
+}
+
+/* Segments that were cleaned before a crash, and not yet removed. */
 static enum err remove_leftovers(struct recovery *recovery)
 {
     enum err err = OK;
-    for (size_t i = 0; i < recovery->leftovers && !err; i++)
-        err = remove_now(recovery->store, recovery->loaded.found[i].number);
+    for (size_t i = 0; i < recovery->leftovers && !err; i++) {
+        bool whole = true;
+        err = is_whole(recovery, i, &whole);
+        if (!err)
+            err = whole ? remove_now(recovery->store, recovery->loaded.found[i].number)
+                        : set_aside_now(recovery->store, recovery->loaded.found[i].number);
+    }
     return err;
 }
 

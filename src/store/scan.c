@@ -40,10 +40,13 @@ enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char *
             grow(scan, len);
         scan->len = 0;
         scan->start = offset;
-        enum err err = scan->disk->verbs->read(scan->disk, scan->file, offset, scan->window,
-                                               scan->cap, &scan->len);
+        size_t want = scan->narrow ? len : scan->cap;
+        size_t got = 0;
+        enum err err =
+            scan->disk->verbs->read(scan->disk, scan->file, offset, scan->window, want, &got);
         if (err)
             return err;
+        scan->len = got;
     }
     size_t have = scan->len - (size_t)(offset - scan->start);
     *out_at = scan->window + (offset - scan->start);

@@ -49,6 +49,7 @@ void segment_drop(struct store *store, struct segment *segment)
     store->live_jobs -= segment->live_jobs;
     store->by_number[segment->number - store->number_base] = NULL;
     segment_close(store, segment);
+    store->damaged_segments -= segment->damaged;
     list_remove(&segment->link);
     mem_free(segment);
 }
@@ -431,6 +432,22 @@ enum err segment_file(struct store *store, struct segment *segment, struct disk_
     }
     *out_file = segment->file;
     return OK;
+}
+
+/* ---- damage ---- */
+
+void segment_damaged(struct store *store, struct segment *segment, uint64_t offset,
+                     const char *text)
+{
+    struct store_trouble trouble;
+    char name[DISK_NAME_MAX];
+    if (segment->damaged)
+        return;
+    segment->damaged = true;
+    store->damaged_segments++;
+    segment_name(segment->number, name);
+    trouble_say(&trouble, name, offset, "%s", text);
+    store->ear->notice(store->ear, STORE_DAMAGED, &trouble);
 }
 
 /* ---- what lives ---- */

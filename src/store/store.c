@@ -79,7 +79,7 @@ static void store_free(struct store *store)
         segment_drop(store, segment_first(store));
     while (!list_empty(&store->spares))
         segment_drop(store, LIST_ENTRY(store->spares.next, struct segment, link));
-    scan_fini(&store->checkpoint.scan);
+    checkpoint_fini(store);
     wal_fini(store);
     if (store->manifest_file)
         store->disk->verbs->close(store->disk, store->manifest_file);
@@ -235,9 +235,10 @@ int64_t store_next_us(const struct store *store)
 {
     if (store->failed)
         return INT64_MAX;
-    if (checkpoint_busy(store))
-        return store->now_us;
     int64_t next_us = wal_next_us(store);
+    int64_t checkpoint_us = checkpoint_next_us(store);
+    if (checkpoint_us < next_us)
+        next_us = checkpoint_us;
     if ((store->full || store->starved) && store->retry_at_us < next_us)
         next_us = store->retry_at_us;
     return next_us;
@@ -302,6 +303,7 @@ void store_stats(const struct store *store, struct store_stats *out_stats)
     out_stats->disk_bytes = store->disk_bytes + MANIFEST_BYTES;
     out_stats->live_bytes = store->live_bytes;
     out_stats->live_jobs = store->live_jobs;
+    out_stats->damaged_segments = store->damaged_segments;
     const struct segment *first = segment_first(store), *tail = segment_tail(store);
     out_stats->segment_first = first ? first->number : 0;
     out_stats->segment_tail = tail ? tail->number : 0;

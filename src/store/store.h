@@ -37,6 +37,20 @@ struct store_options {
     uint64_t id_seed; /* for the simulator: makes the id of a new store; 0 = random */
 };
 
+/* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
+struct store_trouble {
+    char file[DISK_NAME_MAX];
+    uint64_t offset;
+    char text[256]; /* what is wrong, what is lost, what to do */
+};
+
+/* What the cleaner tells of a segment that it cannot read, for the log. */
+enum store_notice {
+    STORE_UNREAD,    /* a read failed: it is tried again */
+    STORE_DAMAGED,   /* once for each segment: reading does not help; cleaning goes round it */
+    STORE_SET_ASIDE, /* it is out of the log, and kept under another name; jobs lost their bodies */
+};
+
 struct store_ear {
     /* Recovery: one event after another, in log order. An error ends the opening with it. */
     enum err (*replay)(struct store_ear *ear, const struct event *event);
@@ -59,15 +73,17 @@ struct store_ear {
      */
     void (*carry)(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
                   struct bytes body);
-    /* Checkpoint: append again all that has no place of its own (core_carry_topics). */
-    void (*carry_rest)(struct store_ear *ear);
-};
-
-/* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
-struct store_trouble {
-    char file[DISK_NAME_MAX];
-    uint64_t offset;
-    char text[256]; /* what is wrong, what is lost, what to do */
+    /*
+     * Checkpoint: the records at places from `first` up to (not with) `end` cannot be read. Appends
+     * again, without their bodies, the jobs that live there (core_carry_unread): a slice of the
+     * work, from *cursor on, which is 0 at first. True: there is more.
+     */
+    bool (*carry_unread)(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor);
+    /* Checkpoint: the same with all that has no place of its own (core_carry_topics). */
+    bool (*carry_rest)(struct store_ear *ear, uint32_t *cursor);
+    /* A segment is damaged. */
+    void (*notice)(struct store_ear *ear, enum store_notice notice,
+                   const struct store_trouble *trouble);
 };
 
 /*
@@ -162,7 +178,7 @@ struct store_stats {
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];
     uint64_t checkpoints, carried_jobs;
-    uint64_t damaged_segments; /* found while cleaning: they stay, and no later one is cleaned */
+    uint64_t damaged_segments; /* in the log, or set aside under another name */
     uint64_t recovered_events, dropped_tail_bytes;
     int64_t recovery_us; /* how long store_open took */
 };

@@ -181,6 +181,8 @@ struct stored store_append(struct store *store, const struct event *event)
     uint64_t offset = place_record(store, len);
     struct batch *batch = store->open;
     record_encode(event, len, batch->at + (offset - batch->offset));
+    if (event->kind == EVENT_JOB && store->checkpoint.body_lost)
+        record_spoil(batch->at + (offset - batch->offset));
     batch->payload_bytes += (uint32_t)len;
     batch->record_count++;
     if (event->promised) {

@@ -165,6 +165,71 @@ def test_later_verify_reads_every_byte_and_finds_damage(laterd):
                 assert answer.status != 200 or answer.json()["body"] == "x" * 200
 
 
+def flip(path, text, behind=0):
+    """Turns a bit of the first such text in the file."""
+    with open(path, "r+b") as file:
+        at = file.read().find(text)
+        assert at >= 0
+        file.seek(at + behind)
+        byte = file.read(1)[0]
+        file.seek(at + behind)
+        file.write(bytes([byte ^ 1]))
+
+
+def first_segment(server):
+    return min(entry.path for entry in os.scandir(server.data) if entry.name.startswith("wal-"))
+
+
+def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd):
+    server = laterd({"store": {"segment_bytes": "256K", "max_bytes": "2M", "recent_bytes": "64K"}})
+    with Client(server.port) as client:
+        hurt = client.push_id("keep", body="hurt " * 50, delay="1h")
+        whole = [client.push_id("keep", body=f"whole {number} " * 20, delay="1h")
+                 for number in range(5)]
+        flip(first_segment(server), b"hurt hurt", 50)
+
+        def churn():
+            for job_id in push_many(client, "t", 50, size=2000, delay="1h"):
+                client.job(job_id, method="DELETE")
+            return server.events("segment_set_aside")
+        assert eventually(churn, 60), server.lines
+        for _ in range(40):
+            churn()
+        assert eventually(lambda: client.push("t", body="x").status == 201, 15)
+        assert [level for level, _ in server.events("segment_damaged")] == ["error"]
+        assert len(server.events("segment_unread")) == 1
+        assert "laterd_damaged_segments 1" in client.get("/metrics").text
+        ready = client.get("/readyz")
+        assert ready.status == 200 and "damaged segments: 1" in ready.text
+    server.kill()
+    server.start()
+    with Client(server.port) as client:
+        assert 'laterd_topic_jobs{topic="keep",state="delayed"} 6' in client.get("/metrics").text
+        assert client.job(hurt, method="GET").status == 500
+        for number, job_id in enumerate(whole):
+            assert client.job(job_id, method="GET").json()["body"] == f"whole {number} " * 20
+        assert "laterd_damaged_segments 1" in client.get("/metrics").text
+        os.unlink(next(entry.path for entry in os.scandir(server.data)
+                       if entry.name.endswith(".damaged")))
+    server.stop()
+    server.start()
+    with Client(server.port) as client:
+        assert client.get("/readyz").text == "ready\n"
+
+
+def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
+    data = tmp_path / "open"
+    data.mkdir()
+    os.chmod(data, 0o777)
+    server = laterd(data=str(data))
+    (level, facts), = server.events("data_dir_exposed")
+    assert level == "warn" and "mode=0777" in facts
+    server.stop()
+    os.chmod(data, 0o700)
+    server.start()
+    assert not server.events("data_dir_exposed")
+
+
 # A full disk
 
 @pytest.fixture

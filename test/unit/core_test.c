@@ -728,6 +728,32 @@ static void lateness_is_counted_at_hand_over(void **state)
     }
 }
 
+static void unread_jobs_are_carried_in_slices_without_their_bodies(void **state)
+{
+    (void)state;
+    uint64_t seqs[5];
+    for (int i = 0; i < 5; i++)
+        seqs[i] = push_cmd((struct cmd_push){.due_us = START + SECOND, .body = BYTES("body")});
+    uint64_t where = bed.where; /* of the last; each has the next place */
+    unsigned before = bed.event_count;
+    unsigned slices = 1;
+    uint32_t cursor = 0;
+    while (core_carry_unread(bed.core, where - 2, where, &cursor, 2))
+        slices++;
+    assert_true(slices > 2);
+    assert_int_equal(bed.event_count, before + 2);
+    const struct event *event = last_event();
+    assert_int_equal(event->kind, EVENT_JOB);
+    assert_int_equal(event->job.seq, seqs[3]);
+    assert_int_equal(event->job.due_us, START + SECOND);
+    assert_int_equal(event->record.where, where - 1); /* it dies there */
+    assert_int_equal(event->body.len, 0);
+    cursor = 0;
+    while (core_carry_unread(bed.core, where - 2, where, &cursor, 100))
+        continue;
+    assert_int_equal(bed.event_count, before + 2); /* they live elsewhere now */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -751,6 +777,7 @@ int main(void)
         TEST(an_undelivered_job_goes_back_as_if_untried),
         TEST(p3_a_job_reserved_early_and_undelivered_keeps_its_due_time),
         TEST(a_damaged_job_is_buried),
+        TEST(unread_jobs_are_carried_in_slices_without_their_bodies),
         TEST(a_job_pushed_as_buried_waits_for_a_kick),
         TEST(a_wait_ends_at_its_time_with_empty),
         TEST(a_drain_answers_all_who_wait),

@@ -27,6 +27,7 @@ struct model_job {
     uint64_t seq;
     uint64_t id; /* a pushed job may replace another one with its id */
     bool live;
+    bool body_lost;
     uint32_t version; /* of the body */
     uint32_t priority;
     struct stored stored;
@@ -55,6 +56,9 @@ struct model {
     uint64_t random;
     bool failed;
     int failures;
+    uint32_t rest_slices; /* of carry_rest */
+    unsigned notices[STORE_SET_ASIDE + 1];
+    struct store_trouble noticed; /* the last one */
 };
 
 static inline uint64_t model_random(struct model *model, uint64_t below)
@@ -199,9 +203,33 @@ static inline void model_emit_pause(struct model *model, int64_t until_us)
     (void)store_append(model->store, &event);
 }
 
-static inline void model_carry_rest(struct store_ear *ear)
+/* In slices of three jobs. A job's body is lost: it is that of no version. */
+static inline bool model_carry_unread(struct store_ear *ear, uint64_t first, uint64_t end,
+                                      uint32_t *cursor)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    for (int i = 0; i < 3 && *cursor < model->job_count; i++) {
+        struct model_job *job = &model->jobs[(*cursor)++];
+        if (!job->live || job->stored.where < first || job->stored.where >= end)
+            continue;
+        job->stored = model_emit(model, job, BYTES("text"), BYTES("lost its body"));
+        job->body_lost = true;
+    }
+    return *cursor < model->job_count;
+}
+
+static inline bool model_carry_rest(struct store_ear *ear, uint32_t *cursor)
 {
     model_emit_pause(LIST_ENTRY(ear, struct model, ear), 12345);
+    return ++*cursor < LIST_ENTRY(ear, struct model, ear)->rest_slices;
+}
+
+static inline void model_notice(struct store_ear *ear, enum store_notice notice,
+                                const struct store_trouble *trouble)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    model->notices[notice]++;
+    model->noticed = *trouble;
 }
 
 /* ---- life ---- */
@@ -217,7 +245,9 @@ static inline void model_init(struct model *model, uint64_t seed)
         .synced = model_synced,
         .failed = model_failed,
         .carry = model_carry,
+        .carry_unread = model_carry_unread,
         .carry_rest = model_carry_rest,
+        .notice = model_notice,
     };
     model->options = (struct store_options){
         .disk = sim_disk_port(model->disk),
