@@ -40,6 +40,12 @@ static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_by
     (void)all_bytes;
 }
 
+static void finding(struct store_ear *ear, const char *line)
+{
+    (void)ear;
+    (void)line;
+}
+
 static void durable(struct store_ear *ear, uint64_t batch)
 {
     (void)ear;
@@ -218,6 +224,7 @@ int main(int argc, char **argv)
     const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
     struct bench bench = {.ear = {.replay = replay,
                                   .progress = progress,
+                                  .finding = finding,
                                   .durable = durable,
                                   .synced = durable,
                                   .failed = failed,

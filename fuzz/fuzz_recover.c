@@ -30,6 +30,12 @@ static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_by
     CHECK(done_bytes <= all_bytes);
 }
 
+static void finding(struct store_ear *ear, const char *line)
+{
+    (void)ear;
+    (void)line;
+}
+
 static void durable(struct store_ear *ear, uint64_t batch)
 {
     (void)ear;
@@ -77,6 +83,7 @@ static void notice(struct store_ear *ear, enum store_notice what,
 static struct store_ear ear = {
     .replay = replay,
     .progress = progress,
+    .finding = finding,
     .durable = durable,
     .synced = durable,
     .failed = failed,

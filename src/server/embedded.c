@@ -390,6 +390,12 @@ static void replay_progress(struct store_ear *ear, uint64_t done_bytes, uint64_t
               (unsigned long long)(done_bytes >> 20), (unsigned long long)(all_bytes >> 20));
 }
 
+static void replay_finding(struct store_ear *ear, const char *line)
+{
+    (void)ear;
+    log_event(LOG_ERROR, "store_damaged", "text=\"%s\"", line);
+}
+
 static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
                   struct bytes body)
 {
@@ -657,6 +663,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .replay = replay,
         .clock = replay_clock,
         .progress = replay_progress,
+        .finding = replay_finding,
         .durable = batch_durable,
         .synced = batch_synced,
         .failed = store_broke,

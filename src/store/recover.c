@@ -3,43 +3,30 @@
  *
  * All batches before the last segment's first are durable (wal.c sees to it), so a bad one among
  * them is rot. In the last segment the first bad batch, number n, is a torn tail unless something
- * proves that n was durable: a later batch or the manifest says so. Proven: ERR_CORRUPT, and
- * nothing on disk is changed. Not proven: nobody was told of n; the tail is zeroed and reported.
+ * proves that n was durable: a later batch or the manifest says so. Not proven: nobody was told of
+ * n; the tail is zeroed and reported. Proven: damage.h says whether anything that lives depends on
+ * it. If so, ERR_CORRUPT with all that can be told of it; else the log is read on behind it, and
+ * what the damaged batch ended is ended. Neither changes a byte of it on disk.
  *
  * The tail is read past the page cache: after a failed sync the cache shows bytes that the disk
  * does not have. Batches that nothing proves durable are written again, the same bytes in the
  * same place, before they are served; a crash while doing so finds the same bytes again.
  */
+#include <stdio.h>
 #include <sys/random.h>
 #include <xxhash.h>
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "store/internal.h"
+#include "store/recover_parts.h"
 
 enum {
     WINDOW_BYTES = 1024 * 1024,
     PROGRESS_BYTES = 64 * 1024 * 1024,
+    FINDINGS_MAX = 100, /* lines that tell of lost things, one by one */
 };
 
 #define NUMBER_SPAN_MAX (UINT32_C(1) << 24) /* from the oldest segment's number to the next new */
-
-struct recovery {
-    struct store *store;
-    struct store_trouble *trouble;
-    struct loaded loaded;
-    bool clean;       /* closed in order, and both slots of the manifest are whole */
-    size_t leftovers; /* loaded.found below this are behind the log's beginning: remove */
-    uint64_t done_bytes, all_bytes, said_bytes;
-    uint64_t seq_mark;
-    uint64_t batch_next; /* the number expected next */
-    uint64_t proven;     /* the highest batch that something says was durable */
-    bool stopped_blank;  /* the last replayed segment ended in zeros, not in damage */
-    /* Of the last segment: */
-    uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
-    uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
-    struct record record;
-};
 
 /* ---- a new store ---- */
 
@@ -160,7 +147,9 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
         if (event->job.seq >= recovery->seq_mark)
             recovery->seq_mark = event->job.seq + 1;
     }
-    if (died.where && !segment_dies(store, died))
+    bool counted =
+        died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
+    if (counted && !segment_dies(store, died))
         return ERR_CORRUPT;
     store->stats.recovered_events++;
     return store->ear->replay(store->ear, event);
@@ -209,47 +198,171 @@ static void say_progress(struct recovery *recovery)
     recovery->store->ear->progress(recovery->store->ear, recovery->done_bytes, recovery->all_bytes);
 }
 
-/* Replays batches up to (not with) `batch_end`, or to the first that is not whole. */
-static enum err replay_segment(struct recovery *recovery, struct segment *segment,
-                               struct scan *scan, uint64_t batch_end)
+/* ---- damage ---- */
+
+static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t first,
+                    uint64_t last)
 {
-    uint64_t offset = BLOCK;
+    char name[DISK_NAME_MAX];
+    segment_name(segment->number, name);
+    trouble_say(
+        recovery->trouble, name, segment->end,
+        "batch %llu was durable and is damaged, up to batch %llu at least; what it held was "
+        "acknowledged. All that is intact can be had with: later salvage DIR NEW; or restore "
+        "the file from a backup. Nothing was changed",
+        (unsigned long long)first, (unsigned long long)last);
+    return ERR_CORRUPT;
+}
+
+static void tell_of_region(struct recovery *recovery, const struct region *region, unsigned *left)
+{
+    const struct damage *damage = &recovery->damage;
+    struct store_ear *ear = recovery->store->ear;
+    char line[400];
+    (void)snprintf(line, sizeof(line),
+                   SEGMENT_NAME ": bytes %llu to %llu, batches %llu to %llu: %s", region->number,
+                   (unsigned long long)region->start, (unsigned long long)region->end,
+                   (unsigned long long)region->batch_first, (unsigned long long)region->batch_last,
+                   region->harmless ? "damaged; nothing that lives was in it"
+                   : region->opaque ? "damaged; not all that was in it can be told"
+                                    : "damaged");
+    ear->finding(ear, line);
+    for (size_t i = region->first_suspect; i<region->suspect_end && * left> 0; i++) {
+        const struct suspect *suspect = &damage->suspects[i];
+        if (suspect->harmless || suspect->dead)
+            continue;
+        --*left;
+        damage_describe(suspect, line, sizeof(line));
+        ear->finding(ear, line);
+        if (*left == 0)
+            ear->finding(ear, "and more; `later verify` and `later salvage` tell of all");
+    }
+}
+
+/* Looks at all of the log, once, for what is damaged and what depends on it. */
+static enum err survey(struct recovery *recovery)
+{
+    bool harmless = true;
+    unsigned left = FINDINGS_MAX;
+    if (recovery->surveyed)
+        return OK;
+    enum err err = damage_survey(recovery->store->disk, &recovery->loaded, recovery->leftovers,
+                                 &recovery->damage);
+    if (err)
+        return err;
+    recovery->surveyed = true;
+    for (size_t i = 0; i < recovery->damage.region_count; i++)
+        harmless = harmless && recovery->damage.regions[i].harmless;
+    for (size_t i = 0; i < recovery->damage.region_count && !harmless; i++)
+        tell_of_region(recovery, &recovery->damage.regions[i], &left);
+    return OK;
+}
+
+/* What the region's batches ended is ended: that much is proven. */
+static enum err replay_region(struct recovery *recovery, const struct region *region)
+{
+    struct store *store = recovery->store;
+    enum err err = OK;
+    for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++) {
+        const struct suspect *suspect = &recovery->damage.suspects[i];
+        struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
+        if (!suspect->proven || damage_covers(&recovery->damage, suspect->died.where))
+            continue;
+        if (!segment_dies(store, suspect->died))
+            return ERR_CORRUPT;
+        err = store->ear->replay(store->ear, &gone);
+    }
+    return err;
+}
+
+/*
+ * The batch at the segment's end so far, `batch_next`, should be there and is not. OK: it was
+ * nothing that lives, and the end is behind it.
+ */
+static enum err go_round(struct recovery *recovery, struct segment *segment)
+{
+    enum err err = survey(recovery);
+    if (err)
+        return err;
+    const struct region *region = damage_region(&recovery->damage, segment->number, segment->end);
+    if (!region) {
+        char name[DISK_NAME_MAX];
+        segment_name(segment->number, name);
+        trouble_say(recovery->trouble, name, segment->end,
+                    "this place was read in two ways, now good, now bad: start again, and do not "
+                    "trust the disk or the memory");
+        return ERR_IO;
+    }
+    if (region->start == region->end)
+        return missing(recovery, region->batch_first, region->batch_last);
+    for (size_t i = 0; i < recovery->damage.region_count; i++)
+        if (!recovery->damage.regions[i].harmless)
+            return rot(recovery, segment, region->batch_first, region->batch_last);
+    err = replay_region(recovery, region);
+    if (err)
+        return err;
+    segment->end = region->end;
+    segment->damaged = true;
+    recovery->store->damaged_segments++;
+    recovery->batch_next = region->batch_last + 1;
+    recovery->went_round++;
+    return OK;
+}
+
+/* ---- a segment ---- */
+
+/*
+ * Replays batches from the segment's end so far up to (not with) `batch_end`, or to the first that
+ * is not whole.
+ */
+static enum err replay_good(struct recovery *recovery, struct segment *segment, struct scan *scan,
+                            uint64_t batch_end)
+{
     while (recovery->batch_next < batch_end) {
         enum format_verdict verdict;
         struct batch_head head;
         const char *batch;
+        uint64_t offset = segment->end;
         enum err err = scan_batch(scan, offset, &verdict, &head, &batch);
         if (err) {
             char name[DISK_NAME_MAX];
             segment_name(segment->number, name);
-            trouble_say(recovery->trouble, name, offset, "the disk cannot read this place");
+            trouble_say(recovery->trouble, name, offset,
+                        "the disk cannot read this place; if that stays so, all else can be had "
+                        "with: later salvage DIR NEW");
             return err;
         }
         recovery->stopped_blank = verdict == FORMAT_BLANK;
         if (verdict != FORMAT_GOOD || head.number != recovery->batch_next)
-            break;
+            return OK;
         err = replay_batch(recovery, segment, offset, &head, batch);
         if (err)
             return err;
-        offset += batch_bytes(head.payload_bytes);
+        segment->end += batch_bytes(head.payload_bytes);
         recovery->done_bytes += batch_bytes(head.payload_bytes);
         recovery->batch_next++;
         say_progress(recovery);
     }
-    segment->end = offset;
     return OK;
 }
 
-static enum err rot(struct recovery *recovery, const struct segment *segment, uint64_t last)
+/* One that is not the last: all its batches were durable. */
+static enum err replay_segment(struct recovery *recovery, struct segment *segment,
+                               struct scan *scan, uint64_t batch_end)
 {
-    char name[DISK_NAME_MAX];
-    segment_name(segment->number, name);
-    trouble_say(recovery->trouble, name, segment->end,
-                "batch %llu was durable and is damaged; it and what follows, up to batch %llu at "
-                "least, were acknowledged and would be lost: restore the file from a backup; "
-                "nothing was changed",
-                (unsigned long long)recovery->batch_next, (unsigned long long)last);
-    return ERR_CORRUPT;
+    for (;;) {
+        enum err err = replay_good(recovery, segment, scan, batch_end);
+        if (err != OK && err != ERR_IO)
+            return err;
+        if (!err && recovery->batch_next == batch_end)
+            return OK;
+        uint64_t stopped = recovery->batch_next;
+        enum err round_err = go_round(recovery, segment);
+        if (round_err)
+            return err ? err : round_err;
+        CHECK(recovery->batch_next > stopped);
+        *recovery->trouble = (struct store_trouble){0};
+    }
 }
 
 /* ---- the end of the last segment ---- */
@@ -293,6 +406,13 @@ static enum err find_unproven(struct recovery *recovery, struct segment *segment
         const char *at;
         size_t len;
         struct batch_head head;
+        const struct region *region =
+            recovery->surveyed ? damage_region(&recovery->damage, segment->number, offset) : NULL;
+        if (region) {
+            offset = region->end;
+            number = region->batch_last + 1;
+            continue;
+        }
         enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
         if (err)
             return err;
@@ -359,14 +479,7 @@ static enum err zero(struct recovery *recovery, struct segment *segment)
 static enum err settle_tail(struct recovery *recovery, struct segment *segment, struct scan *scan)
 {
     struct store *store = recovery->store;
-    enum err err = survey_tail(recovery, segment, scan);
-    if (err)
-        return err;
-    if (recovery->batch_next <= recovery->proven)
-        return recovery->dirty_end == segment->end
-                   ? missing(recovery, recovery->batch_next, recovery->proven)
-                   : rot(recovery, segment, recovery->proven);
-    err = find_unproven(recovery, segment, scan);
+    enum err err = find_unproven(recovery, segment, scan);
     /* The header too: if the process was killed while writing it, only the cache may have it. */
     if (!err && !recovery->clean)
         err = rewrite(recovery, segment, scan, 0, BLOCK);
@@ -384,6 +497,25 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment, 
                     (unsigned long long)store->stats.dropped_tail_bytes);
     }
     return err;
+}
+
+/* The last one: it ends where nothing proves that the batch which is not whole was durable. */
+static enum err replay_last(struct recovery *recovery, struct segment *segment, struct scan *scan)
+{
+    for (;;) {
+        enum err err = replay_good(recovery, segment, scan, UINT64_MAX);
+        if (!err)
+            err = survey_tail(recovery, segment, scan);
+        if (err)
+            return err;
+        if (recovery->batch_next > recovery->proven)
+            return settle_tail(recovery, segment, scan);
+        if (recovery->dirty_end == segment->end)
+            return missing(recovery, recovery->batch_next, recovery->proven);
+        err = go_round(recovery, segment);
+        if (err)
+            return err;
+    }
 }
 
 static enum err replay_log(struct recovery *recovery)
@@ -406,13 +538,8 @@ static enum err replay_log(struct recovery *recovery)
         scan.tag = store->tag;
         if (!next) /* it stays open for writing */
             segment_opened(store, segment, file);
-        err = replay_segment(recovery, segment, &scan, next ? next->batch_first : UINT64_MAX);
-        if (!err && !next)
-            err = settle_tail(recovery, segment, &scan);
-        else if (!err && recovery->batch_next != next->batch_first)
-            err = recovery->stopped_blank
-                      ? missing(recovery, recovery->batch_next, next->batch_first - 1)
-                      : rot(recovery, segment, next->batch_first - 1);
+        err = next ? replay_segment(recovery, segment, &scan, next->batch_first)
+                   : replay_last(recovery, segment, &scan);
         if (err && !recovery->trouble->text[0])
             trouble_say(recovery->trouble, name, segment->end, "the log's end cannot be made safe");
         scan_fini(&scan);
@@ -421,163 +548,6 @@ static enum err replay_log(struct recovery *recovery)
     }
     if (!err && recovery->batch_next <= recovery->proven)
         return missing(recovery, recovery->batch_next, recovery->proven);
-    return err;
-}
-
-/* ---- files without a header ---- */
-
-static enum err remove_now(struct store *store, uint32_t number)
-{
-    struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
-    segment_name(number, op.name);
-    store->disk->verbs->run(store->disk, &op);
-    return op.err;
-}
-
-/*
- * Is there nothing in the file but zeros? ERR_CORRUPT if there is a batch of the log: its header
- * has rotted. A batch from before the log says that all of the segment is dead, because the log
- * begins with a segment's first: a crash came before the removal, and rot after it.
- */
-static enum err look_into(struct recovery *recovery, const struct found *found,
-                          struct disk_file *file, bool *out_blank)
-{
-    struct scan scan;
-    enum err err = OK;
-    bool blank = true;
-    bool dead = false;
-    scan_init(&scan, recovery->store->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = recovery->store->tag;
-    for (uint64_t offset = 0; offset < found->size_bytes && !err && !dead; offset += BLOCK) {
-        const char *at;
-        size_t len;
-        enum format_verdict verdict;
-        struct batch_head head;
-        err = scan_bytes(&scan, offset, BLOCK, &at, &len);
-        if (err || bytes_all_zero(at, len))
-            continue;
-        blank = false;
-        err = scan_batch(&scan, offset, &verdict, &head, &at);
-        if (err || verdict != FORMAT_GOOD)
-            continue;
-        dead = head.number < recovery->loaded.manifest.batch_first;
-        if (!dead) {
-            char name[DISK_NAME_MAX];
-            segment_name(found->number, name);
-            trouble_say(recovery->trouble, name, 0,
-                        "the segment's header is damaged, and there are batches behind it (number "
-                        "%llu …): restore the file from a backup; nothing was changed",
-                        (unsigned long long)head.number);
-            err = ERR_CORRUPT;
-        }
-    }
-    scan_fini(&scan);
-    *out_blank = blank;
-    return err;
-}
-
-/* A spare is taken as one; what a crash left half made is removed. */
-static enum err take_unused(struct recovery *recovery, struct found *found)
-{
-    struct store *store = recovery->store;
-    struct disk_file *file;
-    bool blank = false;
-    char name[DISK_NAME_MAX];
-    segment_name(found->number, name);
-    enum err err = store->disk->verbs->open(store->disk, name, true, &file);
-    if (err)
-        return err;
-    err = look_into(recovery, found, file, &blank);
-    bool spare = !err && blank && found->size_bytes == store->options.segment_bytes &&
-                 store->spare_count < SPARES;
-    if (!spare) {
-        store->disk->verbs->close(store->disk, file);
-        if (!err && !blank)
-            trouble_say(
-                recovery->trouble, name, 0,
-                "notice: a segment without a header held nothing of the log; it was removed, "
-                "nothing is lost");
-        return err ? err : remove_now(store, found->number);
-    }
-    struct segment *segment = segment_add(store, found->number, found->size_bytes);
-    segment->state = SEGMENT_READY;
-    segment_opened(store, segment, file);
-    store->disk_bytes += segment->size_bytes;
-    list_add_tail(&store->spares, &segment->link);
-    store->spare_count++;
-    struct disk_op op = {.verb = DISK_SYNC, .lane = LANE_BACKGROUND, .file = file};
-    memcpy(op.name, name, sizeof(op.name)); /* its name may be in memory only, after a kill */
-    store->disk->verbs->run(store->disk, &op);
-    return op.err;
-}
-
-static enum err take_unused_all(struct recovery *recovery)
-{
-    struct loaded *loaded = &recovery->loaded;
-    enum err err = OK;
-    for (size_t i = loaded->used; i < loaded->count && !err; i++)
-        err = take_unused(recovery, &loaded->found[i]);
-    return err;
-}
-
-/* Are all batches of a segment before the log as they were written? */
-static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whole)
-{
-    struct store *store = recovery->store;
-    const struct found *found = &recovery->loaded.found[index];
-    uint64_t batch_end = index + 1 < recovery->loaded.used ? found[1].head.batch_first
-                                                           : recovery->loaded.manifest.batch_first;
-    uint64_t number = found->head.batch_first;
-    uint64_t offset = BLOCK;
-    struct disk_file *file;
-    struct scan scan;
-    char name[DISK_NAME_MAX];
-    segment_name(found->number, name);
-    enum err err = store->disk->verbs->open(store->disk, name, false, &file);
-    if (err)
-        return err;
-    scan_init(&scan, store->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = store->tag;
-    for (bool good = true; good && number < batch_end;) {
-        enum format_verdict verdict = FORMAT_BAD;
-        struct batch_head head;
-        const char *batch;
-        good = !scan_batch(&scan, offset, &verdict, &head, &batch) && verdict == FORMAT_GOOD &&
-               head.number == number;
-        number += good;
-        offset += good ? batch_bytes(head.payload_bytes) : 0;
-    }
-    scan_fini(&scan);
-    store->disk->verbs->close(store->disk, file);
-    *out_whole = number == batch_end;
-    return OK;
-}
-
-/* A crash came before it was set aside: bodies that were lost may still be found in it some day. */
-static enum err set_aside_now(struct store *store, uint32_t number)
-{
-    char aside[DISK_NAME_MAX];
-    struct disk_op op = {.verb = DISK_RENAME, .lane = LANE_BACKGROUND, .data = aside};
-    segment_name(number, op.name);
-    aside_name(number, aside);
-    store->disk->verbs->run(store->disk, &op);
-    store->damaged_segments += op.err == OK;
-    return op.err;
-}
-
-/* Segments that were cleaned before a crash, and not yet removed. */
-static enum err remove_leftovers(struct recovery *recovery)
-{
-    enum err err = OK;
-    for (size_t i = 0; i < recovery->leftovers && !err; i++) {
-        bool whole = true;
-        err = is_whole(recovery, i, &whole);
-        if (!err)
-            err = whole ? remove_now(recovery->store, recovery->loaded.found[i].number)
-                        : set_aside_now(recovery->store, recovery->loaded.found[i].number);
-    }
     return err;
 }
 
@@ -616,7 +586,7 @@ static enum err begin_boot(struct recovery *recovery)
     struct store *store = recovery->store;
     const struct loaded *loaded = &recovery->loaded;
     /* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
-    bool damaged = loaded->slot_damaged;
+    bool damaged = loaded->slot_damaged || recovery->went_round > 0;
     store->boot = loaded->manifest.boot + (damaged ? 2 : 1);
     store->seq_first = recovery->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
     store->seq_next = store->seq_first;
@@ -628,6 +598,12 @@ static enum err begin_boot(struct recovery *recovery)
     store->seq_mark = store->written_mark = store->manifest.seq_mark;
     if (err)
         trouble_say(recovery->trouble, MANIFEST_NAME, 0, "the manifest cannot be written");
+    else if (recovery->went_round)
+        trouble_say(
+            recovery->trouble, "wal-*", 0,
+            "notice: %u damaged places in the log held only what has ended since; nothing is "
+            "lost, and cleaning will remove them",
+            recovery->went_round);
     else if (damaged && !recovery->trouble->text[0])
         trouble_say(recovery->trouble, MANIFEST_NAME, 0,
                     "notice: one of the manifest's two copies was damaged; nothing is lost");
@@ -653,10 +629,10 @@ static enum err recover_all(struct recovery *recovery)
     if (!err)
         err = open_manifest(recovery);
     if (!err)
-        err = take_unused_all(recovery);
+        err = recover_unused(recovery);
     if (!err)
         err = begin_boot(recovery);
-    return err ? err : remove_leftovers(recovery);
+    return err ? err : recover_leftovers(recovery);
 }
 
 enum err recover(struct store *store, struct store_trouble *out_trouble)
@@ -666,6 +642,7 @@ enum err recover(struct store *store, struct store_trouble *out_trouble)
     recovery->trouble = out_trouble;
     enum err err = recover_all(recovery);
     loaded_fini(&recovery->loaded);
+    damage_fini(&recovery->damage);
     mem_free(recovery);
     if (err && !out_trouble->text[0])
         trouble_say(out_trouble, ".", 0, "the store's files cannot be read or written (%s)",

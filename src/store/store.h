@@ -61,6 +61,8 @@ struct store_ear {
     void (*clock)(struct store_ear *ear, int64_t clock_us);
     /* Recovery, now and then: bytes read so far of all. */
     void (*progress)(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
+    /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
+    void (*finding)(struct store_ear *ear, const char *line);
     /* All batches up to this number are as durable as asked for. */
     void (*durable)(struct store_ear *ear, uint64_t batch);
     /* Buffered: all batches up to this number are on disk. */
@@ -89,7 +91,8 @@ struct store_ear {
 /*
  * Opens or makes the store in the disk's directory: takes the lock, replays every event, makes the
  * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_UNSUPPORTED (a newer version wrote it),
- * ERR_CORRUPT (acknowledged data is damaged: never cut silently).
+ * ERR_AGAIN (no descriptor is free), ERR_CORRUPT (acknowledged data is damaged: never cut silently;
+ * damage that touches nothing that lives is a notice).
  */
 enum err store_open(const struct store_options *options, struct store_ear *ear,
                     struct store **out_store, struct store_trouble *out_trouble) MUST_USE;

@@ -56,7 +56,11 @@ struct model {
     uint64_t random;
     bool failed;
     int failures;
-    uint32_t rest_slices; /* of carry_rest */
+    struct model_job dead; /* one that a test ended … */
+    uint64_t end_batch;    /* … in this batch */
+    uint32_t rest_slices;  /* of carry_rest */
+    char findings[4096];   /* lines of the last opening */
+    size_t findings_len;
     unsigned notices[STORE_SET_ASIDE + 1];
     struct store_trouble noticed; /* the last one */
 };
@@ -146,6 +150,14 @@ static inline void model_progress(struct store_ear *ear, uint64_t done, uint64_t
 {
     (void)ear;
     assert_true(done <= all);
+}
+
+static inline void model_finding(struct store_ear *ear, const char *line)
+{
+    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    if (model->findings_len + strlen(line) + 2 < sizeof(model->findings))
+        model->findings_len +=
+            (size_t)snprintf(model->findings + model->findings_len, strlen(line) + 2, "%s\n", line);
 }
 
 static inline void model_synced(struct store_ear *ear, uint64_t batch)
@@ -241,6 +253,7 @@ static inline void model_init(struct model *model, uint64_t seed)
     model->ear = (struct store_ear){
         .replay = model_replay,
         .progress = model_progress,
+        .finding = model_finding,
         .durable = model_durable,
         .synced = model_synced,
         .failed = model_failed,
@@ -272,6 +285,8 @@ static inline enum err model_open(struct model *model)
     model->options.now_us = model->now_us;
     model->job_count = 0;
     model->failed = false;
+    model->findings_len = 0;
+    model->findings[0] = '\0';
     return store_open(&model->options, &model->ear, &model->store, &model->trouble);
 }
 

@@ -1,0 +1,34 @@
+/*
+ * What recover.c shares with recover_files.c. Nobody else includes this.
+ */
+#ifndef LATERD_STORE_RECOVER_PARTS_H
+#define LATERD_STORE_RECOVER_PARTS_H
+
+#include "store/damage.h"
+
+struct recovery {
+    struct store *store;
+    struct store_trouble *trouble;
+    struct loaded loaded;
+    bool clean;       /* closed in order, and both slots of the manifest are whole */
+    size_t leftovers; /* loaded.found below this are behind the log's beginning: remove */
+    uint64_t done_bytes, all_bytes, said_bytes;
+    uint64_t seq_mark;
+    uint64_t batch_next; /* the number expected next */
+    uint64_t proven;     /* the highest batch that something says was durable */
+    bool stopped_blank;  /* the last replayed segment ended in zeros, not in damage */
+    unsigned went_round; /* so many damaged places, which held nothing that lives */
+    bool surveyed;       /* there is damage: */
+    struct damage damage;
+    /* Of the last segment: */
+    uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
+    uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
+    struct record record;
+};
+
+/* Takes spares as such, and removes what a crash left half made. Last, when the log is known. */
+enum err recover_unused(struct recovery *recovery) MUST_USE;
+/* Removes segments that were cleaned before a crash; damaged ones are set aside. */
+enum err recover_leftovers(struct recovery *recovery) MUST_USE;
+
+#endif
