@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "sim/disk.h"
 #include "store/format.h"
-#include "store/store.h"
+#include "store/salvage.h"
 
 enum { SEGMENT = 16 * 1024, EDIT = 8 };
 
@@ -99,6 +99,39 @@ static void say(void *ctx, const char *line)
     CHECK(line[0]);
 }
 
+static enum err salvaged(struct salvage_ear *salvage_ear, const struct event *event,
+                         enum salvage_trust trust)
+{
+    (void)salvage_ear;
+    CHECK(trust == SALVAGE_INTACT || trust == SALVAGE_DOUBTFUL);
+    CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
+    return OK;
+}
+
+static void say_salvaged(struct salvage_ear *salvage_ear, const char *line)
+{
+    (void)salvage_ear;
+    CHECK(line[0]);
+}
+
+/* Whatever the damage: an answer. */
+static void salvage_store(struct sim_disk *disk)
+{
+    struct salvage_ear salvage_ear = {.replay = salvaged, .say = say_salvaged};
+    struct salvage *salvage;
+    struct store_trouble trouble;
+    struct arena arena = {0};
+    struct bytes content_type, body;
+    if (salvage_open(sim_disk_port(disk), true, &salvage_ear, &salvage, &trouble))
+        return;
+    (void)salvage_replay(salvage); /* any verdict */
+    for (uint64_t where = 0; where < 200; where += 3)
+        (void)salvage_read(salvage, where, UINT64_C(1) << 32 | (512 + where), &arena, &content_type,
+                           &body);
+    arena_fini(&arena);
+    salvage_close(salvage);
+}
+
 static struct store *open_store(struct sim_disk *disk, enum err *out_err)
 {
     struct store *store = NULL;
@@ -178,6 +211,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         edit(disk, data + at);
     struct store_watcher watcher = {.say = say};
     (void)store_verify(sim_disk_port(disk), &watcher, &counts); /* any verdict, no crash */
+    salvage_store(disk);
     store = open_store(disk, &err);
     if (!err) {
         for (int64_t turn = 0; turn < 20; turn++) {

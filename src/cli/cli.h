@@ -19,7 +19,7 @@ enum cli_exit {
     EXIT_CONFLICT = 3,    /* the id is taken, the lease is stale, the state does not allow it */
     EXIT_REFUSED = 4,     /* the server said no: bad input, a limit, a full disk */
     EXIT_UNREACHABLE = 5, /* no connection, or no answer in time */
-    EXIT_WRONG = 6,       /* verify found damage; bench saw a job early, lost or twice */
+    EXIT_WRONG = 6,       /* verify or salvage found damage; bench saw a job early, lost or twice */
 };
 
 struct cli;
@@ -35,7 +35,8 @@ struct command {
 extern const struct command command_push, command_pop, command_get, command_rm, command_finish,
     command_release, command_touch, command_bury, command_kick, command_run, command_reschedule,
     command_topics, command_list, command_pause, command_resume, command_stats, command_top,
-    command_verify, command_bench, command_import, command_clear, command_delete_topic;
+    command_verify, command_salvage, command_bench, command_import, command_clear,
+    command_delete_topic;
 
 enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
 

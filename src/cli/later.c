@@ -13,7 +13,7 @@ static const struct command *const commands[] = {
     &command_bury,       &command_kick,   &command_get,    &command_rm,      &command_run,
     &command_reschedule, &command_topics, &command_list,   &command_clear,   &command_delete_topic,
     &command_pause,      &command_resume, &command_stats,  &command_top,     &command_verify,
-    &command_bench,      &command_import,
+    &command_salvage,    &command_bench,  &command_import,
 };
 
 static const char examples[] =
@@ -30,7 +30,7 @@ static const char examples[] =
     "  0 done               1 nothing there: no such job, or none came in time\n"
     "  2 bad usage          3 conflict: id taken, stale lease, wrong state\n"
     "  4 refused            5 no connection, or no answer in time\n"
-    "  6 verify or import found damage, or bench saw a job early, lost or twice\n"
+    "  6 verify, salvage or import found damage, or bench saw a job early, lost or twice\n"
     "\nGeneral options, before or behind the command:\n"
     "  -s, --server URL    else LATER_SERVER, else http://127.0.0.1:9277\n"
     "  -j, --json          output for programs\n"

@@ -551,7 +551,7 @@ static enum err read_segment(struct damage *damage, size_t index, struct scan *s
         struct batch_head head;
         const char *batch;
         struct region *region = damage_region(damage, scan->number, offset);
-        if (region) {
+        if (region && region->batch_first == expected) { /* missing batches have no bytes */
             err = reader->region(reader->ctx, region);
             offset = region->end;
             expected = region->batch_last + 1;

@@ -59,8 +59,10 @@ static enum err choose_slot(const char *slots, struct loaded *loaded,
         return ERR_UNSUPPORTED;
     }
     if (verdict[0] != FORMAT_GOOD && verdict[1] != FORMAT_GOOD) {
-        trouble_say(out_trouble, MANIFEST_NAME, 0,
-                    "both copies of the manifest are damaged: restore the directory from a backup");
+        trouble_say(
+            out_trouble, MANIFEST_NAME, 0,
+            "both copies of the manifest are damaged: restore the directory from a backup, or "
+            "bring the jobs over with: later salvage DIR NEW");
         return ERR_CORRUPT;
     }
     int newest = verdict[0] == FORMAT_GOOD ? 0 : 1;
@@ -163,6 +165,15 @@ static int by_order(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
+void loaded_sort(struct loaded *loaded)
+{
+    if (loaded->count > 0)
+        qsort(loaded->found, loaded->count, sizeof(*loaded->found), by_order);
+    loaded->used = 0;
+    while (loaded->used < loaded->count && loaded->found[loaded->used].verdict == FORMAT_GOOD)
+        loaded->used++;
+}
+
 enum err load(struct disk *disk, struct loaded *out_loaded, struct store_trouble *out_trouble)
 {
     struct loaded loaded = {0};
@@ -172,8 +183,8 @@ enum err load(struct disk *disk, struct loaded *out_loaded, struct store_trouble
     if (!err && !loaded.manifest_there && loaded.count > 0) {
         trouble_say(
             out_trouble, MANIFEST_NAME, 0,
-            "there are %zu segments and no manifest: restore the manifest from a backup, or "
-            "move the segments out to begin a new store",
+            "there are %zu segments and no manifest: restore the manifest from a backup, bring the "
+            "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
             loaded.count);
         err = ERR_CORRUPT;
     }
@@ -183,10 +194,60 @@ enum err load(struct disk *disk, struct loaded *out_loaded, struct store_trouble
         loaded_fini(&loaded);
         return err;
     }
-    if (loaded.count > 0)
-        qsort(loaded.found, loaded.count, sizeof(*loaded.found), by_order);
-    while (loaded.used < loaded.count && loaded.found[loaded.used].verdict == FORMAT_GOOD)
-        loaded.used++;
+    loaded_sort(&loaded);
+    *out_loaded = loaded;
+    return OK;
+}
+
+/* Its own id, as long as no other is known. */
+static void read_head(struct disk *disk, struct found *found, struct loaded *loaded)
+{
+    char name[DISK_NAME_MAX];
+    struct disk_file *file;
+    size_t len = 0;
+    segment_name(found->number, name);
+    found->verdict = FORMAT_BAD;
+    if (disk->verbs->open(disk, name, true, &file))
+        return;
+    char *block = mem_aligned(BLOCK, BLOCK);
+    struct segment_head *head = &found->head;
+    if (disk->verbs->size(disk, file, &found->size_bytes) == OK &&
+        disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK && len == BLOCK)
+        found->verdict = segment_head_decode(block, head);
+    disk->verbs->close(disk, file);
+    mem_free(block);
+    if (found->verdict != FORMAT_GOOD)
+        return;
+    if (!loaded->manifest_there && loaded->manifest.version == 0) {
+        loaded->manifest.version = head->version;
+        loaded->manifest.id = head->id;
+    }
+    if (!store_id_eq(&head->id, &loaded->manifest.id) || head->number != found->number)
+        found->verdict = FORMAT_BAD;
+}
+
+enum err load_leniently(struct disk *disk, struct loaded *out_loaded,
+                        struct store_trouble *out_trouble)
+{
+    struct loaded loaded = {0};
+    enum err err = load_manifest(disk, &loaded, out_trouble);
+    if (err == ERR_CORRUPT || err == ERR_IO)
+        err = OK; /* the segments say almost as much */
+    if (!err)
+        err = disk->verbs->list(disk, found_name, &loaded);
+    for (size_t i = 0; i < loaded.count && !err; i++) {
+        read_head(disk, &loaded.found[i], &loaded);
+        if (loaded.found[i].verdict == FORMAT_NEWER) {
+            trouble_say(out_trouble, MANIFEST_NAME, 0,
+                        "this store was written by a newer laterd: take its `later`");
+            err = ERR_UNSUPPORTED;
+        }
+    }
+    if (err) {
+        loaded_fini(&loaded);
+        return err;
+    }
+    loaded_sort(&loaded);
     *out_loaded = loaded;
     return OK;
 }

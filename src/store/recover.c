@@ -36,6 +36,7 @@ static enum err create(struct recovery *recovery)
     struct manifest manifest = {
         .version = FORMAT_VERSION,
         .generation = 1,
+        .boot = store->options.boot_first,
         .batch_first = 1,
         .seq_mark = 1,
         .number_next = 1,

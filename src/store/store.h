@@ -34,7 +34,8 @@ struct store_options {
     uint32_t files_max;     /* segments' files kept open, at least 4; 0 = 64 */
     uint32_t body_max;      /* bytes of the largest body that can come */
     int64_t now_us;
-    uint64_t id_seed; /* for the simulator: makes the id of a new store; 0 = random */
+    uint64_t id_seed;    /* for the simulator: makes the id of a new store; 0 = random */
+    uint64_t boot_first; /* a new store: as if it had been opened so often, for salvage */
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */

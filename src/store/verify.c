@@ -137,26 +137,25 @@ static enum err verify_rest(struct verify *verify, struct scan *scan, uint64_t o
                             uint64_t *out_dirty)
 {
     uint64_t dirty = 0;
-    while (offset < scan->size_bytes) {
+    enum err unread = OK;
+    for (; offset < scan->size_bytes; offset += BLOCK) {
         const char *at;
         size_t len;
-        enum format_verdict verdict;
         struct batch_head head;
         enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
-        if (err)
-            return err;
-        if (!bytes_all_zero(at, len)) {
-            dirty += len;
-            err = scan_batch(scan, offset, &verdict, &head, &at);
-            if (err)
-                return err;
-            if (verdict == FORMAT_GOOD && head.durable > verify->proven)
-                verify->proven = head.durable;
+        if (!err && bytes_all_zero(at, len))
+            continue;
+        dirty += BLOCK;
+        if (err) {
+            unread = err;
+            scan->narrow = true; /* only this block may be to blame */
+            continue;
         }
-        offset += BLOCK;
+        if (scan_good(scan, offset, &head, &at) && head.durable > verify->proven)
+            verify->proven = head.durable;
     }
     *out_dirty = dirty;
-    return OK;
+    return unread;
 }
 
 static void judge_end(struct verify *verify, const char *name, uint64_t offset, uint64_t dirty,
@@ -186,32 +185,60 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
     }
 }
 
+/* Goes on behind a damaged place, if there are batches of the log. */
+static bool skip_damage(struct verify *verify, const char *name, struct scan *scan,
+                        uint64_t *offset, uint64_t batch_end)
+{
+    bool last = batch_end == UINT64_MAX;
+    struct batch_head head;
+    const char *batch;
+    if (last && verify->batch_next > verify->proven)
+        return false; /* the log's end */
+    for (uint64_t at = *offset + BLOCK; at < scan->size_bytes; at += BLOCK) {
+        if (!scan_good(scan, at, &head, &batch) || head.number <= verify->batch_next ||
+            head.number >= batch_end || (last && head.number - 1 > verify->proven))
+            continue;
+        tell(verify, "%s: offset %llu to %llu: batches %llu to %llu are damaged", name,
+             (unsigned long long)*offset, (unsigned long long)at,
+             (unsigned long long)verify->batch_next, (unsigned long long)(head.number - 1));
+        verify->counts.bad++;
+        verify->batch_next = head.number;
+        *offset = at;
+        return true;
+    }
+    return false;
+}
+
+static void verify_good(struct verify *verify, const char *name, struct scan *scan,
+                        uint64_t *offset, uint64_t batch_end)
+{
+    uint64_t before = verify->counts.bytes - scan->size_bytes;
+    while (verify->batch_next < batch_end) {
+        struct batch_head head;
+        const char *batch;
+        if (!scan_good(scan, *offset, &head, &batch) || head.number != verify->batch_next)
+            return;
+        verify_batch(verify, name, *offset, &head, batch);
+        if (head.durable > verify->proven)
+            verify->proven = head.durable;
+        verify->counts.batches++;
+        verify->batch_next++;
+        *offset += batch_bytes(head.payload_bytes);
+        say_progress(verify, before + *offset);
+    }
+}
+
 static enum err verify_batches(struct verify *verify, const char *name, struct scan *scan,
                                uint64_t batch_end)
 {
     uint64_t offset = BLOCK;
     uint64_t dirty = 0;
-    uint64_t before = verify->counts.bytes - scan->size_bytes;
-    while (verify->batch_next < batch_end) {
-        enum format_verdict verdict;
-        struct batch_head head;
-        const char *batch;
-        enum err err = scan_batch(scan, offset, &verdict, &head, &batch);
-        if (err)
-            return err;
-        if (verdict != FORMAT_GOOD || head.number != verify->batch_next)
-            break;
-        verify_batch(verify, name, offset, &head, batch);
-        if (head.durable > verify->proven)
-            verify->proven = head.durable;
-        verify->counts.batches++;
-        verify->batch_next++;
-        offset += batch_bytes(head.payload_bytes);
-        say_progress(verify, before + offset);
-    }
-    enum err err = verify_rest(verify, scan, offset, &dirty);
-    if (!err)
-        judge_end(verify, name, offset, dirty, batch_end);
+    enum err err;
+    do {
+        verify_good(verify, name, scan, &offset, batch_end);
+        err = verify_rest(verify, scan, offset, &dirty);
+    } while (verify->batch_next < batch_end && skip_damage(verify, name, scan, &offset, batch_end));
+    judge_end(verify, name, offset, dirty, batch_end);
     return err;
 }
 
@@ -300,6 +327,8 @@ static enum err verify_loaded(struct verify *verify)
         tell(verify, "all segments are missing");
         verify->counts.bad++;
     }
+    if (loaded->set_aside)
+        tell(verify, "%u damaged segments were set aside, as wal-….damaged", loaded->set_aside);
     for (size_t i = loaded->used; i < loaded->count && !err; i++)
         err = verify_unused(verify, &loaded->found[i]);
     return err;

@@ -180,7 +180,7 @@ def first_segment(server):
     return min(entry.path for entry in os.scandir(server.data) if entry.name.startswith("wal-"))
 
 
-def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd):
+def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd, tmp_path):
     server = laterd({"store": {"segment_bytes": "256K", "max_bytes": "2M", "recent_bytes": "64K"}})
     with Client(server.port) as client:
         hurt = client.push_id("keep", body="hurt " * 50, delay="1h")
@@ -209,12 +209,115 @@ def test_p8_one_flipped_byte_of_a_live_job_does_not_stop_the_cleaning(laterd):
         for number, job_id in enumerate(whole):
             assert client.job(job_id, method="GET").json()["body"] == f"whole {number} " * 20
         assert "laterd_damaged_segments 1" in client.get("/metrics").text
-        os.unlink(next(entry.path for entry in os.scandir(server.data)
-                       if entry.name.endswith(".damaged")))
     server.stop()
+    aside, = (entry.path for entry in os.scandir(server.data) if entry.name.endswith(".damaged"))
+    flip(aside, b"hurt hurt", 50)  # better means of reading were found
+    done = later("salvage", server.data, str(tmp_path / "new"))
+    assert done.returncode == 0 and " 0 jobs lost" in " " + done.stdout.replace("\n", " "), done
+    os.unlink(aside)
     server.start()
     with Client(server.port) as client:
         assert client.get("/readyz").text == "ready\n"
+
+
+def later(*arguments):
+    return subprocess.run([LATER, *arguments], capture_output=True, text=True, check=False,
+                          timeout=60)
+
+
+def contents(directory):
+    found = {}
+    for entry in os.scandir(directory):
+        with open(entry.path, "rb") as file:
+            found[entry.name] = file.read()
+    return found
+
+
+@pytest.fixture
+def damaged(laterd):
+    """A stopped store: a job in a batch of its own that was deleted, one alike that lives, 100 others."""
+    server = laterd()
+    with Client(server.port) as client:
+        server.dead = client.push_id("t", body="dead " * 50, delay="1h")
+        server.hurt = client.push_id("t", body="hurt " * 50, delay="1h", id="the-hurt-one")
+        server.whole = {client.push_id("t", body=f"whole {number}", delay="1h"): f"whole {number}"
+                        for number in range(100)}
+        client.job(server.dead, method="DELETE")
+        client.post("/v1/topics/p/pause")
+    assert server.stop() == 0
+    return server
+
+
+def test_one_flipped_byte_in_a_dead_record_stops_no_start(damaged):
+    flip(first_segment(damaged), b"dead dead", 20)
+    seen = later("verify", damaged.data)
+    assert seen.returncode == 6 and "are damaged" in seen.stderr
+    assert "102 jobs" not in seen.stdout and "101 live" not in seen.stdout
+    assert "101 jobs" in seen.stdout, "it counts past the damage"
+    damaged.start()
+    assert "held only what has ended" in damaged.events("store_notice")[0][1]
+    with Client(damaged.port) as client:
+        for job_id, body in damaged.whole.items():
+            assert client.job(job_id, method="GET").json()["body"] == body
+        assert client.job(damaged.dead, method="GET").status == 404
+        assert "damaged segments: 1" in client.get("/readyz").text
+
+
+def test_damage_of_a_live_job_is_refused_by_name_and_salvage_brings_over_the_rest(damaged, tmp_path):
+    flip(first_segment(damaged), b"hurt hurt", 20)
+    before = contents(damaged.data)
+    with pytest.raises(DidNotStart) as why:
+        damaged.start()
+    assert "the-hurt-one" in str(why.value) and "later salvage DIR NEW" in str(why.value)
+    new = str(tmp_path / "new")
+    done = later("salvage", damaged.data, new)
+    assert done.returncode == 6, done
+    assert "100 jobs carried over" in done.stdout and "1 job lost" in done.stdout
+    assert "the-hurt-one" in done.stderr
+    assert contents(damaged.data) == before, "the damaged store was changed"
+    assert later("verify", new).returncode == 0
+    damaged.data = new
+    damaged.start()
+    with Client(damaged.port) as client:
+        for job_id, body in damaged.whole.items():
+            assert client.job(job_id, method="GET").json()["body"] == body
+        assert client.job(damaged.dead, method="GET").status == 404
+        assert client.get("/v1/topics/p").json()["paused"], "pauses are carried over"
+        fresh = client.push_id("t", body="x")
+        assert int(fresh[1:]) > 102, "a number was given twice"
+
+
+def test_salvage_says_what_is_doubtful_and_takes_a_store_without_its_manifest(damaged, tmp_path):
+    path = first_segment(damaged)
+    with open(path, "rb") as file:
+        at = file.read().find(b"the-hurt-one")
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(b"The")  # its name is not what it was; its body is
+    os.unlink(os.path.join(damaged.data, "MANIFEST"))
+    done = later("salvage", "--json", damaged.data, str(tmp_path / "new"))
+    assert done.returncode == 6
+    counts = json.loads(done.stdout)
+    assert (counts["carried"], counts["doubtful"], counts["lost"]) == (101, 1, 0)
+
+
+def test_salvage_writes_into_no_directory_that_has_anything(damaged, tmp_path):
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "mine").write_text("mine")
+    done = later("salvage", damaged.data, str(new))
+    assert done.returncode == 3 and "not an empty directory" in done.stderr
+    assert contents(new) == {"mine": b"mine"}
+    assert later("salvage", str(tmp_path / "nowhere"), str(tmp_path / "other")).returncode == 1
+    assert later("salvage", str(new), str(tmp_path / "other")).returncode == 1
+    damaged.start()
+    done = later("salvage", damaged.data, str(tmp_path / "another"))
+    assert done.returncode == 3 and "stop it" in done.stderr
+
+
+def test_salvage_of_a_sound_store_takes_all_of_it(damaged, tmp_path):
+    done = later("salvage", damaged.data, str(tmp_path / "new"))
+    assert done.returncode == 0 and "101 jobs carried over" in done.stdout
 
 
 def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):

@@ -104,7 +104,7 @@ def test_later_names_every_command_in_its_help():
     told = said_by(LATER, "--help")
     for command in ("push", "pop", "get", "rm", "finish", "release", "touch", "bury", "kick", "run",
                     "reschedule", "topics", "list", "clear", "delete-topic", "pause", "resume",
-                    "stats", "verify", "bench", "top"):
+                    "stats", "verify", "salvage", "bench", "top"):
         assert re.search(rf"\b{command}\b", told), command
 
 

@@ -1,0 +1,376 @@
+/*
+ * later salvage: brings everything that is intact in a damaged store into a new one. The old one is
+ * only read: its events go into a core, and what lives there at the end is appended, with its
+ * bodies, to a store that is made for it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "cli/cli.h"
+#include "cli/salvage_target.h"
+#include "cli/text.h"
+#include "core/core.h"
+#include "os/disk.h"
+#include "store/salvage.h"
+
+enum { PROGRESS_JOBS = 20000 };
+
+/* A job that lives at the log's end. */
+struct found_job {
+    uint64_t seq;
+    uint64_t where;
+};
+
+struct salvaging {
+    struct cli *cli;
+    struct salvage_ear ear;
+    struct event_sink sink;
+    struct core_ear core_ear;
+    struct core *core;
+    struct salvage *from;
+    struct salvage_target to;
+    struct buf jobs;     /* struct found_job */
+    struct buf doubtful; /* uint64_t: numbers of jobs; sorted before they are looked for */
+    uint64_t carried, doubtful_carried, lost;
+    bool progress; /* a line of it is on the terminal */
+};
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* ---- what is told on the way ---- */
+
+static void clear_progress(struct salvaging *salvaging)
+{
+    if (salvaging->progress)
+        (void)fputs("\r\x1b[K", stderr);
+    salvaging->progress = false;
+}
+
+static void show_progress(struct salvaging *salvaging, const char *what, uint64_t done,
+                          uint64_t all)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    salvaging->progress = true;
+    (void)fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " ", what, done, all);
+}
+
+static void say_line(struct salvage_ear *ear, const char *line)
+{
+    struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
+    clear_progress(salvaging);
+    cli_say(salvaging->cli, "%s", line);
+}
+
+static void say_of_new(void *ctx, const char *line)
+{
+    struct salvaging *salvaging = ctx;
+    clear_progress(salvaging);
+    cli_say(salvaging->cli, "the new store: %s", line);
+}
+
+static void read_progress(struct salvage_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+{
+    show_progress(LIST_ENTRY(ear, struct salvaging, ear), "MB read", done_bytes >> 20,
+                  all_bytes >> 20);
+}
+
+/* ---- the old store, into the core ---- */
+
+static enum err replay(struct salvage_ear *ear, const struct event *event, enum salvage_trust trust)
+{
+    struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
+    if (trust == SALVAGE_DOUBTFUL && event->kind != EVENT_TOPIC)
+        buf_add(&salvaging->doubtful, &event->job.seq, sizeof(event->job.seq));
+    return core_replay(salvaging->core, event);
+}
+
+static void list_job(void *ctx, const struct job *job)
+{
+    struct salvaging *salvaging = ctx;
+    struct found_job found = {.seq = job->seq, .where = job->where};
+    buf_add(&salvaging->jobs, &found, sizeof(found));
+}
+
+/* In the order of the files, so that they are read from front to back. */
+static int by_where(const void *left, const void *right)
+{
+    const struct found_job *a = left;
+    const struct found_job *b = right;
+    return a->where < b->where ? -1 : a->where > b->where;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    uint64_t a, b;
+    memcpy(&a, left, sizeof(a));
+    memcpy(&b, right, sizeof(b));
+    return a < b ? -1 : a > b;
+}
+
+static bool is_doubtful(const struct salvaging *salvaging, uint64_t seq)
+{
+    const struct buf *list = &salvaging->doubtful;
+    return list->len && bsearch(&seq, list->at, list->len / sizeof(seq), sizeof(seq), by_number);
+}
+
+static void no_reply(struct core_ear *ear, void *asker, const struct reply *reply)
+{
+    (void)ear;
+    (void)asker;
+    (void)reply; /* nothing is asked */
+}
+
+/* ---- into the new store ---- */
+
+static struct stored append(struct event_sink *sink, const struct event *event)
+{
+    return salvage_target_append(&LIST_ENTRY(sink, struct salvaging, sink)->to, event);
+}
+
+static enum err carry_job(struct salvaging *salvaging, const struct found_job *job,
+                          struct arena *arena)
+{
+    struct bytes content_type, body;
+    enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &content_type, &body);
+    if (err) {
+        clear_progress(salvaging);
+        cli_say(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
+        salvaging->lost++;
+        return OK;
+    }
+    err = salvage_target_room(&salvaging->to, content_type.len + body.len, now_us());
+    if (err)
+        return err;
+    (void)core_carry(salvaging->core, job->seq, job->where, content_type, body); /* it is there */
+    salvaging->carried++;
+    if (is_doubtful(salvaging, job->seq)) {
+        clear_progress(salvaging);
+        cli_say(salvaging->cli,
+                "job @%" PRIu64 " is carried over; its due time, state, id or topic may be wrong",
+                job->seq);
+        salvaging->doubtful_carried++;
+    }
+    return OK;
+}
+
+static enum err carry_all(struct salvaging *salvaging)
+{
+    struct arena arena = {0};
+    size_t doubtful = salvaging->doubtful.len / sizeof(uint64_t);
+    size_t count = salvaging->jobs.len / sizeof(struct found_job);
+    enum err err = OK;
+    if (count)
+        qsort(salvaging->jobs.at, count, sizeof(struct found_job), by_where);
+    if (doubtful)
+        qsort(salvaging->doubtful.at, doubtful, sizeof(uint64_t), by_number);
+    for (size_t i = 0; i < count && !err; i++) {
+        struct found_job job;
+        memcpy(&job, salvaging->jobs.at + i * sizeof(job), sizeof(job));
+        err = carry_job(salvaging, &job, &arena);
+        arena_reset(&arena);
+        if (i % PROGRESS_JOBS == 0)
+            show_progress(salvaging, "jobs written", i, count);
+    }
+    uint32_t cursor = 0;
+    while (!err && core_carry_topics(salvaging->core, &cursor, UINT32_MAX))
+        continue;
+    arena_fini(&arena);
+    clear_progress(salvaging);
+    return err;
+}
+
+/* ---- the command ---- */
+
+static int refuse(struct salvaging *salvaging, const char *directory, enum err err,
+                  const struct store_trouble *trouble)
+{
+    clear_progress(salvaging);
+    if (err == ERR_LOCKED) {
+        cli_say(salvaging->cli, "a server has %s open: stop it first", directory);
+        return EXIT_CONFLICT;
+    }
+    if (err == ERR_NOT_FOUND && !trouble->text[0]) {
+        cli_say(salvaging->cli, "there is no store in %s", directory);
+        return EXIT_NOTHING;
+    }
+    if (trouble->text[0])
+        cli_say(salvaging->cli, "%s: %s: %s", directory, trouble->file, trouble->text);
+    else
+        cli_say(salvaging->cli, "%s: %s", directory, err_text(err));
+    return EXIT_REFUSED;
+}
+
+static void print_counts(struct salvaging *salvaging, const struct salvage_counts *counts,
+                         const char *directory)
+{
+    if (salvaging->cli->json) {
+        json_t *object =
+            json_pack("{sI sI sI sI sI sI}", "carried", (json_int_t)salvaging->carried, "doubtful",
+                      (json_int_t)salvaging->doubtful_carried, "lost", (json_int_t)salvaging->lost,
+                      "unknown_places", (json_int_t)counts->opaque_regions, "damaged_batches",
+                      (json_int_t)counts->damaged_batches, "batches", (json_int_t)counts->batches);
+        cli_print_json(object);
+        json_decref(object);
+        return;
+    }
+    (void)printf("%" PRIu64 " job%s carried over to %s, %" PRIu64 " of them doubtful\n"
+                 "%" PRIu64 " job%s lost, and what was in %" PRIu64 " place%s of which not all "
+                 "can be told\n",
+                 salvaging->carried, plural(salvaging->carried), directory,
+                 salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost),
+                 counts->opaque_regions, plural(counts->opaque_regions));
+}
+
+/* All is read before anything is written: what NEW must know of numbers is known only then. */
+static int carry_over(struct salvaging *salvaging, char **directories, struct disk *to)
+{
+    struct store_trouble trouble = {.text = ""};
+    struct salvage_counts counts;
+    struct store_watcher watcher = {.say = say_of_new, .ctx = salvaging};
+    enum err err = salvage_replay(salvaging->from);
+    clear_progress(salvaging);
+    if (err)
+        return refuse(salvaging, directories[0], err, &trouble);
+    core_each(salvaging->core, list_job, salvaging);
+    salvage_counts(salvaging->from, &counts);
+    salvaging->lost = counts.lost_jobs;
+    err = salvage_target_open(
+        &salvaging->to,
+        &(struct salvage_start){
+            .disk = to, .boot = counts.boot, .seq_first = counts.seq_first, .now_us = now_us()},
+        &trouble);
+    if (err)
+        return refuse(salvaging, directories[1], err, &trouble);
+    err = carry_all(salvaging);
+    enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
+    if (!err)
+        err = closed;
+    if (err) {
+        cli_say(salvaging->cli, "the new store is not whole, remove it: %s%s%s", err_text(err),
+                salvaging->to.failed ? ": " : "",
+                salvaging->to.failed ? strerror(salvaging->to.sys_errno) : "");
+        return EXIT_REFUSED;
+    }
+    print_counts(salvaging, &counts, directories[1]);
+    bool all = counts.damaged_batches == 0 && salvaging->lost == 0;
+    return all ? EXIT_DONE : EXIT_WRONG;
+}
+
+/* A directory without the lock's file is no server's: making one would change it. */
+static bool has_lock(const char *directory)
+{
+    struct stat status;
+    struct buf path = {0};
+    buf_addf(&path, "%s/LOCK", directory);
+    buf_add_char(&path, '\0');
+    bool there = lstat(path.at, &status) == 0;
+    buf_fini(&path);
+    return there;
+}
+
+static int salvage(struct cli *cli, char **directories, struct os_disk *from, struct os_disk *to)
+{
+    struct store_trouble trouble;
+    struct salvaging salvaging = {
+        .cli = cli,
+        .ear = {.replay = replay, .say = say_line, .progress = read_progress},
+        .sink.emit = append,
+        .core_ear.reply = no_reply,
+    };
+    enum err err = salvage_open(os_disk_port(from), has_lock(directories[0]), &salvaging.ear,
+                                &salvaging.from, &trouble);
+    if (err)
+        return refuse(&salvaging, directories[0], err, &trouble);
+    salvaging.core = core_new(&(struct core_options){
+        .limits = {.jobs = UINT64_MAX, .topics = UINT32_MAX, .waiters = 1},
+        .sink = &salvaging.sink,
+        .ear = &salvaging.core_ear,
+        .now_us = now_us(),
+        .hash_key = (uint64_t)now_us(), /* ids are those of a store, and no longer anybody's */
+        .lease_first = 1,
+        .seq_first = 1,
+    });
+    int code = carry_over(&salvaging, directories, os_disk_port(to));
+    core_free(salvaging.core);
+    salvage_close(salvaging.from);
+    buf_fini(&salvaging.jobs);
+    buf_fini(&salvaging.doubtful);
+    return code;
+}
+
+/* Is there nothing in the directory, or no directory at all? */
+static bool is_empty(const char *directory)
+{
+    bool empty = true;
+    DIR *dir = opendir(directory);
+    if (!dir)
+        return errno == ENOENT;
+    for (struct dirent *entry = readdir(dir); entry && empty; entry = readdir(dir))
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    (void)closedir(dir); /* only read */
+    return empty;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    static const struct option options[] = {CLI_OPTIONS};
+    struct stat directory;
+    struct os_disk *from;
+    struct os_disk *to;
+    while (cli_option(cli, argc, argv, options) != -1)
+        continue; /* only the common ones */
+    cli_words(cli, argc, argv, 2, 2);
+    char **directories = argv + optind;
+    if (stat(directories[0], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
+        cli_say(cli, "%s is not a directory", directories[0]);
+        return EXIT_NOTHING;
+    }
+    if (!is_empty(directories[1])) {
+        cli_say(cli, "%s is not an empty directory: nothing was done", directories[1]);
+        return EXIT_CONFLICT;
+    }
+    if (os_disk_new(directories[0], &from)) {
+        cli_say(cli, "cannot open %s: %s", directories[0], strerror(errno));
+        return EXIT_NOTHING;
+    }
+    if (os_disk_new(directories[1], &to)) {
+        cli_say(cli, "cannot use %s: %s", directories[1], strerror(errno));
+        os_disk_free(from);
+        return EXIT_REFUSED;
+    }
+    int code = salvage(cli, directories, from, to);
+    os_disk_free(to);
+    os_disk_free(from);
+    return code;
+}
+
+const struct command command_salvage = {
+    .name = "salvage",
+    .synopsis = "DIR NEW",
+    .summary = "Bring all that is intact in a damaged store into a new one",
+    .help =
+        "DIR is the data directory of a laterd that is stopped; nothing in it is changed.\n"
+        "NEW is made, or must be empty; it takes as much room as DIR's live jobs.\n"
+        "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
+        "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
+        "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"
+        "end was damaged. Bodies are also looked for in segments that were set aside.\n"
+        "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
+        "open, or NEW is not empty. 4: it did not work, remove NEW. 6: done, and there was "
+        "damage.\n"
+        "\nExample:\n"
+        "  later salvage /var/lib/laterd /var/lib/laterd.new\n",
+    .run = run,
+};

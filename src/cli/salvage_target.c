@@ -1,0 +1,145 @@
+#include "cli/salvage_target.h"
+
+#include "base/list.h"
+
+enum {
+    SEGMENT_BYTES = 16 * 1024 * 1024, /* laterd's own default; it takes any */
+    TURN_BYTES = 1024 * 1024,         /* appended before the disk gets them */
+};
+
+/* ---- what the store tells, and asks: nearly all of it cannot be in a store that only grows ----
+ */
+
+static enum err replay(struct store_ear *ear, const struct event *event)
+{
+    (void)ear;
+    (void)event;
+    return ERR_CORRUPT; /* it was empty */
+}
+
+static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+{
+    (void)ear;
+    (void)done_bytes;
+    (void)all_bytes;
+}
+
+static void finding(struct store_ear *ear, const char *line)
+{
+    (void)ear;
+    (void)line;
+}
+
+static void batch_done(struct store_ear *ear, uint64_t batch)
+{
+    (void)ear;
+    (void)batch; /* closing waits for all */
+}
+
+static void failed(struct store_ear *ear, int sys_errno)
+{
+    struct salvage_target *target = LIST_ENTRY(ear, struct salvage_target, ear);
+    target->failed = true;
+    target->sys_errno = sys_errno;
+}
+
+static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
+                  struct bytes body)
+{
+    (void)ear;
+    (void)seq;
+    (void)where;
+    (void)content_type;
+    (void)body; /* no record dies, so nothing is cleaned */
+}
+
+static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
+{
+    (void)ear;
+    (void)first;
+    (void)end;
+    (void)cursor;
+    return false;
+}
+
+static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+{
+    (void)ear;
+    (void)cursor;
+    return false;
+}
+
+static void notice(struct store_ear *ear, enum store_notice what,
+                   const struct store_trouble *trouble)
+{
+    (void)ear;
+    (void)what;
+    (void)trouble;
+}
+
+/* ---- life ---- */
+
+enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
+                             struct store_trouble *out_trouble)
+{
+    *target = (struct salvage_target){
+        .disk = start->disk,
+        .seq_first = start->seq_first,
+        .ear = {.replay = replay,
+                .progress = progress,
+                .finding = finding,
+                .durable = batch_done,
+                .synced = batch_done,
+                .failed = failed,
+                .carry = carry,
+                .carry_unread = carry_unread,
+                .carry_rest = carry_rest,
+                .notice = notice},
+    };
+    struct store_options options = {
+        .disk = start->disk,
+        .segment_bytes = SEGMENT_BYTES,
+        .recent_bytes = SEGMENT_BYTES,
+        .buffered = true, /* closing syncs it */
+        .body_max = UINT32_MAX,
+        .now_us = start->now_us,
+        .boot_first = start->boot,
+    };
+    return store_open(&options, &target->ear, &target->store, out_trouble);
+}
+
+enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us)
+{
+    enum err err = store_admit(target->store, bytes);
+    while (err == ERR_AGAIN || (!err && target->pending > TURN_BYTES)) {
+        target->pending = 0;
+        store_turn(target->store, now_us);
+        target->disk->verbs->wait(target->disk);
+        store_poll(target->store);
+        err = store_admit(target->store, bytes);
+    }
+    return err;
+}
+
+struct stored salvage_target_append(struct salvage_target *target, const struct event *event)
+{
+    struct event fresh = *event;
+    fresh.record = (struct stored){0}; /* its older record is in another store */
+    fresh.promised = true;
+    target->pending += event->content_type.len + event->body.len + event->id.len + 256;
+    return store_append(target->store, &fresh);
+}
+
+enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
+                              const struct store_watcher *watcher)
+{
+    struct store_counts counts = {0};
+    store_seq_note(target->store,
+                   target->seq_first); /* earlier the next sync would be waited for */
+    store_close(target->store);
+    target->store = NULL;
+    if (target->failed)
+        return ERR_STORE_FAILED;
+    enum err err = store_verify(target->disk, watcher, &counts);
+    return err || counts.bad || counts.live_jobs != jobs ? ERR_CORRUPT : OK;
+}

@@ -1,0 +1,43 @@
+/*
+ * A new store that is only written, for later salvage: made in an empty directory, filled, closed,
+ * and read again.
+ */
+#ifndef LATERD_CLI_SALVAGE_TARGET_H
+#define LATERD_CLI_SALVAGE_TARGET_H
+
+#include "store/store.h"
+
+struct salvage_target {
+    struct disk *disk;
+    struct store_ear ear;
+    struct store *store;
+    uint64_t seq_first;
+    size_t pending; /* bytes appended since the disk last got some */
+    bool failed;
+    int sys_errno; /* failed: why */
+};
+
+struct salvage_start {
+    struct disk *disk; /* borrowed until the target is closed; its directory is empty */
+    uint64_t boot;     /* openings of the old store */
+    uint64_t seq_first;
+    int64_t now_us;
+};
+
+/* ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_trouble says more. */
+enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
+                             struct store_trouble *out_trouble) MUST_USE;
+
+/* Waits until so many bytes can be appended. ERR_DISK_FULL, ERR_STORE_FAILED. */
+enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us) MUST_USE;
+struct stored salvage_target_append(struct salvage_target *target, const struct event *event);
+
+/*
+ * Writes what is left and closes the store; then reads every byte of it. OK: it is sound and holds
+ * `jobs` jobs. ERR_STORE_FAILED: a write failed. ERR_CORRUPT: it does not hold them; `say` told
+ * why.
+ */
+enum err salvage_target_close(struct salvage_target *target, uint64_t jobs,
+                              const struct store_watcher *watcher) MUST_USE;
+
+#endif

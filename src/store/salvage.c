@@ -1,0 +1,382 @@
+#include "store/salvage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/codec.h"
+#include "base/mem.h"
+#include "store/damage.h"
+
+enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
+
+#define BOOT_UNKNOWN (UINT64_C(1) << 16) /* the manifest is lost: more openings than there were */
+
+/* A job with a good body, in a segment that was set aside. */
+struct aside_job {
+    uint64_t seq;
+    const char *at; /* its record, in aside_file::bytes */
+    size_t len;
+};
+
+struct salvage {
+    struct disk *disk;
+    bool locked;
+    struct salvage_ear *ear;
+    struct loaded loaded;
+    size_t first_segment; /* of loaded.found: those before it are dead */
+    struct damage damage;
+    struct salvage_counts counts;
+    uint64_t seq_mark;
+    uint64_t done_bytes, all_bytes, said_bytes;
+    struct disk_file *file; /* of the last body that was read, … */
+    uint32_t file_number;   /* … and its segment; 0: none */
+    bool aside_loaded;
+    char **aside_files; /* whole contents */
+    size_t aside_file_count;
+    struct aside_job *aside_jobs; /* by number */
+    size_t aside_job_count, aside_job_cap;
+};
+
+static void say(struct salvage *salvage, const char *line)
+{
+    salvage->ear->say(salvage->ear, line);
+}
+
+/* ---- opening ---- */
+
+/* A segment whose header is lost is known by its batches. */
+static void identify(struct salvage *salvage, struct found *found)
+{
+    struct disk_file *file;
+    struct scan scan;
+    char name[DISK_NAME_MAX];
+    char line[160];
+    segment_name(found->number, name);
+    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+        return;
+    scan_init(&scan, salvage->disk, file, found->size_bytes, WINDOW_BYTES);
+    scan.number = found->number;
+    scan.tag = store_tag(&salvage->loaded.manifest.id);
+    for (uint64_t offset = BLOCK; offset < found->size_bytes; offset += BLOCK) {
+        struct batch_head head;
+        const char *batch;
+        if (!scan_good(&scan, offset, &head, &batch))
+            continue;
+        bool first = offset == BLOCK || head.number == 1;
+        found->head = (struct segment_head){.number = found->number,
+                                            .batch_first = head.number - (first ? 0 : 1),
+                                            .size_bytes = found->size_bytes};
+        found->verdict = FORMAT_GOOD;
+        (void)snprintf(line, sizeof(line), "%s: its header is damaged, its batches are read", name);
+        say(salvage, line);
+        break;
+    }
+    salvage->disk->verbs->close(salvage->disk, file);
+    scan_fini(&scan);
+}
+
+static void choose_segments(struct salvage *salvage)
+{
+    struct loaded *loaded = &salvage->loaded;
+    for (size_t i = loaded->used; i < loaded->count; i++)
+        identify(salvage, &loaded->found[i]);
+    loaded_sort(loaded);
+    if (!loaded->manifest_there) {
+        say(salvage, "MANIFEST: it is damaged or missing; all segments are taken, so jobs that "
+                     "ended long ago may be among them");
+        loaded->manifest.boot = BOOT_UNKNOWN;
+    } else if (loaded->slot_damaged) {
+        say(salvage, "MANIFEST: one of its two copies is damaged; the other is used");
+    }
+    while (salvage->first_segment < loaded->used &&
+           loaded->found[salvage->first_segment].head.batch_first < loaded->manifest.batch_first)
+        salvage->first_segment++;
+    salvage->seq_mark = loaded->manifest.seq_mark;
+    for (size_t i = salvage->first_segment; i < loaded->used; i++) {
+        const struct found *found = &loaded->found[i];
+        salvage->all_bytes += found->size_bytes;
+        if (found->head.seq_mark > salvage->seq_mark)
+            salvage->seq_mark = found->head.seq_mark;
+    }
+}
+
+enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
+                      struct salvage **out_salvage, struct store_trouble *out_trouble)
+{
+    *out_trouble = (struct store_trouble){0};
+    enum err err = lock ? disk->verbs->lock(disk) : OK;
+    if (err)
+        return err;
+    struct salvage *salvage = mem_zalloc(sizeof(*salvage));
+    salvage->disk = disk;
+    salvage->locked = lock;
+    salvage->ear = ear;
+    err = load_leniently(disk, &salvage->loaded, out_trouble);
+    if (!err && !salvage->loaded.manifest_there && salvage->loaded.count == 0)
+        err = ERR_NOT_FOUND;
+    if (!err && !salvage->loaded.manifest_there && salvage->loaded.used == 0) {
+        trouble_say(out_trouble, MANIFEST_NAME, 0,
+                    "the manifest and the headers of all segments are damaged");
+        err = ERR_CORRUPT;
+    }
+    if (err) {
+        salvage_close(salvage);
+        return err;
+    }
+    choose_segments(salvage);
+    *out_salvage = salvage;
+    return OK;
+}
+
+void salvage_close(struct salvage *salvage)
+{
+    if (!salvage)
+        return;
+    if (salvage->file_number)
+        salvage->disk->verbs->close(salvage->disk, salvage->file);
+    if (salvage->locked)
+        salvage->disk->verbs->unlock(salvage->disk);
+    for (size_t i = 0; i < salvage->aside_file_count; i++)
+        mem_free(salvage->aside_files[i]);
+    mem_free(salvage->aside_files);
+    mem_free(salvage->aside_jobs);
+    damage_fini(&salvage->damage);
+    loaded_fini(&salvage->loaded);
+    mem_free(salvage);
+}
+
+/* ---- events ---- */
+
+static enum err replay_good(void *ctx, const struct good_batch *batch)
+{
+    struct salvage *salvage = ctx;
+    size_t end = BATCH_HEAD + batch->head->payload_bytes;
+    enum err err = OK;
+    struct record record;
+    for (size_t at = BATCH_HEAD; at < end && !err; at += record.len) {
+        err = record_decode(batch->at + at, end - at, &record);
+        if (err)
+            break;
+        record.event.record = (struct stored){0};
+        if (record.event.kind == EVENT_JOB)
+            record.event.record.where = where_of(batch->number, batch->offset + at);
+        err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_INTACT);
+    }
+    if (batch->head->seq_mark > salvage->seq_mark)
+        salvage->seq_mark = batch->head->seq_mark;
+    salvage->counts.batches++;
+    salvage->done_bytes += batch_bytes(batch->head->payload_bytes);
+    if (salvage->ear->progress && salvage->done_bytes - salvage->said_bytes >= PROGRESS_BYTES) {
+        salvage->said_bytes = salvage->done_bytes;
+        salvage->ear->progress(salvage->ear, salvage->done_bytes, salvage->all_bytes);
+    }
+    return err;
+}
+
+static enum err replay_suspect(struct salvage *salvage, const struct suspect *suspect)
+{
+    struct record record;
+    char line[400];
+    struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
+    enum err err = suspect->proven ? salvage->ear->replay(salvage->ear, &gone, SALVAGE_INTACT) : OK;
+    if (err || suspect->dead || suspect->harmless || suspect->superseded ||
+        record_decode(suspect->at, suspect->len, &record))
+        return err;
+    damage_describe(suspect, line, sizeof(line));
+    say(salvage, line);
+    if (suspect->kind == EVENT_GONE)
+        return OK; /* it cannot be proven: better a job twice than not at all */
+    if (suspect->kind == EVENT_JOB && !suspect->body_good) {
+        salvage->counts.lost_jobs++;
+        return OK;
+    }
+    record.event.record = (struct stored){0};
+    if (suspect->kind == EVENT_JOB)
+        record.event.record.where = suspect->where;
+    err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_DOUBTFUL);
+    return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
+}
+
+static enum err replay_region(void *ctx, struct region *region)
+{
+    struct salvage *salvage = ctx;
+    char line[200];
+    enum err err = OK;
+    bool missing = region->start == region->end;
+    (void)snprintf(line, sizeof(line),
+                   SEGMENT_NAME ": bytes %" PRIu64 " to %" PRIu64 ": batches %" PRIu64
+                                " to %" PRIu64 " are %s%s",
+                   region->number, region->start, region->end, region->batch_first,
+                   region->batch_last, missing ? "missing" : "damaged",
+                   region->harmless ? "; nothing that lives was in them"
+                   : region->opaque ? "; not all that was in them can be told"
+                                    : "");
+    say(salvage, line);
+    salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
+    salvage->counts.opaque_regions += region->opaque;
+    for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
+        err = replay_suspect(salvage, &salvage->damage.suspects[i]);
+    return err;
+}
+
+enum err salvage_replay(struct salvage *salvage)
+{
+    struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
+    enum err err =
+        damage_survey(salvage->disk, &salvage->loaded, salvage->first_segment, &salvage->damage);
+    return err ? err : damage_read(&salvage->damage, &reader);
+}
+
+void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts)
+{
+    bool damaged = salvage->loaded.slot_damaged || !salvage->loaded.manifest_there ||
+                   salvage->counts.damaged_batches > 0;
+    *out_counts = salvage->counts;
+    out_counts->segments = salvage->loaded.used - salvage->first_segment;
+    out_counts->seq_first = salvage->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
+    out_counts->boot = salvage->loaded.manifest.boot + (damaged ? 2 : 1);
+}
+
+/* ---- segments that were set aside ---- */
+
+static void aside_found(void *ctx, const char *name)
+{
+    struct buf *numbers = ctx;
+    uint32_t number;
+    if (aside_name_parse(name, &number))
+        buf_add(numbers, &number, sizeof(number));
+}
+
+static int by_seq(const void *left, const void *right)
+{
+    const struct aside_job *a = left;
+    const struct aside_job *b = right;
+    if (a->seq != b->seq)
+        return a->seq < b->seq ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+static void take_aside_jobs(struct salvage *salvage, const char *bytes, size_t len)
+{
+    struct record record;
+    for (size_t at = 0; len - at >= RECORD_JOB_HEAD;) {
+        bool whole = !record_decode(bytes + at, len - at, &record) &&
+                     record.event.kind == EVENT_JOB && record_body_good(&record);
+        if (whole && salvage->aside_job_count == salvage->aside_job_cap) {
+            salvage->aside_job_cap = salvage->aside_job_cap ? salvage->aside_job_cap * 2 : 64;
+            salvage->aside_jobs = mem_realloc(
+                salvage->aside_jobs, salvage->aside_job_cap * sizeof(*salvage->aside_jobs));
+        }
+        if (whole)
+            salvage->aside_jobs[salvage->aside_job_count++] = (struct aside_job){
+                .seq = record.event.job.seq, .at = bytes + at, .len = record.len};
+        at += whole ? record.len : 8;
+    }
+}
+
+static void read_aside(struct salvage *salvage, uint32_t number)
+{
+    struct disk_file *file;
+    uint64_t size_bytes = 0;
+    char name[DISK_NAME_MAX];
+    aside_name(number, name);
+    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+        return;
+    if (salvage->disk->verbs->size(salvage->disk, file, &size_bytes))
+        size_bytes = 0;
+    size_t len = (size_t)size_bytes;
+    char *bytes = mem_aligned(BLOCK, len + BLOCK);
+    memset(bytes, 0, len + BLOCK);
+    for (size_t at = 0; at < len; at += BLOCK) {
+        size_t got; /* what cannot be read stays zeros */
+        (void)!salvage->disk->verbs->read(salvage->disk, file, at, bytes + at, BLOCK, &got);
+    }
+    salvage->disk->verbs->close(salvage->disk, file);
+    size_t count = salvage->aside_file_count + 1;
+    salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
+    salvage->aside_files[salvage->aside_file_count++] = bytes;
+    take_aside_jobs(salvage, bytes, len);
+}
+
+/* A job's record from a segment that was set aside, or NULL. Of several the newest that is left. */
+static const struct aside_job *find_aside(struct salvage *salvage, uint64_t seq)
+{
+    if (!salvage->aside_loaded) {
+        struct buf numbers = {0};
+        salvage->aside_loaded = true;
+        if (salvage->disk->verbs->list(salvage->disk, aside_found, &numbers) == OK) {
+            for (size_t i = 0; i < numbers.len; i += sizeof(uint32_t)) {
+                uint32_t number;
+                memcpy(&number, numbers.at + i, sizeof(number));
+                read_aside(salvage, number);
+            }
+        }
+        buf_fini(&numbers);
+        if (salvage->aside_job_count)
+            qsort(salvage->aside_jobs, salvage->aside_job_count, sizeof(*salvage->aside_jobs),
+                  by_seq);
+    }
+    size_t low = 0; /* the first behind all with that number */
+    for (size_t high = salvage->aside_job_count; low < high;) {
+        size_t middle = low + (high - low) / 2;
+        if (salvage->aside_jobs[middle].seq <= seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low > 0 && salvage->aside_jobs[low - 1].seq == seq;
+    return found ? &salvage->aside_jobs[low - 1] : NULL;
+}
+
+/* ---- bodies ---- */
+
+static enum err open_segment(struct salvage *salvage, uint32_t number)
+{
+    char name[DISK_NAME_MAX];
+    if (salvage->file_number == number)
+        return OK;
+    if (salvage->file_number)
+        salvage->disk->verbs->close(salvage->disk, salvage->file);
+    salvage->file_number = 0;
+    segment_name(number, name);
+    enum err err = salvage->disk->verbs->open(salvage->disk, name, false, &salvage->file);
+    if (!err)
+        salvage->file_number = number;
+    return err;
+}
+
+static enum err read_record(struct salvage *salvage, uint64_t where, struct arena *arena,
+                            struct record *out_record)
+{
+    char front[8];
+    size_t got = 0;
+    uint64_t offset = where_offset(where);
+    enum err err = open_segment(salvage, where_segment(where));
+    if (!err)
+        err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, front, 8, &got);
+    size_t len = !err && got == 8 ? get_u32(front) : 0;
+    if (len < RECORD_JOB_HEAD)
+        return ERR_DAMAGED;
+    char *at = arena_alloc(arena, len);
+    err = salvage->disk->verbs->read(salvage->disk, salvage->file, offset, at, len, &got);
+    if (err || got != len || record_decode(at, len, out_record) ||
+        out_record->event.kind != EVENT_JOB || !record_body_good(out_record))
+        return ERR_DAMAGED;
+    return OK;
+}
+
+enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
+                      struct bytes *out_content_type, struct bytes *out_body)
+{
+    struct record record;
+    enum err err = read_record(salvage, where, arena, &record);
+    if (err || record.event.job.seq != seq) {
+        const struct aside_job *job = find_aside(salvage, seq);
+        if (!job || record_decode(job->at, job->len, &record))
+            return ERR_DAMAGED;
+    }
+    *out_content_type = record.event.content_type;
+    *out_body = record.event.body;
+    return OK;
+}

@@ -1,0 +1,60 @@
+/*
+ * Reading a store that cannot be opened: everything in it that is intact, past any damage. Nothing
+ * is written. Used by `later salvage`.
+ *
+ * salvage_open(), then salvage_replay() tells of all events in log order, as recovery does; then
+ * salvage_read() gives the bodies.
+ */
+#ifndef LATERD_STORE_SALVAGE_H
+#define LATERD_STORE_SALVAGE_H
+
+#include "store/store.h"
+
+struct salvage;
+
+enum salvage_trust {
+    SALVAGE_INTACT,
+    /* From a damaged batch: its body is what the client sent, but its state, due time, name or
+       topic may not be. MOVE: all of it may be wrong. */
+    SALVAGE_DOUBTFUL,
+};
+
+struct salvage_ear {
+    /* An error ends the replay with it. The event's bytes are borrowed until it returns. */
+    enum err (*replay)(struct salvage_ear *ear, const struct event *event,
+                       enum salvage_trust trust);
+    /* A line for people: what is damaged, lost or doubtful. */
+    void (*say)(struct salvage_ear *ear, const char *line);
+    /* Now and then: bytes read so far of all. May be NULL. */
+    void (*progress)(struct salvage_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
+};
+
+struct salvage_counts {
+    uint64_t segments, batches;
+    uint64_t damaged_batches;
+    uint64_t lost_jobs;      /* told one by one */
+    uint64_t opaque_regions; /* places of which nobody knows what was in them */
+    uint64_t seq_first;      /* numbers from here on were never given to a job */
+    uint64_t boot;           /* openings so far, or more: leases below it may have been given */
+};
+
+/*
+ * `lock`: take the directory's lock; else nobody else may be using it. ERR_LOCKED, ERR_NOT_FOUND
+ * (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO, ERR_CORRUPT (nothing of it is
+ * known); out_trouble says more.
+ */
+enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
+                      struct salvage **out_salvage, struct store_trouble *out_trouble) MUST_USE;
+enum err salvage_replay(struct salvage *salvage) MUST_USE;
+void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
+
+/*
+ * A job's content type and body, into the arena: from the place that its event told, or from a
+ * segment that was set aside. ERR_DAMAGED: they are lost.
+ */
+enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
+                      struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
+
+void salvage_close(struct salvage *salvage); /* NULL does nothing */
+
+#endif
