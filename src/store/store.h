@@ -11,7 +11,7 @@
  * S2 One batch is under way at a time; a batch says which number was durable when it was sealed.
  * S3 No write ever touches a block that holds an earlier batch.
  * S4 A segment is removed only after all its live jobs are durable elsewhere and the manifest
- *    that no longer names it is durable.
+ *    that no longer names it is durable. If bodies in it could not be read it is renamed instead.
  * S5 After a write or sync failed nothing becomes durable any more: store_failed() stays true.
  */
 #ifndef LATERD_STORE_STORE_H
