@@ -16,6 +16,7 @@
 #include "os/clock.h"
 #include "os/disk.h"
 #include "os/listen.h"
+#include "os/memory_limit.h"
 #include "os/net.h"
 #include "os/notify.h"
 #include "os/signals.h"
@@ -59,7 +60,8 @@ struct program {
     int64_t give_up_us; /* draining: not beyond this */
     int argc;           /* the command line, for reload() */
     char **argv;
-    unsigned reloads; /* SIGHUPs that were heeded */
+    unsigned reloads;      /* SIGHUPs that were heeded */
+    uint64_t memory_bytes; /* what limits.memory_bytes comes to */
 };
 
 /* A line on standard error, behind the name that we were called by: laterd, or beanstalkd. */
@@ -291,11 +293,23 @@ static enum err refuse_binlog(struct program *program)
     return failed(program, ERR_UNSUPPORTED, BEANSTALKD_EXIT_DIRECTORY);
 }
 
-static int64_t three_quarters_of_memory(void)
+/* limits.memory_bytes, or three quarters of what the system leaves us; says which. */
+static void find_memory_limit(struct program *program)
 {
-    int64_t pages = sysconf(_SC_PHYS_PAGES);
-    int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-    return pages > 0 && page_bytes > 0 ? pages / 4 * 3 * page_bytes : INT64_MAX;
+    const struct config *config = &program->config;
+    struct memory_limit limit;
+    memory_limit_find("", memory_of_machine(), &limit);
+    program->memory_bytes = (uint64_t)config->memory_bytes;
+    if (!program->memory_bytes)
+        program->memory_bytes = limit.bytes / 4 * 3;
+    log_event(program->memory_bytes > limit.bytes ? LOG_WARN : LOG_INFO, "memory_limit",
+              "bytes=%llu from=%s available=%llu available_by=%s%s",
+              (unsigned long long)program->memory_bytes,
+              config->memory_bytes ? "limits.memory_bytes" : "three_quarters_of_available",
+              (unsigned long long)limit.bytes, limit.source,
+              program->memory_bytes > limit.bytes
+                  ? " hint=\"the system ends laterd before the limit is reached\""
+                  : "");
 }
 
 static void complain_store(const char *dir, enum err err, const struct store_trouble *trouble)
@@ -310,14 +324,14 @@ static void complain_store(const char *dir, enum err err, const struct store_tro
              trouble->text);
 }
 
-static struct core_limits core_limits(const struct config *config)
+static struct core_limits core_limits(const struct program *program)
 {
+    const struct config *config = &program->config;
     return (struct core_limits){
         .jobs = (uint64_t)config->jobs,
         .topics = (uint32_t)config->topics,
         .waiters = (uint32_t)config->waiters,
-        .memory_bytes =
-            (uint64_t)(config->memory_bytes ? config->memory_bytes : three_quarters_of_memory()),
+        .memory_bytes = program->memory_bytes,
     };
 }
 
@@ -458,7 +472,7 @@ static enum err open_embedded(struct program *program)
     const struct config *config = &program->config;
     struct store_trouble trouble = {.text = ""};
     struct embedded_options options = {
-        .limits = core_limits(config),
+        .limits = core_limits(program),
         .store =
             {
                 .segment_bytes = (uint64_t)config->segment_bytes,
@@ -530,7 +544,7 @@ static void make_server(struct program *program)
 {
     const struct config *config = &program->config;
     int64_t now_us = program->clock.clock.now_us(&program->clock.clock);
-    const struct core_limits limits = core_limits(config);
+    const struct core_limits limits = core_limits(program);
     struct server_options options = {
         .clock = &program->clock.clock,
         .net = os_net_port(program->net),
@@ -605,6 +619,7 @@ static void raise_descriptors(void)
 static enum err start(struct program *program)
 {
     raise_descriptors();
+    find_memory_limit(program);
     int signal_fd = signals_catch();
     enum err err = refuse_binlog(program);
     if (!err)

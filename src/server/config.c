@@ -78,7 +78,8 @@ static const struct key keys[] = {
     {"limits", "waiters", KIND_COUNT, NUMBER(waiters), 1, 10000000, "100000",
      "Reserves that wait for a job at the same time."},
     {"limits", "memory_bytes", KIND_BYTES, NUMBER(memory_bytes), 0, INT64_MAX, "0",
-     "Heap in use beyond which pushes are refused. 0: three quarters of the machine's memory."},
+     "Heap in use beyond which pushes are refused. 0: three quarters of what the machine, or our "
+     "control group, has."},
     {"limits", "body_bytes", KIND_BYTES, NUMBER(body_bytes), 0, CONFIG_BODY_MAX, "1M",
      "Body of a job."},
     {"limits", "json_depth", KIND_COUNT, NUMBER(json_depth), 2, 128, "32",
