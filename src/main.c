@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -616,6 +617,19 @@ static void raise_descriptors(void)
     }
 }
 
+/*
+ * Left to itself, glibc raises the size from which a block has pages of its own up to 32 MiB, and
+ * memory below that comes back only when nothing lies above it. Fixed, large tables and buffers go
+ * back to the system when they are freed, as chunks of pools do by themselves. Up to 4 MiB that are
+ * free at the heap's end are kept, so that buffers which come and go do not ask the system each
+ * time.
+ */
+static void set_heap(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may know neither, and need not */
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+}
+
 static enum err start(struct program *program)
 {
     raise_descriptors();
@@ -740,6 +754,7 @@ static void finish(struct program *program)
 int main(int argc, char **argv)
 {
     static struct program program = {.persist = true, .exit_status = EXIT_FAILURE};
+    set_heap();
     config_init(&program.config);
     program.argc = argc;
     program.argv = argv;

@@ -217,3 +217,9 @@ void buf_shrink(struct buf *buf, size_t keep_bytes)
     if (buf->len == 0 && buf->cap > keep_bytes)
         buf_fini(buf);
 }
+
+void buf_reset(struct buf *buf, size_t keep_bytes)
+{
+    buf->len = 0;
+    buf_shrink(buf, keep_bytes);
+}

@@ -70,6 +70,7 @@ void buf_add_i64(struct buf *buf, int64_t number);
 void buf_addf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_drop(struct buf *buf, size_t count); /* forget the first `count` bytes (moves the rest) */
 void buf_shrink(struct buf *buf, size_t keep_bytes); /* give memory back if empty and larger */
+void buf_reset(struct buf *buf, size_t keep_bytes);  /* empty it, and do that */
 
 static inline struct bytes buf_bytes(const struct buf *buf)
 {

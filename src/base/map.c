@@ -3,7 +3,12 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { FIRST_SLOTS = 16, MOVE_SLOTS = 16 };
+enum {
+    FIRST_SLOTS = 16,
+    MOVE_SLOTS = 16,
+    KEEP_SLOTS = 64,       /* a table of so many does not shrink */
+    CUT_SLOTS = 64 * 1024, /* the old table gives so many back at a time: 512 KiB */
+};
 
 /* In the old table alone: an entry was here. It keeps probes whole; the table does not last. */
 #define GONE ((uint64_t)UINT32_MAX)
@@ -35,17 +40,40 @@ static void table_start(struct map_table *table, size_t slot_count)
     };
 }
 
-static uint32_t table_find(const struct map *map, const struct map_table *table, uint64_t hash,
-                           const void *key)
+static bool slot_is(const struct map *map, uint64_t slot, uint64_t hash, const void *key)
 {
-    if (!table->slots)
+    return (uint32_t)(slot >> 32) == (uint32_t)hash && slot != GONE &&
+           map->eq(map->ctx, (uint32_t)slot - 1, key);
+}
+
+static uint32_t now_find(const struct map *map, uint64_t hash, const void *key)
+{
+    const struct map_table *now = &map->now;
+    if (!now->slots)
         return MAP_NONE;
-    for (size_t i = (size_t)(uint32_t)hash & table->mask; table->slots[i];
-         i = (i + 1) & table->mask) {
-        uint32_t number = (uint32_t)table->slots[i] - 1;
-        if ((uint32_t)(table->slots[i] >> 32) == (uint32_t)hash && table->slots[i] != GONE &&
-            map->eq(map->ctx, number, key))
-            return number;
+    for (size_t i = (size_t)(uint32_t)hash & now->mask; now->slots[i]; i = (i + 1) & now->mask) {
+        if (slot_is(map, now->slots[i], hash, key))
+            return (uint32_t)now->slots[i] - 1;
+    }
+    return MAP_NONE;
+}
+
+/* The old table's slots from `left` on are as if GONE: a probe goes on at the first slot. */
+static size_t old_from(const struct map *map, size_t i)
+{
+    return i < map->left ? i : 0;
+}
+
+static uint32_t old_find(const struct map *map, uint64_t hash, const void *key)
+{
+    const struct map_table *old = &map->old;
+    if (!old->slots)
+        return MAP_NONE;
+    size_t i = old_from(map, (size_t)(uint32_t)hash & old->mask);
+    for (size_t probes = 0; probes < map->left && old->slots[i]; probes++) {
+        if (slot_is(map, old->slots[i], hash, key))
+            return (uint32_t)old->slots[i] - 1;
+        i = old_from(map, i + 1);
     }
     return MAP_NONE;
 }
@@ -66,21 +94,29 @@ static void table_cut(struct map_table *table, size_t gap)
 }
 
 /* Where the slot stands, or SIZE_MAX. */
-static size_t table_place(const struct map_table *table, uint64_t slot)
+static size_t now_place(const struct map_table *now, uint64_t slot)
 {
-    if (!table->slots)
+    if (!now->slots)
         return SIZE_MAX;
-    for (size_t i = home_of(table, slot); table->slots[i]; i = (i + 1) & table->mask) {
-        if (table->slots[i] == slot)
+    for (size_t i = home_of(now, slot); now->slots[i]; i = (i + 1) & now->mask) {
+        if (now->slots[i] == slot)
             return i;
     }
     return SIZE_MAX;
 }
 
-static void old_leave(struct map_table *old, size_t place)
+static size_t old_place(const struct map *map, uint64_t slot)
 {
-    old->slots[place] = GONE;
-    old->count--;
+    const struct map_table *old = &map->old;
+    if (!old->slots)
+        return SIZE_MAX;
+    size_t i = old_from(map, home_of(old, slot));
+    for (size_t probes = 0; probes < map->left && old->slots[i]; probes++) {
+        if (old->slots[i] == slot)
+            return i;
+        i = old_from(map, i + 1);
+    }
+    return SIZE_MAX;
 }
 
 /* Moves some entries from the old table to the new one. */
@@ -93,13 +129,23 @@ static void move_some(struct map *map)
             map->old = (struct map_table){0};
             return;
         }
-        uint64_t slot = map->old.slots[map->moved];
+        uint64_t slot = map->old.slots[--map->left];
         if (slot != 0 && slot != GONE) {
-            old_leave(&map->old, map->moved);
+            map->old.count--;
             table_put(&map->now, slot);
         }
-        map->moved++;
+        if (map->left % CUT_SLOTS == 0 && map->left)
+            map->old.slots = mem_realloc(map->old.slots, map->left * sizeof(uint64_t));
     }
+}
+
+/* From now on all goes to a table of this size. */
+static void resize(struct map *map, size_t slot_count)
+{
+    CHECK(!map->old.slots); /* 16 slots moved a change: done long before the next resize */
+    map->old = map->now;
+    map->left = map->old.mask + 1;
+    table_start(&map->now, slot_count);
 }
 
 void map_init(struct map *map, map_eq *eq, const void *ctx)
@@ -116,8 +162,8 @@ void map_fini(struct map *map)
 
 uint32_t map_find(const struct map *map, uint64_t hash, const void *key)
 {
-    uint32_t number = table_find(map, &map->now, hash, key);
-    return number != MAP_NONE ? number : table_find(map, &map->old, hash, key);
+    uint32_t number = now_find(map, hash, key);
+    return number != MAP_NONE ? number : old_find(map, hash, key);
 }
 
 void map_add(struct map *map, uint64_t hash, uint32_t number)
@@ -126,27 +172,27 @@ void map_add(struct map *map, uint64_t hash, uint32_t number)
     move_some(map);
     if (!map->now.slots)
         table_start(&map->now, FIRST_SLOTS);
-    if ((map->now.count + map->old.count + 1) * 4 > (map->now.mask + 1) * 3) {
-        CHECK(!map->old.slots); /* 16 slots moved a change: done long before the next growth */
-        map->old = map->now;
-        map->moved = 0;
-        table_start(&map->now, (map->old.mask + 1) * 2);
-    }
+    if ((map->now.count + map->old.count + 1) * 4 > (map->now.mask + 1) * 3)
+        resize(map, (map->now.mask + 1) * 2);
     table_put(&map->now, slot_of(hash, number));
 }
 
 void map_remove(struct map *map, uint64_t hash, uint32_t number)
 {
     uint64_t slot = slot_of(hash, number);
-    size_t place = table_place(&map->now, slot);
+    size_t place = now_place(&map->now, slot);
     if (place != SIZE_MAX) {
         table_cut(&map->now, place);
     } else {
-        place = table_place(&map->old, slot);
+        place = old_place(map, slot);
         CHECK(place != SIZE_MAX);
-        old_leave(&map->old, place);
+        map->old.slots[place] = GONE;
+        map->old.count--;
     }
     move_some(map);
+    size_t slot_count = map->now.mask + 1;
+    if (!map->old.slots && slot_count > KEEP_SLOTS && map->now.count * 8 < slot_count)
+        resize(map, slot_count / 2);
 }
 
 size_t map_count(const struct map *map)

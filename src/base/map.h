@@ -1,13 +1,13 @@
 /*
  * A hash table from a 64-bit hash to 32-bit numbers (of a pool). Keys live in the objects; the
  * caller says by a function whether an object has the key looked for. Open addressing with
- * linear probing and backward-shift removal; eight bytes a slot, at most 3/4 full. Of the hash
+ * linear probing and backward-shift removal; eight bytes a slot, 1/8 to 3/4 full. Of the hash
  * 32 bits are kept beside the number, so that neither probing, moving nor removing touches an
  * object that is not (almost surely) the one asked for.
  *
- * Growing is incremental: each change moves a few old slots, so no single call takes long,
- * however large the table (the trick is Redis'; a stop-the-world rehash of ten million slots
- * would make every waiting client 0.5 s late).
+ * Growing and shrinking are incremental: each change moves a few old slots, and what is empty is
+ * given back piece by piece, so no single call takes long, however large the table (the trick is
+ * Redis'; a stop-the-world rehash of ten million slots would make every waiting client 0.5 s late).
  */
 #ifndef LATERD_BASE_MAP_H
 #define LATERD_BASE_MAP_H
@@ -29,8 +29,8 @@ typedef bool map_eq(const void *ctx, uint32_t number, const void *key);
 
 struct map {
     struct map_table now;
-    struct map_table old; /* being emptied while slots != NULL */
-    size_t moved;         /* old slots below this hold nothing any more */
+    struct map_table old; /* being emptied, last slot first, while slots != NULL */
+    size_t left;          /* its slots below this are still there; those above held entries once */
     map_eq *eq;
     const void *ctx;
 };

@@ -4,15 +4,29 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+
+/* The leak checker of sanitizers looks for pointers in the heap alone. */
+#if defined(__SANITIZE_ADDRESS__)
+#define IN_HEAP 1
+#else
+#define IN_HEAP 0
+#endif
+
+enum { PAGE_BYTES = 4096 };
 
 static atomic_size_t used; /* the one global: the heap is global too */
 
+static _Noreturn void die(size_t asked)
+{
+    (void)fprintf(stderr, "laterd: out of memory (asked for %zu bytes)\n", asked);
+    abort();
+}
+
 static void *count(void *at, size_t asked)
 {
-    if (!at) {
-        (void)fprintf(stderr, "laterd: out of memory (asked for %zu bytes)\n", asked);
-        abort();
-    }
+    if (!at)
+        die(asked);
     atomic_fetch_add_explicit(&used, malloc_usable_size(at), memory_order_relaxed);
     return at;
 }
@@ -46,6 +60,48 @@ void mem_free(void *at)
     atomic_fetch_sub_explicit(&used, malloc_usable_size(at), memory_order_relaxed);
     free(at);
 }
+
+static size_t whole_pages(size_t size_bytes)
+{
+    return (size_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+#if IN_HEAP
+
+void *mem_pages(size_t size_bytes)
+{
+    return mem_zalloc(whole_pages(size_bytes));
+}
+
+void mem_pages_free(void *at, size_t size_bytes)
+{
+    (void)size_bytes;
+    mem_free(at);
+}
+
+#else
+
+void *mem_pages(size_t size_bytes)
+{
+    size_t size = whole_pages(size_bytes);
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        die(size);
+    atomic_fetch_add_explicit(&used, size, memory_order_relaxed);
+    return at;
+}
+
+void mem_pages_free(void *at, size_t size_bytes)
+{
+    size_t size = whole_pages(size_bytes);
+    if (!at)
+        return;
+    atomic_fetch_sub_explicit(&used, size, memory_order_relaxed);
+    if (munmap(at, size) != 0) /* it would split a mapping, and there are too many: */
+        (void)madvise(at, size, MADV_DONTNEED); /* the addresses are lost, the memory is not */
+}
+
+#endif
 
 size_t mem_used(void)
 {

@@ -2,25 +2,41 @@
  * Objects of one size, named by 32-bit numbers that stay good while the object lives. Numbers
  * start at 0; POOL_NONE is none. Objects never move. The first four bytes of a free object
  * link the free ones: read them only of live objects. Taking and giving are O(1).
+ *
+ * Memory comes in chunks of up to 512 KiB and 4,096 objects. New objects fill the chunk that was
+ * begun until it is full, so that others run empty. Empty ones are kept until pool_trim() frees
+ * them: freeing one takes some 50 µs, so the caller says when.
  */
 #ifndef LATERD_BASE_POOL_H
 #define LATERD_BASE_POOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define POOL_NONE UINT32_MAX
 
-struct pool {
-    char **chunks;
-    uint32_t size_bytes; /* of one object */
-    uint32_t count;      /* live objects */
-    uint32_t used;       /* numbers ever handed out: every live number is below */
-    uint32_t chunk_count;
-    uint32_t free; /* first free number, or POOL_NONE */
+struct pool_chunk;
+
+/* The first and last chunk of a list through pool_chunk::prev, next; POOL_NONE: it is empty. */
+struct pool_list {
+    uint32_t first, last;
 };
 
-enum { POOL_CHUNK_BITS = 12, POOL_CHUNK = 1 << POOL_CHUNK_BITS };
+struct pool {
+    char **chunks;            /* NULL: this chunk is not there (any more) */
+    uint32_t size_bytes;      /* of one object */
+    uint32_t bits;            /* a chunk has 2^bits objects */
+    uint32_t mask;            /* 2^bits - 1: the part of a number within its chunk */
+    uint32_t count;           /* live objects */
+    uint32_t chunk_count;     /* places in `chunks` */
+    struct pool_chunk *about; /* as many; of those that are there: */
+    struct pool_list partial; /* chunks with live and free objects; the first is filled next */
+    struct pool_list empty;   /* chunks with free objects alone */
+    uint32_t empty_count;
+    uint32_t absent; /* a list through pool_chunk::next of chunks that are not there */
+    uint32_t absent_count;
+};
 
 void pool_init(struct pool *pool, size_t size_bytes); /* size at least 4 */
 void pool_fini(struct pool *pool);
@@ -28,10 +44,38 @@ uint32_t pool_take(struct pool *pool);       /* the object is zeroed */
 uint32_t pool_take_dirty(struct pool *pool); /* it is not: the caller writes all of it */
 void pool_give(struct pool *pool, uint32_t number);
 
+/* Is there an empty chunk too many? One is kept, so that a changing count costs nothing. O(1). */
+static inline bool pool_has_spare(const struct pool *pool)
+{
+    return pool->empty_count > 1;
+}
+
+/* Frees one chunk if pool_has_spare(). True: there is one more. */
+bool pool_trim(struct pool *pool);
+
+/*
+ * May this number's object be looked at: is it live, or was it and its memory is still there? The
+ * caller must be able to tell a live object from a free one, by a field beyond the first 4 bytes.
+ */
+bool pool_has(const struct pool *pool, uint32_t number);
+
+/*
+ * The first number at or after `number` that pool_has(), or POOL_NONE: goes through all live
+ * objects in O(chunks + objects that were live). Giving objects meanwhile does no harm.
+ */
+uint32_t pool_next(const struct pool *pool, uint32_t number);
+
+/* How many numbers pool_next() goes through at most. O(1). */
+static inline uint64_t pool_span(const struct pool *pool)
+{
+    return (uint64_t)(pool->chunk_count - pool->absent_count) << pool->bits;
+}
+
+void pool_valid(const struct pool *pool); /* CHECKs the chunks' lists and counts. O(objects) */
+
 static inline void *pool_at(const struct pool *pool, uint32_t number)
 {
-    return pool->chunks[number >> POOL_CHUNK_BITS] +
-           (size_t)(number & (POOL_CHUNK - 1)) * pool->size_bytes;
+    return pool->chunks[number >> pool->bits] + (size_t)(number & pool->mask) * pool->size_bytes;
 }
 
 #endif

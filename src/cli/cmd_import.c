@@ -98,7 +98,8 @@ static int push_all(struct import *import)
 static json_t *tubes_json(const struct import_log *log)
 {
     json_t *tubes = json_array();
-    for (uint32_t i = 0; i < log->tubes.used; i++) {
+    for (uint32_t i = pool_next(&log->tubes, 0); i != POOL_NONE;
+         i = pool_next(&log->tubes, i + 1)) {
         const struct import_tube *tube = import_log_tube(log, i);
         json_array_append_new(tubes, json_pack("{ss sI sI sI}", "name", tube->name, "ready",
                                                (json_int_t)tube->jobs[BINLOG_READY], "delayed",
@@ -133,7 +134,8 @@ static void report_tubes(const struct import_log *log)
     static const char *const heads[] = {"TUBE", "READY", "DELAYED", "BURIED"};
     for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++)
         table_cell_str(&table, heads[i]);
-    for (uint32_t i = 0; i < log->tubes.used; i++) {
+    for (uint32_t i = pool_next(&log->tubes, 0); i != POOL_NONE;
+         i = pool_next(&log->tubes, i + 1)) {
         const struct import_tube *tube = import_log_tube(log, i);
         if (tube->jobs[BINLOG_READY] + tube->jobs[BINLOG_DELAYED] + tube->jobs[BINLOG_BURIED] == 0)
             continue;

@@ -104,7 +104,7 @@ enum err import_log_open(struct import_log *log, const char *directory)
 
 void import_log_close(struct import_log *log)
 {
-    for (uint32_t i = 0; i < log->tubes.used; i++)
+    for (uint32_t i = pool_next(&log->tubes, 0); i != POOL_NONE; i = pool_next(&log->tubes, i + 1))
         mem_free(((struct import_tube *)pool_at(&log->tubes, i))->name);
     map_fini(&log->by_id);
     map_fini(&log->by_name);
@@ -347,7 +347,7 @@ static int by_id(const void *a, const void *b)
 static void gather(struct import_log *log)
 {
     log->jobs = mem_alloc((log->pool.count ? log->pool.count : 1) * sizeof(*log->jobs));
-    for (uint32_t i = 0; i < log->pool.used; i++) {
+    for (uint32_t i = pool_next(&log->pool, 0); i != POOL_NONE; i = pool_next(&log->pool, i + 1)) {
         const struct import_job *job = pool_at(&log->pool, i);
         uint32_t number = map_find(&log->by_id, XXH3_64bits(&job->id, sizeof(job->id)), &job->id);
         if (number != i)

@@ -131,7 +131,8 @@ static json_t *text_json(struct bytes text)
 static json_t *topics_json(const struct import *import)
 {
     json_t *topics = json_array();
-    for (uint32_t i = 0; i < import->topics.used; i++) {
+    for (uint32_t i = pool_next(&import->topics, 0); i != POOL_NONE;
+         i = pool_next(&import->topics, i + 1)) {
         const struct redis_topic *topic = pool_at(&import->topics, i);
         json_array_append_new(topics, json_pack("{so sI sI sI sI}", "name", text_json(topic->name),
                                                 "ready", (json_int_t)topic->jobs[PLACE_READY],
@@ -166,7 +167,8 @@ static void report_topics(const struct import *import)
         table.right[i] = i > 0;
         table_cell_str(&table, heads[i]);
     }
-    for (uint32_t i = 0; i < import->topics.used; i++) {
+    for (uint32_t i = pool_next(&import->topics, 0); i != POOL_NONE;
+         i = pool_next(&import->topics, i + 1)) {
         const struct redis_topic *topic = pool_at(&import->topics, i);
         table_cell(&table, topic->name);
         for (unsigned place = 0; place < PLACE_COUNT; place++) {

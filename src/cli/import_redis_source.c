@@ -262,7 +262,8 @@ static enum err look_at_list(struct redis_source *source, struct bytes key)
 enum err redis_source_survey(struct redis_source *source)
 {
     enum err err = scan(source, BYTES("SCAN"), NULL, look_at_keys);
-    for (uint32_t i = 0; i < source->keys.used && !err; i++) {
+    for (uint32_t i = pool_next(&source->keys, 0); i != POOL_NONE && !err;
+         i = pool_next(&source->keys, i + 1)) {
         const struct source_key *key = pool_at(&source->keys, i);
         if (key->role == ROLE_BUCKET)
             err = scan(source, BYTES("ZSCAN"), &key->name, look_at_bucket);
@@ -364,13 +365,15 @@ enum err redis_source_read(struct redis_source *source)
     source->pool = 1;
     if (source->names.layout == LAYOUT_DELAY_QUEUE)
         err = scan(source, BYTES("SCAN"), NULL, read_strings);
-    for (uint32_t i = 0; i < source->keys.used && !err; i++) {
+    for (uint32_t i = pool_next(&source->keys, 0); i != POOL_NONE && !err;
+         i = pool_next(&source->keys, i + 1)) {
         const struct source_key *key = pool_at(&source->keys, i);
         source->pool = i + 1;
         if (key->role == ROLE_POOL)
             err = scan(source, BYTES("HSCAN"), &key->name, read_pool);
     }
-    for (uint32_t i = 0; i < source->places.used && !err; i++) {
+    for (uint32_t i = pool_next(&source->places, 0); i != POOL_NONE && !err;
+         i = pool_next(&source->places, i + 1)) {
         const struct place *place = pool_at(&source->places, i);
         source->gone += place->pool == 0;
     }

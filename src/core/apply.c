@@ -49,7 +49,7 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
         .delay_s = seconds_until(core->now_us, push->due_us),
         .body_len = (uint32_t)push->body.len,
     };
-    job_id_set(job, push->id);
+    job_id_set(job, push->id, &core->ids);
     return number;
 }
 

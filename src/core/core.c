@@ -46,6 +46,7 @@ struct core *core_new(const struct core_options *options)
     core->seq_next = core->lease_next = 1;
     core_number_from(core, options->seq_first, options->lease_first);
     pool_init(&core->jobs, sizeof(struct job));
+    blocks_init(&core->ids);
     pool_init(&core->waiters, sizeof(struct waiter));
     index_init(&core->index, &core->jobs, options->hash_key);
     topics_init(&core->topics, options->limits.topics, options->hash_key);
@@ -66,20 +67,18 @@ void core_free(struct core *core)
         return;
     while (!list_empty(&core->scans))
         core_scan_free(core, LIST_ENTRY(core->scans.next, struct scan, of_core));
-    for (uint32_t i = 0; i < core->waiters.used; i++) {
+    for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
+         i = pool_next(&core->waiters, i + 1)) {
         struct waiter *waiter = pool_at(&core->waiters, i);
         if (waiter->generation && waiter->links != &waiter->one)
             mem_free(waiter->links);
-    }
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
-        if (core_job(core, i)->state != JOB_GONE)
-            job_id_free(core_job(core, i));
     }
     topics_fini(&core->topics);
     retries_fini(&core->retries);
     index_fini(&core->index);
     pool_fini(&core->waiters);
     pool_fini(&core->jobs);
+    blocks_fini(&core->ids); /* none is larger than its blocks */
     mem_free(core->candidates);
     mem_free(core->views);
     mem_free(core);
@@ -153,6 +152,24 @@ static bool end_leases(struct core *core, uint32_t *budget)
     }
 }
 
+/* Gives memory of what is gone back to the system, a little at a time. True: there is more. */
+static bool trim(struct core *core)
+{
+    bool more = pool_trim(&core->jobs);
+    more |= blocks_trim(&core->ids);
+    more |= pool_trim(&core->waiters);
+    more |= pool_trim(&core->topics.pool);
+    more |= pool_trim(&core->retries.pool);
+    return more;
+}
+
+static bool has_spare(const struct core *core)
+{
+    return pool_has_spare(&core->jobs) || blocks_has_spare(&core->ids) ||
+           pool_has_spare(&core->waiters) || pool_has_spare(&core->topics.pool) ||
+           pool_has_spare(&core->retries.pool);
+}
+
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
 {
     CHECK(!core->replaying);
@@ -170,6 +187,7 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
     budget_spend(core->budget, (int64_t)(steps - for_delays) * DELAY_STEP_NS);
     more |= core_end_waits(core, steps);
     more |= core_scan_step(core);
+    more |= trim(core);
     return more;
 }
 
@@ -201,7 +219,7 @@ bool core_is_awaited(const struct core *core)
 
 int64_t core_next_us(const struct core *core)
 {
-    if (!list_empty(&core->scans) || !list_empty(&core->topics.servable))
+    if (!list_empty(&core->scans) || !list_empty(&core->topics.servable) || has_spare(core))
         return core->now_us;
     const struct wheel *const wheels[] = {&core->delays, &core->leases, &core->waits,
                                           &core->pauses};

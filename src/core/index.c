@@ -72,7 +72,8 @@ void index_remove(struct index *index, uint32_t number)
 void index_valid(const struct index *index)
 {
     size_t with_id = 0;
-    for (uint32_t i = 0; i < index->jobs->used; i++) {
+    for (uint32_t i = pool_next(index->jobs, 0); i != POOL_NONE;
+         i = pool_next(index->jobs, i + 1)) {
         const struct job *job = pool_at(index->jobs, i);
         if (job->state == JOB_GONE)
             continue;

@@ -28,7 +28,8 @@ static void valid_waiters(const struct core *core)
 {
     uint32_t count = 0;
     uint64_t links = 0, topic_links = 0;
-    for (uint32_t i = 0; i < core->waiters.used; i++) {
+    for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
+         i = pool_next(&core->waiters, i + 1)) {
         const struct waiter *waiter = pool_at(&core->waiters, i);
         if (!waiter->generation)
             continue;
@@ -60,7 +61,8 @@ static void valid_job(const struct core *core, const struct job *job)
     CHECK(job->seq > 0 && job->seq < core->seq_next);
     CHECK(job->state != JOB_READY || job->was_due);
     CHECK(job->state != JOB_DELAYED || !job->was_due);
-    CHECK(job->topic < core->topics.pool.used && topics_at(&core->topics, job->topic)->name.len);
+    CHECK(pool_has(&core->topics.pool, job->topic) &&
+          topics_at(&core->topics, job->topic)->name.len);
 }
 
 static void valid_counts(const struct core *core)
@@ -88,7 +90,8 @@ void core_valid(const struct core *core)
     uint64_t jobs[JOB_STATES] = {0};
     if (core->replaying)
         return; /* jobs hang nowhere yet */
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
         const struct job *job = core_job(core, i);
         if (job->state == JOB_GONE)
             continue;
@@ -159,7 +162,8 @@ static uint64_t digest_job(const struct core *core, const struct job *job)
 
 void core_each(const struct core *core, void (*each)(void *ctx, const struct job *job), void *ctx)
 {
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
         const struct job *job = core_job(core, i);
         if (job->state != JOB_GONE)
             each(ctx, job);
@@ -169,7 +173,8 @@ void core_each(const struct core *core, void (*each)(void *ctx, const struct job
 uint64_t core_digest(const struct core *core)
 {
     uint64_t sum = 0; /* a sum does not depend on the order */
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
         const struct job *job = core_job(core, i);
         if (job->state != JOB_GONE)
             sum += digest_job(core, job);

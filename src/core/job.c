@@ -42,26 +42,26 @@ void job_restore(struct job *job, enum job_state state)
 
 struct bytes job_id(const struct job *job)
 {
-    return bytes_of(job->id_len > JOB_ID_INLINE ? job->id.there : job->id.here, job->id_len);
+    return bytes_of(job->id_len > JOB_ID_INLINE ? job->id.there.at : job->id.here, job->id_len);
 }
 
-void job_id_set(struct job *job, struct bytes id)
+void job_id_set(struct job *job, struct bytes id, struct blocks *ids)
 {
     CHECK(id.len <= JOB_ID_MAX);
     job->id_len = (uint8_t)id.len;
     char *room = job->id.here;
     if (id.len > JOB_ID_INLINE) {
-        room = mem_alloc(id.len);
-        job->id.there = room;
+        job->id.there.handle = blocks_take(ids, id.len);
+        job->id.there.at = room = blocks_at(ids, job->id.there.handle);
     }
     if (id.len)
         memcpy(room, id.at, id.len);
 }
 
-void job_id_free(struct job *job)
+void job_id_free(struct job *job, struct blocks *ids)
 {
     if (job->id_len > JOB_ID_INLINE)
-        mem_free(job->id.there);
+        blocks_give(ids, job->id.there.handle);
     job->id_len = 0;
 }
 

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/blocks.h"
 #include "base/bytes.h"
 
 enum job_state {
@@ -95,7 +96,10 @@ struct job {
     uint32_t body_len;     /* bytes */
     union {
         char here[JOB_ID_INLINE + 1];
-        char *there; /* mem_alloc'd, when id_len > JOB_ID_INLINE */
+        struct {
+            char *at;
+            uint64_t handle; /* in the blocks of ids */
+        } there;             /* when id_len > JOB_ID_INLINE */
     } id;
 };
 
@@ -113,8 +117,9 @@ void job_restore(struct job *job, enum job_state state);
 
 /* The client's id; empty when the id is server-made. Good while the job lives. */
 struct bytes job_id(const struct job *job);
-void job_id_set(struct job *job, struct bytes id); /* id.len up to JOB_ID_MAX; copies */
-void job_id_free(struct job *job);
+void job_id_set(struct job *job, struct bytes id,
+                struct blocks *ids); /* up to JOB_ID_MAX; copies */
+void job_id_free(struct job *job, struct blocks *ids);
 
 const char *job_state_name(enum job_state state); /* "delayed" … */
 

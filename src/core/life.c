@@ -270,7 +270,7 @@ void core_forget(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     CHECK(job->state == JOB_GONE);
-    job_id_free(job);
+    job_id_free(job, &core->ids);
     retries_give(&core->retries, job->retry);
     pool_give(&core->jobs, number);
 }

@@ -7,7 +7,11 @@
 #include "base/check.h"
 #include "base/mem.h"
 
-enum { FIRST_CAP = 16, KEEP_CAP = 1024 };
+enum {
+    FIRST_CAP = 16,
+    KEEP_CAP = 64,       /* an array for so many does not shrink */
+    CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
+};
 
 static struct job *job_at(const struct pool *jobs, uint32_t number)
 {
@@ -107,7 +111,7 @@ void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number)
             sink(queue, jobs, place, last);
     }
     if (queue->cap > KEEP_CAP && queue->count < queue->cap / 4) { /* give back what a burst took */
-        queue->cap /= 2;
+        queue->cap -= queue->cap / 2 < CUT_MAX ? queue->cap / 2 : CUT_MAX;
         queue->entries = mem_realloc(queue->entries, queue->cap * sizeof(*queue->entries));
     }
 }

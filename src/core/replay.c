@@ -92,7 +92,7 @@ static enum err replay_job(struct core *core, const struct event *event)
         .record_bytes = event->record.bytes,
         .body_len = (uint32_t)event->body.len,
     };
-    job_id_set(job, event->id);
+    job_id_set(job, event->id, &core->ids);
     set_now(core, job, &event->job);
     index_add(&core->index, number);
     return OK;
@@ -141,7 +141,8 @@ enum err core_replay(struct core *core, const struct event *event)
 /* What the log's clock has passed is due, or over. */
 static void settle(struct core *core)
 {
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
         struct job *job = core_job(core, i);
         if (job->state != JOB_GONE && job->due_us <= core->replay_clock_us)
             job->was_due = true;
@@ -179,7 +180,8 @@ static int64_t earlier(int64_t time_us, int64_t span_us) /* stops at INT64_MIN *
 
 static void place_jobs(struct core *core, int64_t back_us)
 {
-    for (uint32_t i = 0; i < core->jobs.used; i++) {
+    for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
+         i = pool_next(&core->jobs, i + 1)) {
         struct job *job = core_job(core, i);
         if (job->state == JOB_GONE)
             continue;
@@ -242,6 +244,8 @@ bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t
 {
     enum { EMIT_STEPS = 16 }; /* as many as jobs that are only looked at */
     for (uint32_t steps = 0; *cursor < core->jobs.used && steps < budget; steps++, ++*cursor) {
+        if (!pool_has(&core->jobs, *cursor))
+            continue;
         struct job *job = core_job(core, *cursor);
         if (job->state == JOB_GONE || job->where < first || job->where >= end)
             continue;
@@ -257,6 +261,8 @@ bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget)
 {
     const struct topics *topics = &core->topics;
     for (uint32_t steps = 0; *cursor < topics->pool.used && steps < budget; steps++, ++*cursor) {
+        if (!pool_has(&topics->pool, *cursor))
+            continue;
         const struct topic *topic = topics_at(topics, *cursor);
         if (topic->name.len && topic->pause_until_us) /* a nameless one was evicted */
             core_say_pause(core, topic);

@@ -249,7 +249,7 @@ bool core_end_waits(struct core *core, uint32_t steps)
 
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation)
 {
-    if (number < core->waiters.used && waiter_at(core, number)->generation == generation)
+    if (pool_has(&core->waiters, number) && waiter_at(core, number)->generation == generation)
         unpark(core, number);
 }
 
@@ -257,7 +257,8 @@ void core_drain(struct core *core, enum err err)
 {
     if (core->waiters.count == 0)
         return;
-    for (uint32_t i = 0; i < core->waiters.used; i++) {
+    for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
+         i = pool_next(&core->waiters, i + 1)) {
         if (!waiter_at(core, i)->generation)
             continue;
         void *asker = waiter_at(core, i)->asker;

@@ -26,7 +26,8 @@ void retries_init(struct retries *retries, uint64_t hash_key)
 
 void retries_fini(struct retries *retries)
 {
-    for (uint32_t i = 0; i < retries->pool.used; i++) {
+    for (uint32_t i = pool_next(&retries->pool, 0); i != POOL_NONE;
+         i = pool_next(&retries->pool, i + 1)) {
         struct retry *retry = pool_at(&retries->pool, i);
         if (retry->users)
             mem_free(retry->waits_us);

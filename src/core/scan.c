@@ -56,10 +56,13 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
         page_offer(&scan->page, &entry);
 }
 
-/* Is the job still what it was when the scan saw it? */
-static bool is_as_seen(const struct scan *scan, const struct page_entry *entry,
-                       const struct job *job)
+/* Is the job still what it was when the scan saw it? If it has gone, its memory may have, too. */
+static bool is_as_seen(const struct core *core, const struct scan *scan,
+                       const struct page_entry *entry)
 {
+    if (!pool_has(&core->jobs, entry->number))
+        return false;
+    const struct job *job = core_job(core, entry->number);
     return job->state == scan->state && job->seq == entry->seq && job->due_us == entry->due_us;
 }
 
@@ -74,16 +77,17 @@ static bool enough(const struct core *core, uint32_t changes)
 static bool step_pool(struct core *core, struct scan *scan, uint32_t looks)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
-    uint32_t first = scan->next, before = scan->changed;
+    uint32_t looked = 0, before = scan->changed;
     bool over = false;
-    for (; !over && looks > 0 && !enough(core, scan->changed - before); looks--) {
-        over = scan->next >= core->jobs.used || topic->jobs[scan->state] == 0 ||
+    for (; !over && looked < looks && !enough(core, scan->changed - before); looked++) {
+        scan->next = pool_next(&core->jobs, scan->next);
+        over = scan->next == POOL_NONE || topic->jobs[scan->state] == 0 ||
                (scan->kind == CMD_CLEAR_TOPIC && scan->changed == scan->max);
         if (!over)
             look(core, scan, scan->next++);
     }
-    budget_spend(core->budget, (int64_t)(scan->next - first) * LOOK_NS);
-    return over || scan->next >= core->jobs.used;
+    budget_spend(core->budget, (int64_t)looked * LOOK_NS);
+    return over || pool_next(&core->jobs, scan->next) == POOL_NONE;
 }
 
 static bool step_heads(struct core *core, struct scan *scan)
@@ -105,7 +109,7 @@ static bool step_page(struct core *core, struct scan *scan)
         const struct page_entry *entry = &scan->page.entries[scan->next];
         if (enough(core, scan->changed - before))
             return false;
-        if (is_as_seen(scan, entry, core_job(core, entry->number)))
+        if (is_as_seen(core, scan, entry))
             change(core, scan, entry->number);
     }
     return true;
@@ -142,11 +146,10 @@ static void reply_page(struct core *core, struct scan *scan)
     reply.next_seq = scan->after_seq;
     for (uint32_t i = 0; i < page->count; i++) {
         const struct page_entry *entry = &page->entries[i];
-        const struct job *job = core_job(core, entry->number);
         reply.next_due_us = entry->due_us;
         reply.next_seq = entry->seq;
-        if (is_as_seen(scan, entry, job))
-            core_view(core, job, &reply.jobs[reply.count++]);
+        if (is_as_seen(core, scan, entry))
+            core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
     }
     core_reply(core, scan->asker, &reply);
 }
@@ -165,9 +168,8 @@ static void reply_topic(struct core *core, const struct scan *scan)
 static void reply_first(struct core *core, const struct scan *scan)
 {
     const struct page_entry *first = scan->page.entries;
-    const struct job *job = scan->page.count ? core_job(core, first->number) : NULL;
-    if (job && is_as_seen(scan, first, job))
-        core_reply_job(core, CMD_PEEK, scan->asker, job);
+    if (scan->page.count && is_as_seen(core, scan, first))
+        core_reply_job(core, CMD_PEEK, scan->asker, core_job(core, first->number));
     else
         core_reply_err(core, CMD_PEEK, scan->asker, ERR_NOT_FOUND);
 }
@@ -245,7 +247,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */
     bool shows = cmd->kind != CMD_KICK_TOPIC; /* what it shows is a page, what it kicks is all */
     page_init(&scan.page, shows && scan.max > PAGE_MAX ? PAGE_MAX : scan.max, due_before, NULL);
-    bool small = scan.step == SCAN_HEADS || core->jobs.used <= AT_ONCE_MAX;
+    bool small = scan.step == SCAN_HEADS || pool_span(&core->jobs) <= AT_ONCE_MAX;
     if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
         scan_answer(core, &scan);
         page_fini(&scan.page);

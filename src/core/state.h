@@ -91,6 +91,7 @@ struct core {
     bool replay_untimed;     /* what is replayed now was logged without the time */
     int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
     struct pool jobs;
+    struct blocks ids; /* of jobs, those too long for struct job */
     struct index index;
     struct topics topics;
     struct retries retries;

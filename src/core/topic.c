@@ -44,11 +44,10 @@ void topics_fini(struct topics *topics)
 
 uint32_t topics_next(const struct topics *topics, uint32_t number)
 {
-    for (; number < topics->pool.used; number++) {
-        if (topics_at(topics, number)->name.len) /* no topic is nameless, and evicted ones are */
-            return number;
-    }
-    return POOL_NONE;
+    number = pool_next(&topics->pool, number);
+    while (number != POOL_NONE && topics_at(topics, number)->name.len == 0)
+        number = pool_next(&topics->pool, number + 1); /* no topic is nameless; evicted ones are */
+    return number;
 }
 
 static uint64_t hash_name(const struct topics *topics, struct bytes name)

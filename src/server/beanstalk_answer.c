@@ -80,28 +80,28 @@ static void stats_job(const struct beanstalk_owed *owed, const struct job_view *
 {
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
-    yaml->len = 0;
     beanstalk_yaml_job(yaml, job, server->now_us);
     beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
 static void stats(const struct beanstalk_owed *owed, struct buf *out)
 {
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
-    yaml->len = 0;
     beanstalk_stats_page(server, &owed->survey->figures, owed->survey->tubes, yaml);
     beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
 static void list_tubes(const struct beanstalk_owed *owed, struct buf *out)
 {
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
-    yaml->len = 0;
     beanstalk_yaml_list(yaml);
     buf_add_bytes(yaml, buf_bytes(&owed->survey->names));
     beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
 /* False: there is no such tube. */
@@ -110,10 +110,10 @@ static bool stats_tube(const struct beanstalk_owed *owed, const struct reply *re
 {
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
-    yaml->len = 0;
     if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
         return false;
     beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
     return true;
 }
 

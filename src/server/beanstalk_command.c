@@ -308,6 +308,7 @@ static void list_watched(struct beanstalk_session *beanstalk)
     budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * NAME_NS * 4);
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
     beanstalk_say_ok(text.out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
     beanstalk_text_end(beanstalk, text);
 }
 

@@ -9,6 +9,8 @@
 #include "server/beanstalk_holds.h"
 #include "server/beanstalk_tubes.h"
 
+enum { YAML_SPARE_BYTES = 64 * 1024 }; /* a longer document's memory is not kept for the next */
+
 struct beanstalk_shared {
     struct pool owed; // struct beanstalk_owed
     struct beanstalk_holds holds;

@@ -31,7 +31,8 @@ void beanstalk_tubes_init(struct beanstalk_tubes *tubes, uint32_t max, uint64_t 
 
 void beanstalk_tubes_fini(struct beanstalk_tubes *tubes)
 {
-    for (uint32_t i = 0; i < tubes->pool.used; i++) {
+    for (uint32_t i = pool_next(&tubes->pool, 0); i != POOL_NONE;
+         i = pool_next(&tubes->pool, i + 1)) {
         const struct beanstalk_tube *tube = pool_at(&tubes->pool, i);
         if (tube->name.len)
             mem_free((char *)(uintptr_t)tube->name.at);
@@ -86,8 +87,10 @@ void beanstalk_tubes_settle(struct beanstalk_tubes *tubes, struct beanstalk_tube
 
 struct beanstalk_tube *beanstalk_tubes_next(const struct beanstalk_tubes *tubes, uint32_t number)
 {
-    for (; number < tubes->pool.used; number++) {
-        struct beanstalk_tube *tube = pool_at(&tubes->pool, number);
+    const struct pool *pool = &tubes->pool;
+    for (number = pool_next(pool, number); number != POOL_NONE;
+         number = pool_next(pool, number + 1)) {
+        struct beanstalk_tube *tube = pool_at(pool, number);
         if (tube->name.len)
             return tube;
     }

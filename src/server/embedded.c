@@ -48,7 +48,7 @@ struct held_queue {
     struct held_list gathering; /* all of them later than those that wait */
 };
 
-/* A body kept in memory, when there is no disk; struct stored::where is its address. */
+/* A body kept in memory, when there is no disk; struct stored::where is its block's handle. */
 struct memory_body {
     size_t content_type_len;
     char bytes[];
@@ -83,6 +83,7 @@ struct embedded {
     struct held_queue writing; /* for the server's durability */
     struct held_queue syncing; /* pushes that want more than that */
     struct arena scratch;      /* bodies of the reply being given */
+    struct blocks bodies;      // struct memory_body
     struct buf unread;         /* struct unread: jobs reserved and not handed out */
 };
 
@@ -93,20 +94,21 @@ static struct embedded *of_engine(struct engine *engine)
 
 /* ---- events: what the core wants kept ---- */
 
-static struct stored keep_in_memory(const struct event *event)
+static struct stored keep_in_memory(struct embedded *embedded, const struct event *event)
 {
     struct stored stored = {0};
     if (event->record.where && event->kind != EVENT_MOVE)
-        mem_free((void *)(uintptr_t)event->record.where);
+        blocks_give(&embedded->bodies, event->record.where);
     if (event->kind == EVENT_JOB) {
-        struct memory_body *body =
-            mem_alloc(sizeof(*body) + event->content_type.len + event->body.len);
+        stored.where =
+            blocks_take(&embedded->bodies,
+                        sizeof(struct memory_body) + event->content_type.len + event->body.len);
+        struct memory_body *body = blocks_at(&embedded->bodies, stored.where);
         body->content_type_len = event->content_type.len;
         if (event->content_type.len)
             memcpy(body->bytes, event->content_type.at, event->content_type.len);
         if (event->body.len)
             memcpy(body->bytes + event->content_type.len, event->body.at, event->body.len);
-        stored.where = (uintptr_t)body;
     }
     return stored;
 }
@@ -115,7 +117,7 @@ static struct stored sink_emit(struct event_sink *sink, const struct event *even
 {
     struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
     if (!embedded->store)
-        return keep_in_memory(event);
+        return keep_in_memory(embedded, event);
     return store_append(embedded->store, event);
 }
 
@@ -184,7 +186,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
             err = store_read(embedded->store, &place, &embedded->scratch, &job->content_type,
                              &job->body);
         } else {
-            const struct memory_body *body = (const struct memory_body *)(uintptr_t)job->where;
+            const struct memory_body *body = blocks_at(&embedded->bodies, job->where);
             job->content_type = bytes_of(body->bytes, body->content_type_len);
             job->body = bytes_of(body->bytes + body->content_type_len, job->body_len);
         }
@@ -498,6 +500,7 @@ static void engine_begin(struct engine *engine)
     release_durable(embedded);
     stop_serving_if_failed(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->now_us, TICK_STEPS);
+    embedded->busy |= blocks_trim(&embedded->bodies);
 }
 
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
@@ -677,6 +680,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->durability = options->durability;
     embedded->asked = options->durability;
     embedded->now_us = options->now_us;
+    blocks_init(&embedded->bodies);
     queue_init(&embedded->writing);
     queue_init(&embedded->syncing);
     embedded->core = core_new(&(struct core_options){
@@ -706,8 +710,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
 
 static void free_memory_body(void *ctx, const struct job *job)
 {
-    (void)ctx;
-    mem_free((void *)(uintptr_t)job->where);
+    blocks_give(ctx, job->where);
 }
 
 void embedded_close(struct embedded *embedded)
@@ -718,7 +721,7 @@ void embedded_close(struct embedded *embedded)
         note_marks(embedded);
         store_close(embedded->store); /* tells batch_durable() of the last ones */
     } else {
-        core_each(embedded->core, free_memory_body, NULL);
+        core_each(embedded->core, free_memory_body, &embedded->bodies);
     }
     release_all(embedded, ERR_STORE_FAILED);
     core_free(embedded->core);
@@ -726,6 +729,7 @@ void embedded_close(struct embedded *embedded)
     queue_fini(&embedded->syncing);
     arena_fini(&embedded->scratch);
     buf_fini(&embedded->unread);
+    blocks_fini(&embedded->bodies);
     mem_free(embedded);
 }
 

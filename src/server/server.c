@@ -76,6 +76,16 @@ bool server_drained(const struct server *server)
     return server->draining && list_empty(&server->all) && list_empty(&server->requeues);
 }
 
+bool server_trim(struct server *server)
+{
+    bool more = pool_trim(&server->sessions);
+    more |= pool_trim(&server->requests);
+    more |= pool_trim(&server->beanstalk.owed);
+    more |= pool_trim(&server->beanstalk.holds.pool);
+    more |= pool_trim(&server->beanstalk.tubes.pool);
+    return more;
+}
+
 unsigned server_sessions(const struct server *server)
 {
     return server->sessions.count;

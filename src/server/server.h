@@ -122,6 +122,9 @@ void server_drain(struct server *server);
 /* Has everybody been answered and gone? */
 bool server_drained(const struct server *server);
 
+/* Gives the memory of sessions and requests that are gone back, some of it. True: there is more. */
+bool server_trim(struct server *server);
+
 unsigned server_sessions(const struct server *server);
 
 /* This second's Date header. */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/blocks.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -162,15 +163,32 @@ static void an_arena_gives_aligned_rooms_that_do_not_overlap(void **state)
     assert_int_equal(mem_used(), 0);
 }
 
+static void pages_are_zeroed_counted_and_given_back(void **state)
+{
+    (void)state;
+    char *pages = mem_pages(10000);
+    size_t used = mem_used();
+    assert_true(used >= 12288 && used < 16384);
+    for (size_t i = 0; i < 12288; i++)
+        assert_int_equal(pages[i], 0);
+    memset(pages, 1, 12288);
+    mem_pages_free(pages, 10000);
+    mem_pages_free(NULL, 10000);
+    assert_int_equal(mem_used(), 0);
+}
+
+struct object {
+    uint64_t words[5];
+};
+
+enum { OBJECTS = 3 * 4096 }; /* in three chunks */
+
 static void a_pool_gives_zeroed_objects_and_uses_numbers_again(void **state)
 {
     (void)state;
-    struct object {
-        uint64_t words[5];
-    };
     struct pool pool;
     pool_init(&pool, sizeof(struct object));
-    for (uint32_t i = 0; i < 3 * POOL_CHUNK; i++) {
+    for (uint32_t i = 0; i < OBJECTS; i++) {
         assert_int_equal(pool_take(&pool), i);
         struct object *object = pool_at(&pool, i);
         for (int word = 0; word < 5; word++)
@@ -180,15 +198,134 @@ static void a_pool_gives_zeroed_objects_and_uses_numbers_again(void **state)
     struct object *first = pool_at(&pool, 0);
     for (uint32_t i = 0; i < 100; i++)
         pool_give(&pool, i * 7);
-    assert_int_equal(pool.count, 3 * POOL_CHUNK - 100);
+    pool_valid(&pool);
+    assert_int_equal(pool.count, OBJECTS - 100);
     for (uint32_t i = 0; i < 100; i++) {
         struct object *object = pool_at(&pool, pool_take(&pool));
         assert_int_equal(object->words[0], 0);
         assert_int_equal(object->words[4], 0);
     }
-    assert_int_equal(pool.used, 3 * POOL_CHUNK); /* no new number */
-    assert_ptr_equal(pool_at(&pool, 0), first);  /* objects never move */
+    assert_int_equal(pool.chunk_count, 3);      /* no new number */
+    assert_ptr_equal(pool_at(&pool, 0), first); /* objects never move */
     pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void p8_a_pool_gives_empty_chunks_back_one_at_a_time(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, sizeof(struct object));
+    uint32_t keeper = 0;
+    for (uint32_t i = 0; i < OBJECTS; i++)
+        (void)pool_take(&pool);
+    size_t full = mem_used();
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        if (i != keeper)
+            pool_give(&pool, i);
+    }
+    ((struct object *)pool_at(&pool, keeper))->words[4] = 42;
+    pool_valid(&pool);
+    assert_int_equal(mem_used(), full); /* the caller says when */
+    assert_true(pool_has_spare(&pool));
+    assert_false(pool_trim(&pool)); /* one empty chunk is kept */
+    assert_false(pool_trim(&pool));
+    pool_valid(&pool);
+    assert_true(mem_used() <= full - 4096 * sizeof(struct object));
+    assert_true(mem_used() >= full - 4097 * sizeof(struct object));
+    assert_int_equal(((struct object *)pool_at(&pool, keeper))->words[4], 42);
+    pool_give(&pool, keeper);
+    assert_false(pool_trim(&pool));
+    for (uint32_t i = 0; i < OBJECTS; i++) /* what was given back comes again, under its numbers */
+        assert_true(pool_take(&pool) < OBJECTS);
+    assert_int_equal(mem_used(), full);
+    pool_valid(&pool);
+    pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void new_objects_fill_the_chunk_that_was_begun(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, sizeof(struct object));
+    for (uint32_t i = 0; i < OBJECTS; i++)
+        (void)pool_take(&pool);
+    for (uint32_t i = 0; i < OBJECTS; i += 2)
+        pool_give(&pool, i);
+    uint32_t chunk = pool_take(&pool) >> pool.bits;
+    for (uint32_t i = 1; i < 4096 / 2; i++)
+        assert_int_equal(pool_take(&pool) >> pool.bits, chunk);
+    pool_fini(&pool);
+}
+
+/* Random takes, gives and trims against an array of what lives. */
+static void going_through_a_pool_shows_every_live_object_and_none_without_memory(void **state)
+{
+    (void)state;
+    static bool lives[OBJECTS];
+    struct pool pool;
+    uint64_t random = 1;
+    memset(lives, 0, sizeof(lives));
+    pool_init(&pool, sizeof(struct object));
+    for (int step = 0; step < 200000; step++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint32_t number = (uint32_t)(random >> 40) % OBJECTS;
+        bool growing = step / 40000 % 2 == 0;
+        if (lives[number] && (!growing || step % 3 == 0)) {
+            ((struct object *)pool_at(&pool, number))->words[1] = 0;
+            pool_give(&pool, number);
+            lives[number] = false;
+        } else if (growing && pool.count < OBJECTS) {
+            number = pool_take(&pool);
+            assert_true(number < OBJECTS && !lives[number]);
+            ((struct object *)pool_at(&pool, number))->words[1] = 1;
+            lives[number] = true;
+        }
+        (void)pool_trim(&pool);
+        if (step % 10000)
+            continue;
+        uint32_t seen = 0;
+        for (uint32_t i = pool_next(&pool, 0); i != POOL_NONE; i = pool_next(&pool, i + 1)) {
+            assert_true(pool_has(&pool, i));
+            bool live = ((const struct object *)pool_at(&pool, i))->words[1] == 1;
+            assert_int_equal(live, lives[i]);
+            seen += live;
+        }
+        assert_int_equal(seen, pool.count);
+        pool_valid(&pool);
+    }
+    pool_fini(&pool);
+    assert_int_equal(mem_used(), 0);
+}
+
+static void a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back(void **state)
+{
+    (void)state;
+    static uint64_t handles[5000];
+    struct blocks blocks;
+    blocks_init(&blocks);
+    for (size_t size = 1; size < 5000; size++) {
+        handles[size] = blocks_take(&blocks, size);
+        assert_true(handles[size] != 0);
+        assert_int_equal((uintptr_t)blocks_at(&blocks, handles[size]) % 8, 0);
+        memset(blocks_at(&blocks, handles[size]), (int)size, size);
+    }
+    for (size_t size = 1; size < 5000; size++) {
+        const unsigned char *at = blocks_at(&blocks, handles[size]);
+        assert_int_equal(at[0], (unsigned char)size);
+        assert_int_equal(at[size - 1], (unsigned char)size);
+        blocks_give(&blocks, handles[size]);
+    }
+    for (unsigned size = 1; size < BLOCKS_SIZES; size++) {
+        uint32_t bytes = blocks.pools[size].size_bytes, less = blocks.pools[size - 1].size_bytes;
+        assert_true(bytes > less && bytes * 4 <= less * 5);
+    }
+    while (blocks_trim(&blocks))
+        continue;
+    assert_false(blocks_has_spare(&blocks));
+    assert_true(mem_used() < BLOCKS_SIZES * ((size_t)600 << 10));
+    blocks_fini(&blocks);
     assert_int_equal(mem_used(), 0);
 }
 
@@ -219,7 +356,12 @@ int main(void)
         cmocka_unit_test(every_two_byte_sequence_is_judged_right),
         cmocka_unit_test(a_buffer_grows_and_forgets),
         cmocka_unit_test(an_arena_gives_aligned_rooms_that_do_not_overlap),
+        cmocka_unit_test(pages_are_zeroed_counted_and_given_back),
         cmocka_unit_test(a_pool_gives_zeroed_objects_and_uses_numbers_again),
+        cmocka_unit_test(p8_a_pool_gives_empty_chunks_back_one_at_a_time),
+        cmocka_unit_test(new_objects_fill_the_chunk_that_was_begun),
+        cmocka_unit_test(going_through_a_pool_shows_every_live_object_and_none_without_memory),
+        cmocka_unit_test(a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back),
         cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,12 +15,14 @@
 
 enum { JOBS = 5000 };
 
+static struct blocks ids;
+
 static uint32_t make(struct pool *jobs, uint64_t seq, const char *id)
 {
     uint32_t number = pool_take(jobs);
     struct job *job = pool_at(jobs, number);
     job->seq = seq;
-    job_id_set(job, bytes_str(id));
+    job_id_set(job, bytes_str(id), &ids);
     job_move(job, JOB_DELAYED);
     return number;
 }
@@ -32,6 +34,7 @@ static void a_job_is_found_by_id_and_by_number(void **state)
     struct index index;
     char id[40];
     pool_init(&jobs, sizeof(struct job));
+    blocks_init(&ids);
     index_init(&index, &jobs, 99);
     for (uint64_t i = 0; i < JOBS; i++) {
         /* every third has no id of its own, every fifth a long one */
@@ -51,13 +54,14 @@ static void a_job_is_found_by_id_and_by_number(void **state)
         index_remove(&index, i);
         assert_int_equal(index_find(&index, &(struct job_ref){.seq = seq}), POOL_NONE);
         job_move(job, JOB_GONE);
-        job_id_free(job);
+        job_id_free(job, &ids);
         pool_give(&jobs, i);
         if (i % 1000 == 0)
             index_valid(&index);
     }
     index_fini(&index);
     pool_fini(&jobs);
+    blocks_fini(&ids);
     assert_int_equal(mem_used(), 0);
 }
 

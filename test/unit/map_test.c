@@ -103,12 +103,81 @@ static void entries_are_found_at_every_point_of_growing(void **state)
     map_fini(&map);
 }
 
+static void p8_a_table_that_falls_empty_gives_its_memory_back(void **state)
+{
+    enum { MANY = 1000000 };
+    (void)state;
+    struct map map;
+    uint64_t *all = mem_alloc(MANY * sizeof(*all)), random = 7;
+    map_init(&map, key_is, all);
+    size_t before = mem_used(), full;
+    for (uint32_t i = 0; i < MANY; i++) {
+        all[i] = mixed(&random);
+        map_add(&map, all[i], i);
+    }
+    full = mem_used() - before;
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint32_t number = (uint32_t)((uint64_t)i * 700001 % MANY); /* in another order */
+        map_remove(&map, all[number], number);
+        size_t left = MANY - 1 - i;
+        if (i % 1000 == 0) { /* the table, and half of it as it is left for a smaller one */
+            size_t slots = (mem_used() - before) / 8;
+            assert_true(slots <= full / 8 * 3 / 2 + 1024 && slots <= (left + 1000) * 24);
+            uint32_t other = (uint32_t)((uint64_t)(i + 1) * 700001 % MANY);
+            assert_int_equal(map_find(&map, all[other], &all[other]), other);
+            assert_int_equal(map_find(&map, all[number], &all[number]), MAP_NONE);
+        }
+    }
+    assert_int_equal(map_count(&map), 0);
+    assert_true(mem_used() - before <= 4096);
+    map_add(&map, all[0], 0); /* and it is a table still */
+    assert_int_equal(map_find(&map, all[0], &all[0]), 0);
+    map_fini(&map);
+    mem_free(all);
+    assert_int_equal(mem_used(), 0);
+}
+
+/* Grows and shrinks over and over, with additions and removals in any proportion. */
+static void entries_are_found_at_every_point_of_shrinking(void **state)
+{
+    (void)state;
+    struct map map;
+    uint64_t random = 3;
+    map_init(&map, key_is, keys);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = mixed(&random);
+        there[i] = false;
+    }
+    for (int wave = 0; wave < 6; wave++) {
+        for (int step = 0; step < 60000; step++) {
+            uint32_t number = (uint32_t)(mixed(&random) % KEYS);
+            bool add = mixed(&random) % 8 < (wave % 2 ? 1 : 7);
+            if (add == there[number])
+                continue;
+            if (add)
+                map_add(&map, keys[number], number);
+            else
+                map_remove(&map, keys[number], number);
+            there[number] = add;
+            for (uint32_t near = number > 5 ? number - 5 : 0; near <= number; near++)
+                assert_int_equal(map_find(&map, keys[near], &keys[near]),
+                                 there[near] ? near : MAP_NONE);
+            if (step % 10000 == 0)
+                check_all(&map, UINT64_MAX);
+        }
+    }
+    map_fini(&map);
+    assert_int_equal(mem_used(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_adds_and_removals_match_an_array),
         cmocka_unit_test(colliding_hashes_cost_time_but_no_entry),
         cmocka_unit_test(entries_are_found_at_every_point_of_growing),
+        cmocka_unit_test(entries_are_found_at_every_point_of_shrinking),
+        cmocka_unit_test(p8_a_table_that_falls_empty_gives_its_memory_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void drop(struct bed *bed, uint32_t number)
 static int64_t earliest(struct bed *bed)
 {
     int64_t found = INT64_MAX;
-    for (uint32_t i = 0; i < bed->pool.used; i++) {
+    for (uint32_t i = pool_next(&bed->pool, 0); i != POOL_NONE; i = pool_next(&bed->pool, i + 1)) {
         if (item_at(bed, i)->on && item_at(bed, i)->when_us < found)
             found = item_at(bed, i)->when_us;
     }
@@ -86,7 +86,7 @@ static int64_t earliest(struct bed *bed)
 static uint64_t count_until(struct bed *bed, int64_t limit_us)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < bed->pool.used; i++)
+    for (uint32_t i = pool_next(&bed->pool, 0); i != POOL_NONE; i = pool_next(&bed->pool, i + 1))
         count += item_at(bed, i)->on && item_at(bed, i)->when_us <= limit_us;
     return count;
 }
@@ -118,8 +118,8 @@ static void pop_all(struct bed *bed, int64_t now_us, bool interleave)
         }
         if (!interleave)
             continue;
-        uint32_t victim = (uint32_t)random_below(bed, bed->pool.used + 1);
-        if (victim < bed->pool.used && item_at(bed, victim)->on && random_below(bed, 4) == 0) {
+        uint32_t victim = (uint32_t)random_below(bed, ITEMS_MAX);
+        if (pool_has(&bed->pool, victim) && item_at(bed, victim)->on && random_below(bed, 4) == 0) {
             wheel_remove(&bed->wheel, victim);
             drop(bed, victim);
         }
