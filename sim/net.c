@@ -15,7 +15,8 @@ struct net_conn {
     struct buf kept;      /* sent by the server, not taken by the peer's window yet */
     struct buf received;
     size_t window;
-    bool opened, shut, shut_told, reset, again, server_closed, lingering, owned_by_test;
+    bool opened, shut, shut_told, leaving_told, reset, again, server_closed, lingering,
+        owned_by_test;
 };
 
 struct sim_peer {
@@ -62,7 +63,11 @@ static bool conn_flow(struct net_conn *conn)
 
 static void conn_show(struct net_conn *conn, struct net_handler *handler)
 {
+    if (conn->shown.len && !conn->again)
+        return; /* what was left is used first */
     size_t count = conn->to_server.len < SHOW_BYTES ? conn->to_server.len : SHOW_BYTES;
+    if (conn->shown.len)
+        count = 0;
     if (count > 1 && conn->net->split)
         count = 1 + (size_t)sim_random_below(&conn->net->random, count);
     if (count == 0 && !conn->again)
@@ -99,7 +104,14 @@ static void conn_gather(struct net_conn *conn, struct net_handler *handler)
         handler->drained(handler, conn->user);
     if (!conn->server_closed)
         conn_show(conn, handler);
-    if (conn->shut && !conn->shut_told && !conn->server_closed && conn->to_server.len == 0) {
+    if (!conn->shut || conn->server_closed)
+        return;
+    bool shown_all = conn->to_server.len == 0 && conn->shown.len == 0;
+    if (!shown_all && conn->shown.len && !conn->leaving_told) {
+        conn->leaving_told = true;
+        handler->leaving(handler, conn->user);
+    }
+    if (shown_all && !conn->shut_told) {
         conn->shut_told = true;
         handler->gone(handler, conn->user, true);
     }
@@ -150,6 +162,12 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
     return conn->kept.len;
 }
 
+static size_t net_held(const struct net *base, const struct net_conn *conn)
+{
+    (void)base;
+    return conn->shown.cap + conn->kept.cap;
+}
+
 static void net_resume(struct net *base, struct net_conn *conn)
 {
     (void)base;
@@ -175,6 +193,7 @@ static const struct net_verbs verbs = {
     .gather = net_gather,
     .send = net_send,
     .unsent = net_unsent,
+    .held = net_held,
     .resume = net_resume,
     .close = net_close,
     .stop_listening = net_stop_listening,
@@ -281,8 +300,10 @@ bool sim_net_pending(const struct sim_net *net)
         bool flows = conn->kept.len && conn->window;
         if (conn->server_closed)
             continue;
-        if (!conn->opened || conn->reset || conn->again || flows || conn->to_server.len ||
-            (conn->shut && !conn->shut_told))
+        bool waits = conn->shown.len && !conn->again; /* for the server to use what was shown */
+        bool ends = conn->shut && !(waits ? conn->leaving_told : conn->shut_told);
+        if (!conn->opened || conn->reset || conn->again || flows || ends ||
+            (conn->to_server.len && !waits))
             return true;
     }
     return false;

@@ -25,13 +25,12 @@
 
 enum {
     EVENTS = 512,
-    READ_BYTES = 256 * 1024,
-    KEPT_INPUT_BYTES = 64 * 1024, /* more than this unread by the handler: stop reading */
-    SPARE_OUT_BYTES = 64 * 1024,  /* a larger empty out-buffer is given back */
-    SILENT_S = 60,                /* a client is asked whether it is there, */
-    SILENT_AGAIN_S = 15,          /* again after so long, */
-    SILENT_TIMES = 4,             /* and given up: within two minutes */
-    ACCEPTS = 128,                /* at most so many at once */
+    READ_BYTES = 256 * 1024,     /* read at once from a client whose bytes are all taken */
+    READ_FIRST_BYTES = 4 * 1024, /* and from one that is new, or whose bytes had to wait */
+    SILENT_S = 60,               /* a client is asked whether it is there, */
+    SILENT_AGAIN_S = 15,         /* again after so long, */
+    SILENT_TIMES = 4,            /* and given up: within two minutes */
+    ACCEPTS = 128,               /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
     LINGER_US = 1000 * 1000,
     SLEEP_MAX_US = 2000 * 1000, /* the kernel's sleeps stand still while a machine is suspended */
@@ -56,14 +55,17 @@ struct net_conn {
     uint32_t interest; /* what epoll watches for */
     uint32_t events;   /* what it has reported, not dealt with yet */
     void *user;
-    struct buf in;  /* shown to the handler but not used yet */
+    struct buf in;  /* shown to the handler but not used yet; nothing is read meanwhile */
     struct buf out; /* [out_at, len) is still to be sent */
     size_t out_at;
     struct list place; // hangs on open, lingering or dead
     struct list ready; // os_net::ready, or nowhere
     int64_t linger_until_us;
     bool ended, broken, closing, dead;
-    bool resumed; /* kept input is to be shown again */
+    bool resumed;        /* kept input is to be shown again */
+    bool full;           /* epoll does not watch for input, while some is kept */
+    bool leaving;        /* the handler was told that the client ended its sending */
+    uint32_t read_bytes; /* read at once: between READ_FIRST_BYTES and READ_BYTES */
 };
 
 struct os_net {
@@ -108,10 +110,12 @@ static void watch_source(struct os_net *net, struct source *source, uint32_t int
 
 static void conn_update(struct os_net *net, struct net_conn *conn)
 {
-    bool full = conn->in.len >= KEPT_INPUT_BYTES && !conn->closing;
     uint32_t interest = 0;
-    if (!conn->ended)
-        interest |= full ? EPOLLRDHUP : (uint32_t)EPOLLIN | EPOLLRDHUP;
+    conn->full = conn->full && conn->in.len && !conn->closing;
+    if (!conn->ended && !conn->full)
+        interest |= EPOLLIN;
+    if (!conn->ended && !conn->leaving)
+        interest |= EPOLLRDHUP;
     if (conn_unsent(conn) && !conn->broken)
         interest |= EPOLLOUT;
     if (interest == conn->interest)
@@ -147,6 +151,7 @@ static void conn_bury(struct os_net *net, struct net_conn *conn)
     conn_unready(net, conn);
     (void)close(conn->source.fd); /* leaves epoll, too */
     conn->dead = true;
+    buf_fini(&conn->out); /* what is in `in` may be under the handler's eyes */
     list_remove(&conn->place);
     list_add_tail(&net->dead, &conn->place);
     net->conn_count--;
@@ -206,9 +211,8 @@ static void conn_writable(struct os_net *net, struct net_handler *handler, struc
     if (conn_unsent(conn))
         conn->out_at += send_some(net, conn, conn->out.at + conn->out_at, conn_unsent(conn));
     if (conn_unsent(conn) == 0) {
-        conn->out.len = 0;
+        buf_fini(&conn->out);
         conn->out_at = 0;
-        buf_shrink(&conn->out, SPARE_OUT_BYTES);
         if (conn->closing && conn->ended) {
             conn_bury(net, conn);
             return;
@@ -224,13 +228,28 @@ static void conn_writable(struct os_net *net, struct net_handler *handler, struc
 
 /* ---- receiving ---- */
 
+/* So many of the kept bytes were used. What is left takes no more memory than it needs. */
+static void keep_rest(struct net_conn *conn, size_t used)
+{
+    struct buf rest = {0};
+    if (used == 0)
+        return;
+    if (used >= conn->in.len / 2 && used < conn->in.len)
+        buf_add(&rest, conn->in.at + used, conn->in.len - used);
+    else
+        buf_drop(&conn->in, used);
+    if (rest.len || conn->in.len == 0) {
+        buf_fini(&conn->in);
+        conn->in = rest;
+    }
+}
+
 static void conn_show(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
     size_t used = handler->input(handler, conn->user, buf_bytes(&conn->in));
     if (conn->dead || conn->closing)
         return;
-    buf_drop(&conn->in, used);
-    buf_shrink(&conn->in, 0);
+    keep_rest(conn, used);
     conn_update(net, conn);
 }
 
@@ -253,17 +272,21 @@ static void conn_ended(struct os_net *net, struct net_handler *handler, struct n
         handler->gone(handler, conn->user, true);
 }
 
+/* Bytes that had to wait take memory: the next read takes few. A stream of them is read in bulk. */
+static void conn_learn(struct net_conn *conn, size_t used, size_t got)
+{
+    if (used < got)
+        conn->read_bytes = READ_FIRST_BYTES;
+    else if (got == conn->read_bytes && got < READ_BYTES)
+        conn->read_bytes *= 2;
+    else if (got < conn->read_bytes / 8 && conn->read_bytes > READ_FIRST_BYTES)
+        conn->read_bytes /= 2;
+}
+
 static void conn_readable(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
     char *room = net->read_room;
-    size_t room_bytes = READ_BYTES;
-    bool behind_kept = conn->in.len > 0 && !conn->closing;
-    if (behind_kept) {
-        buf_reserve(&conn->in, KEPT_INPUT_BYTES);
-        room = conn->in.at + conn->in.len;
-        room_bytes = conn->in.cap - conn->in.len;
-    }
-    ssize_t got = recv(conn->source.fd, room, room_bytes, 0);
+    ssize_t got = recv(conn->source.fd, room, conn->closing ? READ_BYTES : conn->read_bytes, 0);
     if (got < 0) {
         if (errno != EAGAIN && errno != EINTR)
             conn_lost(net, handler, conn);
@@ -275,16 +298,31 @@ static void conn_readable(struct os_net *net, struct net_handler *handler, struc
     }
     if (conn->closing)
         return; /* lingering: what comes now is dropped */
-    if (behind_kept) {
-        conn->in.len += (size_t)got;
-        conn_show(net, handler, conn);
-        return;
-    }
     size_t used = handler->input(handler, conn->user, bytes_of(room, (size_t)got));
-    if (conn->dead || conn->closing || used == (size_t)got)
+    if (conn->dead || conn->closing)
         return;
-    buf_add(&conn->in, room + used, (size_t)got - used);
-    conn_update(net, conn);
+    conn_learn(conn, used, (size_t)got);
+    if (used < (size_t)got)
+        buf_add(&conn->in, room + used, (size_t)got - used);
+}
+
+/*
+ * There is input, or its end, behind what is kept: it stays with the system, which then tells the
+ * client to wait. That the client has ended its sending must be known all the same.
+ */
+static void conn_wait(struct os_net *net, struct net_handler *handler, struct net_conn *conn,
+                      uint32_t what)
+{
+    bool gone = what & EPOLLERR || (what & EPOLLHUP && conn->leaving);
+    conn->full = true;
+    if (gone) {
+        conn_lost(net, handler, conn);
+    } else if (what & ((uint32_t)EPOLLRDHUP | EPOLLHUP) && !conn->leaving) {
+        conn->leaving = true;
+        handler->leaving(handler, conn->user);
+    }
+    if (!conn->dead)
+        conn_update(net, conn);
 }
 
 /* Does what is to be done for the connection; it has just left `ready`. */
@@ -302,13 +340,17 @@ static void conn_serve(struct os_net *net, struct net_handler *handler, struct n
         conn_writable(net, handler, conn);
     if (conn->dead)
         return;
-    if ((what & EPOLLIN) && !conn->ended)
+    bool kept = conn->in.len && !conn->closing;
+    uint32_t over = what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP);
+    if (kept && (over || (what & EPOLLIN && !resumed)))
+        conn_wait(net, handler, conn, what);
+    else if (kept)
+        ; /* what there is comes first */
+    else if ((what & ((uint32_t)EPOLLIN | EPOLLRDHUP)) && !conn->ended)
         conn_readable(net, handler, conn);
-    else if ((what & EPOLLRDHUP) && !conn->ended)
-        conn_ended(net, handler, conn);
     else if (what & (EPOLLERR | EPOLLHUP))
         conn_lost(net, handler, conn);
-    else if (resumed && conn->in.len && !conn->closing)
+    if (resumed && !conn->dead && conn->in.len && !conn->closing)
         conn_show(net, handler, conn);
     if (conn->resumed && conn->in.len && !conn->closing)
         conn_make_ready(net, conn, false);
@@ -344,6 +386,7 @@ static void conn_new(struct os_net *net, struct net_handler *handler, int fd, un
     struct net_conn *conn = mem_zalloc(sizeof(*conn));
     conn->source = (struct source){.kind = SOURCE_CONN, .fd = fd};
     conn->interest = (uint32_t)EPOLLIN | EPOLLRDHUP;
+    conn->read_bytes = READ_FIRST_BYTES;
     list_init(&conn->ready);
     list_add_tail(&net->open, &conn->place);
     net->conn_count++;
@@ -475,6 +518,12 @@ static size_t net_unsent(const struct net *base, const struct net_conn *conn)
     return conn_unsent(conn);
 }
 
+static size_t net_held(const struct net *base, const struct net_conn *conn)
+{
+    (void)base;
+    return conn->in.cap + conn->out.cap;
+}
+
 static void net_resume(struct net *base, struct net_conn *conn)
 {
     conn->resumed = true; /* from within input(): conn_serve() looks at it afterwards */
@@ -518,6 +567,7 @@ static const struct net_verbs verbs = {
     .gather = net_gather,
     .send = net_send,
     .unsent = net_unsent,
+    .held = net_held,
     .resume = net_resume,
     .close = net_close,
     .stop_listening = net_stop_listening,

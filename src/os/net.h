@@ -1,6 +1,7 @@
 /*
- * port/net.h on Linux: one epoll instance, level-triggered, non-blocking sockets. A read takes up
- * to 256 KiB into one shared buffer, so a request that comes whole is never copied.
+ * port/net.h on Linux: one epoll instance, level-triggered, non-blocking sockets. Reads go into one
+ * shared buffer, so a request that comes whole is never copied: 4 KiB at first, up to 256 KiB from
+ * a client that fills them while the handler takes all. Only what the handler leaves is kept.
  *
  * Out of file descriptors: accepting pauses for 200 ms at a time, which is logged once.
  */

@@ -20,10 +20,16 @@ struct net_handler {
     /* Somebody connected to listener number `listener`. The result is the conn's `user`. */
     void *(*opened)(struct net_handler *handler, struct net_conn *conn, unsigned listener);
     /*
-     * Bytes came. They are borrowed; returns how many were used. The rest is kept and shown again,
-     * in front of what comes next, when more comes or after resume().
+     * Bytes came. They are borrowed; returns how many were used. The rest is kept, and until it is
+     * used no more is read from the client: the handler calls resume() when it can go on.
      */
     size_t (*input)(struct net_handler *handler, void *user, struct bytes bytes);
+    /*
+     * The client has ended its sending, and before that end are bytes that were not shown yet: it
+     * may have gone, and is to be handed nothing that it would wait for (P6). The bytes, and then
+     * `gone`, follow as the handler takes them. Called once at most.
+     */
+    void (*leaving)(struct net_handler *handler, void *user);
     /*
      * The other side has gone. `half`: it has only ended its sending and may still read; all its
      * bytes were shown; the connection stays until close(). Else the connection is no more.
@@ -55,6 +61,8 @@ struct net_verbs {
     void (*send)(struct net *net, struct net_conn *conn, struct buf *data);
     /* Bytes kept. A broken connection keeps them for ever; `gone` follows in the next gather. */
     size_t (*unsent)(const struct net *net, const struct net_conn *conn);
+    /* Memory that the connection's buffers take, in both directions, in bytes. O(1). */
+    size_t (*held)(const struct net *net, const struct net_conn *conn);
     /*
      * Shows kept input to the handler again at the next gather, which comes without sleep. From
      * within input() it means the bytes that this call leaves.

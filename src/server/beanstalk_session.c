@@ -305,7 +305,7 @@ static void end_input(struct beanstalk_session *beanstalk)
  */
 static void see_end(struct beanstalk_session *beanstalk)
 {
-    struct beanstalk_owed *waits = beanstalk->ended ? waiting(beanstalk) : NULL;
+    struct beanstalk_owed *waits = beanstalk->leaving ? waiting(beanstalk) : NULL;
     if (waits && waits->ticket.parked && is_reserve(waits->cmd)) {
         struct engine *engine = beanstalk->session.server->engine;
         engine->verbs->cancel(engine, &waits->ticket);
@@ -339,9 +339,17 @@ static size_t input(struct session *session, struct bytes bytes)
     return used;
 }
 
+static void leaving(struct session *session)
+{
+    struct beanstalk_session *beanstalk = of(session);
+    beanstalk->leaving = true;
+    see_end(beanstalk);
+}
+
 static void ended(struct session *session)
 {
     struct beanstalk_session *beanstalk = of(session);
+    beanstalk->leaving = true;
     beanstalk->ended = true;
     see_end(beanstalk);
 }
@@ -426,6 +434,7 @@ const struct session_kind beanstalk_session_kind = {
     .init = init,
     .refuse = refuse,
     .input = input,
+    .leaving = leaving,
     .ended = ended,
     .drained = drained,
     .fini = fini,

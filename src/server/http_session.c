@@ -220,11 +220,11 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
  */
 static void see_end(struct http_session *http)
 {
-    if (!http->ended)
+    if (!http->leaving)
         return;
     struct request *waits = parked(http);
     bool waits_for_job = waits && waits->style.cmd == CMD_RESERVE;
-    if (http->unread && !waits_for_job)
+    if ((http->unread || !http->ended) && !waits_for_job)
         return;
     if (waits_for_job)
         request_abandon(waits);
@@ -301,9 +301,17 @@ static void abandon_all(struct http_session *http)
         request_abandon(LIST_ENTRY(http->requests.next, struct request, place));
 }
 
+static void leaving(struct session *session)
+{
+    struct http_session *http = of(session);
+    http->leaving = true;
+    see_end(http);
+}
+
 static void ended(struct session *session)
 {
     struct http_session *http = of(session);
+    http->leaving = true;
     http->ended = true;
     see_end(http);
 }
@@ -403,6 +411,7 @@ const struct session_kind http_session_kind = {
     .init = init,
     .refuse = refuse,
     .input = input,
+    .leaving = leaving,
     .ended = ended,
     .drained = drained,
     .fini = fini,

@@ -15,8 +15,9 @@ struct http_session {
     struct list requests; // request::place, oldest first
     uint32_t request_count;
     size_t early_bytes; /* of all answers that wait behind older requests */
-    bool ended;         /* the client sends no more */
-    bool unread;        /* it has sent more than is taken yet */
+    bool leaving;       /* the client has ended its sending, and is to wait for nothing */
+    bool ended;         /* all that it sent was shown to us */
+    bool unread;        /* not all that was shown is taken yet */
     bool last;          /* no request is taken after those in the list */
     bool owes_continue; /* 100 Continue, as soon as nothing is owed before it */
     bool in_input;      /* input() is on the stack: it goes on reading by itself */

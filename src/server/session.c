@@ -147,6 +147,14 @@ static bool handle_spent(const struct net_handler *handler)
     return budget_spent(&LIST_ENTRY(handler, const struct server, handler)->budget);
 }
 
+static void handle_leaving(struct net_handler *handler, void *user)
+{
+    struct session *session = user;
+    (void)handler;
+    if (!session->closing)
+        session->kind->leaving(session);
+}
+
 static void handle_gone(struct net_handler *handler, void *user, bool half)
 {
     struct session *session = user;
@@ -172,6 +180,7 @@ void sessions_init(struct server *server)
     server->handler = (struct net_handler){
         .opened = handle_opened,
         .input = handle_input,
+        .leaving = handle_leaving,
         .gone = handle_gone,
         .drained = handle_drained,
         .spent = handle_spent,

@@ -24,6 +24,7 @@ struct session_kind {
     /* There are too many connections: says so, if the protocol has a word for it, and closes. */
     void (*refuse)(struct session *session);
     size_t (*input)(struct session *session, struct bytes bytes); /* as net_handler::input */
+    void (*leaving)(struct session *session);                     /* as net_handler::leaving */
     void (*ended)(struct session *session);   /* the client sends no more; it may still read */
     void (*drained)(struct session *session); /* the client has taken all that was sent */
     /* The session ends: cancels what is under way, gives back what did not reach the client. */
