@@ -92,6 +92,12 @@ const struct core *world_core(const struct world *world)
     return embedded_core(world->embedded);
 }
 
+const struct server *world_server(const struct world *world)
+{
+    CHECK(world->server);
+    return world->server;
+}
+
 const struct store *world_store(const struct world *world)
 {
     return embedded_store(world->embedded);
@@ -191,6 +197,7 @@ static void make_server(struct world *world)
                  .body_bytes = (uint64_t)config->request_bytes},
         .limits = core_limits(config),
         .connections_max = (uint32_t)config->connections,
+        .buffer_bytes = world->options.buffer_bytes,
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,

@@ -17,6 +17,7 @@
 
 struct core;
 struct store;
+struct server;
 struct world;
 
 /* The listeners that a world has, for sim_net_connect(). */
@@ -40,7 +41,8 @@ struct world_options {
         beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: as beanstalkd has it */
     uint32_t topics;          /* limits.topics; 0: the default */
     uint32_t connections;     /* limits.connections; 0: the default */
-    int64_t turn_ns; /* budget of a turn's work; 0: the default. A little: all is in slices */
+    int64_t turn_ns;       /* budget of a turn's work; 0: the default. A little: all is in slices */
+    uint64_t buffer_bytes; /* limits.buffer_bytes; 0: no limit */
 };
 
 /* Down, with an empty disk. */
@@ -85,8 +87,9 @@ void world_hold_disk(struct world *world, bool hold);
 
 struct sim_disk *world_disk(struct world *world);
 struct sim_net *world_net(struct world *world);
-const struct core *world_core(const struct world *world);   /* while it is up */
-const struct store *world_store(const struct world *world); /* while it is up */
+const struct core *world_core(const struct world *world);     /* while it is up */
+const struct store *world_store(const struct world *world);   /* while it is up */
+const struct server *world_server(const struct world *world); /* while it is up */
 
 /* All choices of a test come from here, too. */
 struct sim_random *world_random(struct world *world);

@@ -580,6 +580,7 @@ static void make_server(struct program *program)
         .beanstalk_body_bytes = (uint32_t)config->job_bytes,
         .limits = limits,
         .connections_max = (uint32_t)config->connections,
+        .buffer_bytes = (uint64_t)config->buffer_bytes,
         .idle_us = config->idle_us,
         .request_us = config->request_us,
         .metrics_topics = (uint32_t)config->metrics_topics,

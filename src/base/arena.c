@@ -18,6 +18,7 @@ void arena_fini(struct arena *arena)
         arena->block = older;
     }
     arena->used = 0;
+    arena->held = 0;
 }
 
 void arena_reset(struct arena *arena)
@@ -33,6 +34,7 @@ void arena_reset(struct arena *arena)
         arena->block->older = dead->older;
         mem_free(dead);
     }
+    arena->held = arena->block->cap;
     arena->used = 0;
 }
 
@@ -49,6 +51,7 @@ void *arena_alloc(struct arena *arena, size_t size_bytes)
         block->older = arena->block;
         block->cap = cap;
         arena->block = block;
+        arena->held += cap;
         arena->used = 0;
     }
     void *at = arena->block->room + arena->used;

@@ -14,6 +14,7 @@ struct arena_block;
 struct arena {
     struct arena_block *block; /* newest first */
     size_t used;               /* of the newest block */
+    size_t held;               /* of all blocks together */
 };
 
 void arena_fini(struct arena *arena);

@@ -5,6 +5,8 @@
 #include "base/check.h"
 #include "base/mem.h"
 
+enum { LARGE_BYTES = 1024 * 1024 };
+
 static unsigned char lower(char c)
 {
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
@@ -133,13 +135,26 @@ void buf_fini(struct buf *buf)
     *buf = (struct buf){0};
 }
 
+/* Doubles; large ones grow by a quarter, for which the system only maps more pages. */
+static size_t grown(size_t cap)
+{
+    return cap == 0 ? 256 : cap < LARGE_BYTES ? cap * 2 : cap + cap / 4;
+}
+
 void buf_reserve(struct buf *buf, size_t more)
+{
+    buf_reserve_to(buf, more, SIZE_MAX);
+}
+
+void buf_reserve_to(struct buf *buf, size_t more, size_t most)
 {
     if (buf->cap - buf->len >= more)
         return;
-    size_t cap = buf->cap ? buf->cap : 256;
+    size_t cap = buf->cap;
     while (cap - buf->len < more)
-        cap *= 2;
+        cap = grown(cap);
+    if (cap > most && most - buf->len >= more && most >= buf->len)
+        cap = most;
     buf->at = mem_realloc(buf->at, cap);
     buf->cap = cap;
 }

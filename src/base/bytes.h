@@ -61,6 +61,8 @@ struct buf {
 
 void buf_fini(struct buf *buf);
 void buf_reserve(struct buf *buf, size_t more); /* make room for `more` further bytes */
+/* The same, but when it must grow it grows to at most `most` bytes in all, if they are enough. */
+void buf_reserve_to(struct buf *buf, size_t more, size_t most);
 void buf_add(struct buf *buf, const void *at, size_t len);
 void buf_add_bytes(struct buf *buf, struct bytes bytes);
 void buf_add_str(struct buf *buf, const char *text);

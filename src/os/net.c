@@ -63,6 +63,7 @@ struct net_conn {
     int64_t linger_until_us;
     bool ended, broken, closing, dead;
     bool resumed;        /* kept input is to be shown again */
+    bool shown;          /* `in` is under the handler's eyes */
     bool full;           /* epoll does not watch for input, while some is kept */
     bool leaving;        /* the handler was told that the client ended its sending */
     uint32_t read_bytes; /* read at once: between READ_FIRST_BYTES and READ_BYTES */
@@ -246,7 +247,9 @@ static void keep_rest(struct net_conn *conn, size_t used)
 
 static void conn_show(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
+    conn->shown = true;
     size_t used = handler->input(handler, conn->user, buf_bytes(&conn->in));
+    conn->shown = false;
     if (conn->dead || conn->closing)
         return;
     keep_rest(conn, used);
@@ -542,6 +545,8 @@ static void net_close(struct net *base, struct net_conn *conn, bool linger)
     }
     conn->closing = true;
     conn->user = NULL;
+    if (!conn->shown)
+        buf_fini(&conn->in);
     conn->linger_until_us = net->clock->now_us(net->clock) + LINGER_US;
     list_remove(&conn->place);
     list_add_tail(&net->lingering, &conn->place);

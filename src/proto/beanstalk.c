@@ -15,7 +15,7 @@
 enum {
     CRLF = 2,
     PUT_WORD = 4,                        /* bytes of "put " */
-    KEEP_BODY_BYTES = 16 * 1024,         /* kept for the next body */
+    KEEP_BODY_BYTES = 1024,              /* kept for the next body */
     TRUST_BODY_BYTES = 64 * 1024 + CRLF, /* given room as soon as it is announced */
 };
 
@@ -375,6 +375,7 @@ static enum beanstalk_progress feed_body(struct beanstalk *beanstalk, struct byt
         /* A larger body gets memory only as it comes: announcing one is cheap. */
         if (body->len == 0 && beanstalk->left <= TRUST_BODY_BYTES)
             buf_reserve(body, (size_t)beanstalk->left);
+        buf_reserve_to(body, len, body->len + (size_t)beanstalk->left);
         buf_add_bytes(body, whole);
         whole = buf_bytes(body);
     }

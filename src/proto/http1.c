@@ -11,7 +11,7 @@
 #include "proto/beanstalk.h"
 #include "proto/http1_parts.h"
 
-enum { CRLF = 2, KEEP_HEAD_BYTES = 512, KEEP_BODY_BYTES = 16 * 1024 };
+enum { CRLF = 2, KEEP_HEAD_BYTES = 512, KEEP_BODY_BYTES = 1024 };
 
 void http1_init(struct http1 *http, const struct http_limits *limits)
 {
@@ -185,7 +185,9 @@ static enum http_progress feed_sized(struct http1 *http, struct bytes in, size_t
         http->request.body = bytes_of(in.at, part);
         return HTTP_READY;
     }
-    buf_add(&http->body, in.at, part); /* grows as bytes come, not as they are promised */
+    /* It grows as bytes come, not as they are promised. */
+    buf_reserve_to(&http->body, part, http->body.len + part + (size_t)http->body_left);
+    buf_add(&http->body, in.at, part);
     http->request.body = buf_bytes(&http->body);
     return http->body_left == 0 ? HTTP_READY : HTTP_MORE;
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 enum {
+    HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */
     SLICE_MIN = 16,    /* commands that are submitted at once though the budget be spent */
     COMMAND_NS = 1000, /* work for reading a small command and writing its result */
     BYTES_PER_NS = 1,  /* of its text, read as JSON */
@@ -25,8 +26,9 @@ struct batch {
     struct arena arena;     /* of the items, their results, and the text that is left */
     struct batch_item *first;
     struct batch_item **last;
-    uint32_t waiting; /* items not answered yet */
-    bool decoded;     /* all items are in the list */
+    uint32_t waiting;     /* items not answered yet */
+    size_t counted_bytes; /* in http_session::batch_bytes */
+    bool decoded;         /* all items are in the list */
 };
 
 bool batch_is_unfinished(const struct batch *batch)
@@ -38,6 +40,7 @@ void batch_free(struct batch *batch)
 {
     if (!batch)
         return;
+    batch->request->http->batch_bytes -= batch->counted_bytes;
     list_remove(&batch->place);
     arena_fini(&batch->arena);
     mem_free(batch);
@@ -87,6 +90,16 @@ static void answered(struct ticket *ticket, const struct reply *reply)
     finish(item->request->batch);
 }
 
+/* What it takes now, for the session's footprint. */
+static void count_memory(struct batch *batch)
+{
+    struct http_session *http = batch->request->http;
+    http->batch_bytes -= batch->counted_bytes;
+    batch->counted_bytes = batch->arena.held + batch->waiting * (size_t)HELD_BYTES;
+    http->batch_bytes += batch->counted_bytes;
+    buffers_changed(&http->session);
+}
+
 static struct batch_item *item_new(struct batch *batch)
 {
     struct batch_item *item = arena_alloc(&batch->arena, sizeof(*item));
@@ -126,6 +139,7 @@ static bool go_on(struct batch *batch)
     while (count++ < SLICE_MIN || session_may_go_on(session)) {
         if (!step(batch)) {
             batch->decoded = true;
+            count_memory(batch);
             list_remove(&batch->place);
             finish(batch);
             return true;
@@ -148,6 +162,7 @@ void batch_begin(struct request *request, const struct api_batch *items)
     if (!request->decoding) /* the text is the parser's, which goes on */
         batch->items.rest = arena_copy(&batch->arena, batch->items.rest);
     batch->items.topic = arena_copy(&batch->arena, batch->items.topic);
+    count_memory(batch);
     list_add_tail(&server->batches, &batch->place);
 }
 

@@ -14,8 +14,10 @@ enum {
     OWED_MAX = 1024,               /* pipelined commands that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     SPARE_EARLY_BYTES = 4 * 1024,
-    COMMAND_NS = 300, /* work for a command, besides what the engine does */
-    BYTES_PER_NS = 2, /* of a command, and of its answer */
+    COMMAND_NS = 300,  /* work for a command, besides what the engine does */
+    OWED_BYTES = 1024, /* memory of a command, with a reply that the engine holds */
+    WAIT_BYTES = 32,   /* memory of a tube that a reserve waits for */
+    BYTES_PER_NS = 2,  /* of a command, and of its answer */
 };
 
 static struct beanstalk_session *of(struct session *session)
@@ -88,6 +90,7 @@ static void keep_early(struct beanstalk_owed *owed, size_t at)
     owed->early_at = at;
     owed->early_len = beanstalk->early.len - at;
     beanstalk->early_count++;
+    buffers_changed(&beanstalk->session);
 }
 
 static bool is_reserve(enum beanstalk_cmd cmd)
@@ -138,6 +141,8 @@ static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
 static bool may_take(const struct beanstalk_session *beanstalk)
 {
     const struct session *session = &beanstalk->session;
+    if (beanstalk->owed_count && buffers_tight(&session->server->buffers))
+        return false; /* it will be read on when it is answered */
     return !session->closing && !beanstalk->last && beanstalk->owed_count < OWED_MAX &&
            beanstalk->early.len + session->out.len < UNSENT_MAX_BYTES && !waiting(beanstalk);
 }
@@ -149,22 +154,10 @@ static void read_on(struct beanstalk_session *beanstalk)
         session->server->net->verbs->resume(session->server->net, session->conn);
 }
 
-/* A client that sends and sends, and takes nothing of what waits for it, is not active. */
-static void note_active(struct beanstalk_session *beanstalk)
-{
-    const struct session *session = &beanstalk->session;
-    uint64_t taken = session_sent(session);
-    if (unsent(session) == 0 || taken > beanstalk->taken) {
-        beanstalk->active_us = session->server->now_us;
-        beanstalk->taken = taken;
-    }
-}
-
 /* Something was written for the client. Is it the end, or is there room to read on? */
 static void went_out(struct beanstalk_session *beanstalk)
 {
     struct session *session = &beanstalk->session;
-    note_active(beanstalk);
     if (beanstalk->last && list_empty(&beanstalk->owed))
         session->closing = true;
     read_on(beanstalk);
@@ -278,12 +271,15 @@ static bool feed(struct beanstalk_session *beanstalk, struct bytes bytes, size_t
     *used += step;
     budget_spend(&beanstalk->session.server->budget, COMMAND_NS + (int64_t)step / BYTES_PER_NS);
     switch (progress) {
-    case BEANSTALK_MORE: return false;
+    case BEANSTALK_MORE:
+        session_fed(&beanstalk->session, step, beanstalk_midway(codec));
+        return false;
     case BEANSTALK_READY: beanstalk_do(beanstalk, &codec->request); break;
     case BEANSTALK_BAD: refuse_command(beanstalk); break;
     case BEANSTALK_HTTP: refuse_http(beanstalk, bytes); break;
     }
     beanstalk_next(codec);
+    session_fed(&beanstalk->session, 0, false);
     if (beanstalk->session.server->draining)
         beanstalk->last = true; /* one that had begun before the drain is done yet */
     return true;
@@ -333,9 +329,6 @@ static size_t input(struct session *session, struct bytes bytes)
         end_input(beanstalk);
         used = bytes.len; /* what a client sends after its last command is not looked at */
     }
-    note_active(beanstalk);
-    if (beanstalk_midway(&beanstalk->codec))
-        session_arm(session);
     return used;
 }
 
@@ -357,7 +350,6 @@ static void ended(struct session *session)
 static void drained(struct session *session)
 {
     struct beanstalk_session *beanstalk = of(session);
-    note_active(beanstalk);
     read_on(beanstalk);
 }
 
@@ -389,8 +381,11 @@ static void fini(struct session *session, enum session_end end)
 static int64_t deadline_us(const struct session *session)
 {
     const struct beanstalk_session *beanstalk = of_const(session);
-    bool hangs = unsent(session) > 0 || (beanstalk_midway(&beanstalk->codec) && !beanstalk->unread);
-    return hangs ? beanstalk->active_us + session->server->options.request_us : INT64_MAX;
+    int64_t answer_us = session_answer_deadline_us(session);
+    int64_t request_us = session_request_deadline_us(session);
+    if (beanstalk->unread) /* it is we who keep it waiting */
+        return answer_us;
+    return answer_us < request_us ? answer_us : request_us;
 }
 
 static void expired(struct session *session)
@@ -412,12 +407,38 @@ static void refuse(struct session *session)
     end_input(of(session));
 }
 
+static size_t footprint(const struct session *session)
+{
+    const struct beanstalk_session *beanstalk = of_const(session);
+    const struct beanstalk_owed *waits = waiting(beanstalk);
+    size_t survey = waits && waits->survey ? waits->survey->names.cap : 0;
+    size_t tubes = beanstalk->watch_cap * (sizeof(struct beanstalk_tube *) + WAIT_BYTES);
+    return beanstalk->codec.body.cap + beanstalk->early.cap + survey + tubes +
+           beanstalk->owed_count * (size_t)OWED_BYTES;
+}
+
+static bool evict(struct session *session)
+{
+    struct beanstalk_session *beanstalk = of(session);
+    struct beanstalk_owed *waits = waiting(beanstalk);
+    bool parked = waits && waits->ticket.parked && is_reserve(waits->cmd);
+    if (session->out.len || unsent(session) || beanstalk->owed_count > (parked ? 1 : 0))
+        return false; /* what was asked may have been done */
+    if (parked) {
+        session->server->engine->verbs->cancel(session->server->engine, &waits->ticket);
+        owed_free(waits);
+    }
+    beanstalk_fini(&beanstalk->codec);
+    session->begun_us = 0;
+    refuse(session);
+    return true;
+}
+
 static void init(struct session *session)
 {
     struct beanstalk_session *beanstalk = of(session);
     struct beanstalk_shared *shared = shared_of(beanstalk);
     struct beanstalk_tube *tube = shared->tubes.standard;
-    beanstalk->active_us = session->server->now_us;
     list_init(&beanstalk->owed);
     beanstalk_init(&beanstalk->codec, session->server->options.beanstalk_body_bytes);
     tube->users++;
@@ -441,4 +462,6 @@ const struct session_kind beanstalk_session_kind = {
     .deadline_us = deadline_us,
     .expired = expired,
     .drain = drain,
+    .footprint = footprint,
+    .evict = evict,
 };

@@ -44,15 +44,13 @@ struct beanstalk_session {
     struct beanstalk_tube **watched; /* `one`, or mem_alloc'd */
     struct beanstalk_tube *one;
     uint32_t watch_count, watch_cap;
-    bool producer;     /* has put a job, for the statistics */
-    bool worker;       /* has reserved one */
-    bool leaving;      /* the client has ended its sending, and is to wait for nothing */
-    bool ended;        /* all that it sent was shown to us */
-    bool unread;       /* not all that was shown is taken yet */
-    bool last;         /* no command is taken any more; closed when all are answered */
-    bool in_input;     /* input() is on the stack: it goes on reading by itself */
-    int64_t active_us; /* the last time bytes came or an answer went, unless it reads nothing */
-    uint64_t taken;    /* session_sent() then */
+    bool producer; /* has put a job, for the statistics */
+    bool worker;   /* has reserved one */
+    bool leaving;  /* the client has ended its sending, and is to wait for nothing */
+    bool ended;    /* all that it sent was shown to us */
+    bool unread;   /* not all that was shown is taken yet */
+    bool last;     /* no command is taken any more; closed when all are answered */
+    bool in_input; /* input() is on the stack: it goes on reading by itself */
 };
 
 extern const struct session_kind beanstalk_session_kind;

@@ -80,6 +80,9 @@ static const struct key keys[] = {
     {"limits", "memory_bytes", KIND_BYTES, NUMBER(memory_bytes), 0, INT64_MAX, "0",
      "Heap in use beyond which pushes are refused. 0: three quarters of what the machine, or our "
      "control group, has."},
+    {"limits", "buffer_bytes", KIND_BYTES, NUMBER(buffer_bytes), 0, INT64_MAX, "0",
+     "Memory of all connections' buffers together: beyond it connections are closed, the largest "
+     "first. 0: a quarter of memory_bytes."},
     {"limits", "body_bytes", KIND_BYTES, NUMBER(body_bytes), 0, CONFIG_BODY_MAX, "1M",
      "Body of a job."},
     {"limits", "json_depth", KIND_COUNT, NUMBER(json_depth), 2, 128, "32",
@@ -100,7 +103,8 @@ static const struct key keys[] = {
     {"limits", "idle_seconds", KIND_SECONDS, NUMBER(idle_us), 1000, 7 * DAY, "300",
      "A connection that asks nothing is closed after this."},
     {"limits", "request_seconds", KIND_SECONDS, NUMBER(request_us), 1000, DAY, "30",
-     "A request must be whole, and an answer taken, within this."},
+     "A request must be whole within this, and a second more for each 64K of it; an answer must be "
+     "taken, or at least 64K of it each time."},
     {"limits", "wait_seconds", KIND_SECONDS, NUMBER(wait_us), 0, DAY, "600",
      "Longest wait of a reserve in /v1."},
     {"limits", "ttr_seconds", KIND_SECONDS, NUMBER(ttr_max_us), 1000000, 36500 * DAY, "365d",

@@ -8,7 +8,9 @@ enum { LONG_BYTES = 128 * 1024 }; /* a body above this goes to the worker */
 struct decoding {
     struct work work;
     struct request *request; /* NULL: nobody waits, it ends when it is not in use */
-    bool in_use;             /* by the worker, or by the command that it became */
+    struct server *server;
+    size_t bytes; /* of the body, in buffers::work_bytes and http_session::batch_bytes */
+    bool in_use;  /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
     int64_t now_us; /* when the request was whole */
@@ -20,7 +22,9 @@ struct decoding {
 
 bool decode_is_long(const struct http_session *http)
 {
-    return http->session.server->worker && http->http.request.body.len > LONG_BYTES;
+    const struct server *server = http->session.server;
+    size_t bytes = http->http.request.body.len;
+    return server->worker && bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes);
 }
 
 static void free_it(struct decoding *decoding)
@@ -40,6 +44,7 @@ static void run(struct work *work)
 static void done(struct work *work)
 {
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
+    decoding->server->buffers.work_bytes -= decoding->bytes;
     if (decoding->request)
         http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
     decoding->in_use = false;
@@ -58,7 +63,11 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->site = *site;
     decoding->limits = server->options.api;
     decoding->now_us = server->now_us;
+    decoding->server = server;
+    decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
+    http->batch_bytes += decoding->bytes;
+    server->buffers.work_bytes += decoding->bytes;
     request->decoding = decoding;
     request->undecoded = true;
     server->worker->verbs->submit(server->worker, &decoding->work);
@@ -68,6 +77,7 @@ void decode_free(struct decoding *decoding)
 {
     if (!decoding)
         return;
+    decoding->request->http->batch_bytes -= decoding->bytes;
     decoding->request = NULL;
     if (!decoding->in_use) /* else done() does it */
         free_it(decoding);

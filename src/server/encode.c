@@ -12,6 +12,7 @@ struct encoding {
     struct work work;
     struct request *request; /* NULL: nobody waits */
     bool in_use;             /* by the worker */
+    struct server *server;
     struct arena arena;
     struct call_style style;
     struct reply reply;
@@ -31,7 +32,10 @@ static size_t body_bytes(const struct reply *reply)
 
 bool encode_is_long(const struct server *server, const struct reply *reply)
 {
-    return server->worker && !reply->err && body_bytes(reply) > LONG_BYTES;
+    if (!server->worker || reply->err)
+        return false;
+    size_t bytes = body_bytes(reply);
+    return bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes);
 }
 
 static void free_it(struct encoding *encoding)
@@ -52,6 +56,7 @@ static void done(struct work *work)
 {
     struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
     encoding->in_use = false;
+    encoding->server->buffers.work_bytes -= encoding->body_bytes;
     if (encoding->request)
         request_encoded(encoding->request, &encoding->out); /* frees it */
     else
@@ -84,7 +89,10 @@ void encode_begin(struct request *request, const struct reply *reply)
     encoding->request = request;
     encoding->in_use = true;
     encoding->style = request->style;
+    encoding->server = server;
     encoding->body_bytes = body_bytes(reply);
+    server->buffers.work_bytes += encoding->body_bytes;
+    buffers_changed(&request->http->session);
     encoding->now_us = server->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));
     copy_jobs(encoding, reply);

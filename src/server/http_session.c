@@ -18,6 +18,8 @@ enum {
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     REQUEST_NS = 1500,             /* work for a request, besides what the engine does */
     READ_BYTES_PER_NS = 1,         /* framed, checked, and read as JSON */
+    REQUEST_BYTES = 1024,          /* memory of a request, with a reply that the engine holds */
+    SCAN_BYTES = 24 * 1024,        /* memory of a page that the engine gathers */
 };
 
 static struct http_session *of(struct session *session)
@@ -54,13 +56,20 @@ static bool unfinished(const struct http_session *http)
     return newest(http)->undecoded || batch_is_unfinished(newest(http)->batch);
 }
 
+static size_t unsent(const struct session *session)
+{
+    const struct net *net = session->server->net;
+    return net->verbs->unsent(net, session->conn);
+}
+
 static bool may_take(const struct http_session *http)
 {
     const struct session *session = &http->session;
-    const struct net *net = session->server->net;
-    size_t unsent = http->early_bytes + session->out.len + net->verbs->unsent(net, session->conn);
+    size_t waiting = http->early_bytes + http->batch_bytes + session->out.len + unsent(session);
+    if (http->request_count && buffers_tight(&session->server->buffers))
+        return false; /* it will be read on when it is answered */
     return !session->closing && !http->last && http->request_count < OWED_MAX &&
-           unsent < UNSENT_MAX_BYTES && !parked(http) && !unfinished(http);
+           waiting < UNSENT_MAX_BYTES && !parked(http) && !unfinished(http);
 }
 
 static void answer_problem(struct request *request, const struct problem *problem)
@@ -136,7 +145,7 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
 }
 
 /* A stable word for programs; in docs/http-api.md. */
-static const char *refusal_code(int status)
+static const char *refusal_code(enum err err, int status)
 {
     switch (status) {
     case 408: return "request_timeout";
@@ -145,7 +154,7 @@ static const char *refusal_code(int status)
     case 417: return "expectation_failed";
     case 431: return "headers_too_large";
     case 501: return "not_implemented";
-    case 503: return "connections_limit";
+    case 503: return err == ERR_MEMORY_LIMIT ? "memory_limit" : "connections_limit";
     case 505: return "http_version";
     default: return "bad_request";
     }
@@ -155,7 +164,7 @@ void http_session_refuse(struct session *session, enum err err, int status, cons
 {
     struct http_session *http = of(session);
     struct call_style style = {.dialect = DIALECT_COUNT, .close = true};
-    struct problem problem = {.status = status, .err = err, .code = refusal_code(status)};
+    struct problem problem = {.status = status, .err = err, .code = refusal_code(err, status)};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
     http->last = true;
@@ -194,18 +203,20 @@ static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
     *used += step;
     budget_spend(&http->session.server->budget, (int64_t)step / READ_BYTES_PER_NS);
     switch (progress) {
-    case HTTP_MORE: return false;
+    case HTTP_MORE: session_fed(&http->session, step, http1_midway(&http->http)); return false;
     case HTTP_CONTINUE:
+        session_fed(&http->session, step, true);
         http->owes_continue = true;
         say_continue(http);
         return true;
     case HTTP_READY:
         take_request(http);
         http1_next(&http->http);
-        http->begun_us = 0;
+        session_fed(&http->session, 0, false);
         return true;
     case HTTP_BAD: break;
     }
+    session_fed(&http->session, 0, false);
     if (http->http.beanstalk)
         misdirected_note(http->session.server, MISDIRECTED_BEANSTALK, bytes);
     refuse_bytes(http);
@@ -232,18 +243,6 @@ static void see_end(struct http_session *http)
     if (list_empty(&http->requests))
         http->session.closing = true;
     session_touch(&http->session);
-}
-
-static void note_progress(struct http_session *http)
-{
-    struct session *session = &http->session;
-    http->active_us = session->server->now_us;
-    if (!http1_midway(&http->http)) {
-        http->begun_us = 0;
-    } else if (http->begun_us == 0) {
-        http->begun_us = http->active_us;
-        session_arm(session); /* the time for a whole request is shorter than the idle time */
-    }
 }
 
 /* A client that asks on has, in all likelihood, read what the system had taken for it. */
@@ -275,7 +274,7 @@ static size_t input(struct session *session, struct bytes bytes)
     see_end(http);
     if (session->closing || http->last)
         used = bytes.len; /* what a client sends after its last request is not looked at */
-    note_progress(http);
+    http->active_us = session->server->now_us;
     return used;
 }
 
@@ -338,21 +337,23 @@ static void fini(struct session *session, enum session_end end)
 static int64_t deadline_us(const struct session *session)
 {
     const struct http_session *http = of_const(session);
-    const struct server *server = session->server;
-    if (server->net->verbs->unsent(server->net, session->conn))
-        return http->active_us + server->options.request_us;
-    if (http->begun_us)
-        return http->begun_us + server->options.request_us;
+    int64_t answer_us = session_answer_deadline_us(session);
+    int64_t request_us = session_request_deadline_us(session);
+    if (request_us != INT64_MAX && !http->unread) /* else it is we who keep it waiting */
+        return answer_us < request_us ? answer_us : request_us;
+    if (answer_us != INT64_MAX)
+        return answer_us;
     if (!list_empty(&http->requests))
         return INT64_MAX; /* it waits for us */
-    return http->active_us + server->options.idle_us;
+    return http->active_us + session->server->options.idle_us;
 }
 
 static void expired(struct session *session)
 {
     struct http_session *http = of(session);
     session->server->counts.timed_out++;
-    if (http->begun_us && list_empty(&http->requests) && !session->closing) {
+    bool answers_wait = session->window_us || !list_empty(&http->requests) || session->closing;
+    if (session->begun_us && !answers_wait) {
         struct buf detail = {0};
         buf_addf(&detail,
                  "the request was not whole within limits.request_seconds, which is %lld%c",
@@ -367,7 +368,7 @@ static void expired(struct session *session)
 static void drain(struct session *session)
 {
     struct http_session *http = of(session);
-    if (http->begun_us)
+    if (session->begun_us)
         return; /* take_request() makes it the last one */
     if (list_empty(&http->requests)) {
         session->closing = true;
@@ -399,6 +400,33 @@ static void refuse(struct session *session)
     http_session_refuse(session, ERR_INVALID, 503, detail);
 }
 
+static size_t footprint(const struct session *session)
+{
+    const struct http_session *http = of_const(session);
+    const struct request *waits = parked(http);
+    bool scans = waits && waits->style.cmd != CMD_RESERVE;
+    return http->http.head.cap + http->http.body.cap + http->early_bytes + http->handed.cap +
+           http->batch_bytes + http->request_count * (size_t)REQUEST_BYTES + scans * SCAN_BYTES;
+}
+
+static bool evict(struct session *session)
+{
+    struct http_session *http = of(session);
+    struct request *waits = parked(http);
+    if (waits && cmd_changes(waits->style.cmd))
+        return false; /* some of it has been done */
+    if (session->out.len || unsent(session) || http->request_count > (waits ? 1 : 0))
+        return false; /* what was asked may have been done */
+    if (waits)
+        request_abandon(waits);
+    http1_fini(&http->http);
+    session->begun_us = 0;
+    http_session_refuse(session, ERR_MEMORY_LIMIT, 503,
+                        "limits.buffer_bytes is reached: too many requests are not whole, or too "
+                        "many answers not taken; try again later");
+    return true;
+}
+
 static void init(struct session *session)
 {
     struct http_session *http = of(session);
@@ -418,4 +446,6 @@ const struct session_kind http_session_kind = {
     .deadline_us = deadline_us,
     .expired = expired,
     .drain = drain,
+    .footprint = footprint,
+    .evict = evict,
 };

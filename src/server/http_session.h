@@ -14,6 +14,8 @@ struct http_session {
     struct http1 http;
     struct list requests; // request::place, oldest first
     uint32_t request_count;
+    size_t
+        batch_bytes; /* of batches under way, with replies held for them, and texts being decoded */
     size_t early_bytes; /* of all answers that wait behind older requests */
     bool leaving;       /* the client has ended its sending, and is to wait for nothing */
     bool ended;         /* all that it sent was shown to us */
@@ -22,7 +24,6 @@ struct http_session {
     bool owes_continue; /* 100 Continue, as soon as nothing is owed before it */
     bool in_input;      /* input() is on the stack: it goes on reading by itself */
     int64_t active_us;  /* the last time bytes came or an answer went */
-    int64_t begun_us;   /* when the request under way began; 0 = none */
     struct buf handed;  // struct handed: reservations in bytes that may not have arrived
 };
 

@@ -145,6 +145,9 @@ static void add_totals(struct server *server, const struct figures *totals, stru
            server->counts.refused);
     single(out, "connections_timed_out_total", "counter", "Idle or slow connections closed.",
            server->counts.timed_out);
+    single(out, "connections_evicted_total", "counter",
+           "Connections closed because buffers took too much memory.", server->counts.evicted);
+    single(out, "buffer_bytes", "gauge", "Memory of connections' buffers.", server->buffers.bytes);
     single(out, "undelivered_total", "counter", "Reservations given back: the client had gone.",
            server->counts.undelivered);
     single(out, "abandoned_total", "counter",
@@ -193,6 +196,7 @@ static void add_limits(struct server *server, struct buf *out)
         {"topics", options->limits.topics},
         {"waiters", options->limits.waiters},
         {"memory_bytes", options->limits.memory_bytes},
+        {"buffer_bytes", server->buffers.max_bytes},
         {"body_bytes", options->api.body_bytes},
         {"beanstalk_body_bytes", options->beanstalk_body_bytes},
         {"batch_jobs", options->api.batch_jobs},

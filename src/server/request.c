@@ -104,8 +104,10 @@ void request_done(struct request *request)
     struct session *session = &http->session;
     request->answered = true;
     http->early_bytes += request->early.len;
-    if (!is_first(request))
+    if (!is_first(request)) {
+        buffers_changed(session);
         return;
+    }
     while (!list_empty(&http->requests)) {
         struct request *first = LIST_ENTRY(http->requests.next, struct request, place);
         if (!first->answered)

@@ -7,6 +7,14 @@
 #include "server/requeue.h"
 #include "server/session.h"
 
+/* A quarter of the memory; without a limit, none. */
+static uint64_t buffer_limit(const struct server_options *options)
+{
+    if (options->buffer_bytes)
+        return options->buffer_bytes;
+    return options->limits.memory_bytes ? options->limits.memory_bytes / 4 : UINT64_MAX;
+}
+
 struct server *server_new(const struct server_options *options)
 {
     struct server *server = mem_zalloc(sizeof(*server));
@@ -22,6 +30,7 @@ struct server *server_new(const struct server_options *options)
     server->worker = options->worker;
     list_init(&server->requeues);
     list_init(&server->batches);
+    buffers_init(&server->buffers, buffer_limit(options));
     pool_init(&server->requests, sizeof(struct request));
     list_init(&server->clearings);
     sessions_init(server);

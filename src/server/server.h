@@ -17,6 +17,7 @@
 #include "port/worker.h"
 #include "proto/api.h"
 #include "server/beanstalk_shared.h"
+#include "server/buffers.h"
 #include "server/misdirected.h"
 
 struct embedded;
@@ -46,8 +47,9 @@ struct server_options {
     uint32_t beanstalk_body_bytes; /* the largest job of beanstalkd clients */
     struct core_limits limits;     /* shown in /metrics */
     uint32_t connections_max;
-    int64_t idle_us;         /* a connection that asks nothing is closed after this */
-    int64_t request_us;      /* a request must be whole, and a reply taken, within this */
+    uint64_t buffer_bytes; /* of all connections' buffers together; 0: a quarter of memory_bytes */
+    int64_t idle_us;       /* a connection that asks nothing is closed after this */
+    int64_t request_us;    /* a request must be whole, and a reply taken, within this */
     uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
     bool turn_cpu;           /* server_counts::turn_us is processor time */
     uint64_t hash_key;       /* random: keys the hash tables */
@@ -61,7 +63,7 @@ enum { TURN_BUCKETS = 8 };
 struct server_counts {
     uint64_t turn_us[TURN_BUCKETS]; /* turns by how long they took: see turn_bound_us */
     uint64_t turn_us_sum;
-    uint64_t accepted, refused, timed_out, turns, undelivered, abandoned;
+    uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
 };
 
@@ -92,6 +94,7 @@ struct server {
     bool refusing_pushes; /* see server_refuse_pushes */
     bool turn_again;      /* the next turn is wanted at once */
     struct server_counts counts;
+    struct buffers buffers;
     struct misdirected misdirected;
     struct beanstalk_shared beanstalk;
 };

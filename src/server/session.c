@@ -6,13 +6,15 @@
 
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
-    SPARE_OUT_BYTES = 16 * 1024,
+    SPARE_OUT_BYTES = 1024,
     VISIT_NS = 150 * 1000,  /* work that one connection may ask for in a turn, if others wait */
     RECEIVE_NS = 2500,      /* the system's part in receiving once, */
     SEND_NS = 3500,         /* in sending once, */
     CLOSE_NS = 10000,       /* and in closing a connection, */
     FREED_BYTES_PER_NS = 8, /* whose buffers are given back */
-    EXPIRE_STEPS = 1000,    /* of the timers' wheel in a turn */
+    REQUEST_BYTES_PER_S = 64 * 1024,
+    ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
+    EXPIRE_STEPS = 1000,          /* of the timers' wheel in a turn */
     EXPIRE_NS = 100,
     BYTES_PER_NS = 4, /* copied, here and in the system */
 };
@@ -35,6 +37,7 @@ static int64_t timer_when(const void *session)
 
 void session_touch(struct session *session)
 {
+    buffers_changed(session);
     if (list_empty(&session->dirty))
         list_add_tail(&session->server->dirty, &session->dirty);
 }
@@ -71,6 +74,57 @@ uint64_t session_sent(const struct session *session)
     return session->passed - unsent(session);
 }
 
+/* ---- patience ---- */
+
+static int64_t time_add(int64_t time_us, int64_t span_us)
+{
+    int64_t sum;
+    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
+}
+
+void session_fed(struct session *session, size_t bytes, bool midway)
+{
+    if (!midway) {
+        session->begun_us = 0;
+        return;
+    }
+    if (session->begun_us == 0) {
+        session->begun_us = session->server->now_us;
+        session->begun_bytes = 0;
+        session_arm(session);
+    }
+    session->begun_bytes += bytes;
+}
+
+int64_t session_request_deadline_us(const struct session *session)
+{
+    if (session->begun_us == 0)
+        return INT64_MAX;
+    int64_t for_bytes_us = (int64_t)(session->begun_bytes * 1000000 / REQUEST_BYTES_PER_S);
+    return time_add(session->begun_us, session->server->options.request_us + for_bytes_us);
+}
+
+static void open_window(struct session *session)
+{
+    session->window_us = session->server->now_us;
+    session->window_sent = session_sent(session);
+}
+
+/* Has the client taken enough of what waited for it? Then it has as much time again. */
+static void renew_window(struct session *session)
+{
+    if (session_answer_deadline_us(session) <= session->server->now_us &&
+        session_sent(session) - session->window_sent >= ANSWER_BYTES_MIN)
+        open_window(session);
+}
+
+int64_t session_answer_deadline_us(const struct session *session)
+{
+    if (session->window_us == 0)
+        return INT64_MAX;
+    return time_add(session->window_us, session->server->options.request_us);
+}
+
 void session_free(struct session *session, enum session_end end)
 {
     struct server *server = session->server;
@@ -81,6 +135,7 @@ void session_free(struct session *session, enum session_end end)
         wheel_remove(&server->timers, session->number);
     if (session->conn)
         server->net->verbs->close(server->net, session->conn, end == SESSION_POLITE);
+    buffers_forget(session);
     list_remove(&session->dirty);
     list_remove(&session->all);
     buf_fini(&session->out);
@@ -109,6 +164,8 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     session->listener = &server->options.listeners[listener];
     session->kind = kind_of(session->listener->protocol);
     list_init(&session->dirty);
+    list_init(&session->changed);
+    list_init(&session->of_size);
     list_add_tail(&server->all, &session->all);
     server->counts.accepted++;
     session->kind->init(session);
@@ -139,6 +196,7 @@ static size_t handle_input(struct net_handler *handler, void *user, struct bytes
     if (cut)
         server->net->verbs->resume(server->net, session->conn);
     budget_spend(&server->budget, RECEIVE_NS);
+    buffers_changed(session);
     return used;
 }
 
@@ -170,6 +228,8 @@ static void handle_drained(struct net_handler *handler, void *user)
 {
     struct session *session = user;
     (void)handler;
+    session->window_us = 0;
+    buffers_changed(session);
     session->kind->drained(session);
     if (session->closing)
         session_touch(session);
@@ -204,6 +264,7 @@ bool sessions_expire(struct server *server)
         budget_spend(&server->budget, EXPIRE_NS);
         struct session *session = pool_at(&server->sessions, number);
         session->timed = false;
+        renew_window(session);
         if (session->kind->deadline_us(session) <= server->now_us)
             session->kind->expired(session);
         else
@@ -219,22 +280,30 @@ static void send_out(struct session *session)
     session->passed += session->out.len;
     net->verbs->send(net, session->conn, &session->out);
     buf_shrink(&session->out, SPARE_OUT_BYTES);
+    buffers_changed(session);
+    if (unsent(session) && !session->window_us)
+        open_window(session);
     if (unsent(session) == 0)
         session->kind->drained(session); /* the network says so only of what it had to keep */
 }
 
+bool session_flush(struct session *session)
+{
+    list_remove(&session->dirty);
+    if (session->out.len)
+        send_out(session);
+    if (session->closing && unsent(session) == 0) {
+        session_free(session, SESSION_POLITE);
+        return true;
+    }
+    session_arm(session);
+    return false;
+}
+
 bool sessions_flush(struct server *server)
 {
-    while (!list_empty(&server->dirty) && !budget_spent(&server->budget)) {
-        struct session *session = LIST_ENTRY(server->dirty.next, struct session, dirty);
-        list_remove(&session->dirty);
-        if (session->out.len)
-            send_out(session);
-        if (session->closing && unsent(session) == 0)
-            session_free(session, SESSION_POLITE);
-        else
-            session_arm(session);
-    }
+    while (!list_empty(&server->dirty) && !budget_spent(&server->budget))
+        (void)session_flush(LIST_ENTRY(server->dirty.next, struct session, dirty));
     return !list_empty(&server->dirty);
 }
 

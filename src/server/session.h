@@ -33,6 +33,14 @@ struct session_kind {
     int64_t (*deadline_us)(const struct session *session);
     void (*expired)(struct session *session); /* that time has come */
     void (*drain)(struct session *session);   /* the server is ending: close when it is polite */
+    /* Memory that it takes, in bytes, but for `out` and what the network keeps. O(1). */
+    size_t (*footprint)(const struct session *session);
+    /*
+     * It takes too much memory. If nothing of an answer is on its way, and what it asked has surely
+     * not been done: gives the memory back, says why, and closes when that is sent; true. Else
+     * false: the caller drops it.
+     */
+    bool (*evict)(struct session *session);
 };
 
 struct session {
@@ -46,9 +54,16 @@ struct session {
     struct net_conn *conn;
     const struct server_listener *listener; /* where it came in */
     struct buf out;
-    uint64_t passed;   /* bytes ever passed from `out` to the network */
-    struct list dirty; // server::dirty
-    struct list all;   // server::all
+    uint64_t passed;      /* bytes ever passed from `out` to the network */
+    int64_t begun_us;     /* when the request under way began; 0 = none */
+    uint64_t begun_bytes; /* of it that have come */
+    int64_t window_us;    /* since then the client is to take what waits for it; 0 = nothing does */
+    uint64_t window_sent; /* session_sent() then */
+    size_t footprint;     /* as buffers.c has counted it; 0 = it is small */
+    struct list changed;  // buffers::changed
+    struct list of_size;  // buffers::sizes
+    struct list dirty;    // server::dirty
+    struct list all;      // server::all
 };
 
 /* A connection is served from here on; it has a share of the stage's budget. */
@@ -66,8 +81,27 @@ static inline bool session_may_go_on(const struct session *session)
 /* There is something in `out`, or the session is to be closed: look at it at the turn's end. */
 void session_touch(struct session *session);
 
+/*
+ * Sends what is in `out`, and ends the session if it is closing and the network has taken all:
+ * true.
+ */
+bool session_flush(struct session *session);
+
 /* Sees to it that deadline_us() is looked at in time. Call when a deadline comes nearer. */
 void session_arm(struct session *session);
+
+/*
+ * A request must be whole within limits.request_seconds of its first byte, and a second more for
+ * each 64 KiB of it that has come. session_fed() tells of bytes that have come, and whether the
+ * request they belong to is still not whole.
+ */
+void session_fed(struct session *session, size_t bytes, bool midway);
+int64_t session_request_deadline_us(const struct session *session); /* INT64_MAX: none is midway */
+/*
+ * The client must take what waits for it, or at least 64 KiB of it, within each
+ * limits.request_seconds. INT64_MAX: nothing waits.
+ */
+int64_t session_answer_deadline_us(const struct session *session);
 
 /*
  * Places in the stream of all bytes for this client: where `out` ends now, and up to where the

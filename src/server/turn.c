@@ -22,7 +22,8 @@
  * read and one write a connection, however many commands a client sent (two writes if some answers
  * wait for the disk, and some do not: a job that is due is not to wait while the disk is written).
  *
- * At the very end memory of what has gone is given back to the system, a chunk of each kind.
+ * At the very end the buffers of connections are counted, and some are closed if it is too much;
+ * memory of what has gone is given back to the system, a chunk of each kind.
  *
  * Each stage has a budget of work (base/budget.h), and each connection a share of that of `gather`.
  * What is left over is done in the next turn, which then does not sleep: so the first of 100,000
@@ -127,6 +128,7 @@ int64_t server_turn(struct server *server)
     int64_t next_us = engine->verbs->end(engine);
     begin_stage(server, FLUSH_SHARE);
     more |= sessions_flush(server);
+    more |= buffers_settle(server);
     more |= server_trim(server);
     count_turn(server, began_us);
     if (server->turn_again || more)

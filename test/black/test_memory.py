@@ -14,12 +14,12 @@ from wire import Client, Wire, eventually, request_bytes
 MIB = 1 << 20
 
 
-def rss_bytes(pid):
+def rss_bytes(pid, what="VmRSS:"):
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         for line in file:
-            if line.startswith("VmRSS:"):
+            if line.startswith(what):
                 return int(line.split()[1]) * 1024
-    raise AssertionError("no VmRSS")
+    raise AssertionError(f"no {what}")
 
 
 def heap_bytes(client):
@@ -118,3 +118,113 @@ def test_all_that_was_sent_before_the_end_is_answered(laterd):
         connection.socket.shutdown(socket.SHUT_WR)
         assert connection.answer() == "TIMED_OUT"
         assert {connection.answer().word for _ in range(count)} == {"INSERTED"}
+
+
+# The limit holds, and honest clients are served, while others send much or take nothing.
+
+LIMIT = 64 * MIB
+
+
+class Besieged:
+    """A laterd with little memory, an honest client of it, and connections that are not honest."""
+
+    def __init__(self, laterd, stack, **limits):
+        self.server = laterd({"limits": {"memory_bytes": "64M", **limits},
+                              "beanstalk": {"job_bytes": "1M"}}, beanstalk=["127.0.0.1:0"])
+        self.stack = stack
+        self.honest = stack.enter_context(Client(self.server.port))
+
+    def attacker(self, protocol="http", receive_bytes=None):
+        port = self.server.port if protocol == "http" else self.server.beanstalk_ports[0]
+        connection = (Wire if protocol == "http" else Connection)(port)
+        if receive_bytes:
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        return self.stack.enter_context(connection)
+
+    def holds(self):
+        """The honest client is served, and memory is inside the limit."""
+        assert self.honest.push("honest", body="x").status == 201
+        assert heap_bytes(self.honest) <= LIMIT
+
+    def was_evicted(self):
+        assert rss_bytes(self.server.pid, "VmHWM:") < LIMIT + 32 * MIB
+        text = self.honest.get("/metrics").text
+        assert "laterd_connections_evicted_total 0\n" not in text
+        assert any("connections_evicted" in line for line in self.server.lines)
+
+
+def send_or_be_closed(connection, data):
+    with contextlib.suppress(OSError):
+        connection.socket.sendall(data)
+
+
+def test_p8_answers_that_nobody_takes_stay_inside_the_limit(laterd):
+    with contextlib.ExitStack() as stack:
+        siege = Besieged(laterd, stack)
+        large = siege.honest.push_id("t", body="\x01" * 1_000_000)
+        for number in range(200):
+            wire = siege.attacker(receive_bytes=4096)
+            send_or_be_closed(wire, request_bytes("GET", f"/v1/jobs/{large}"))
+            if number % 5 == 0:
+                siege.holds()
+        siege.holds()
+        siege.was_evicted()
+
+
+@pytest.mark.parametrize("protocol", ["http", "beanstalk"])
+def test_p8_requests_that_are_not_whole_stay_inside_the_limit(laterd, protocol):
+    if protocol == "http":
+        data = request_bytes("POST", "/v1/topics/t/jobs", b"x" * 8_000_000)[:-1]
+        count = 100
+    else:
+        data, count = command("put 0 0 60 1000000", b"x" * 1_000_000)[:-3], 300
+    with contextlib.ExitStack() as stack:
+        siege = Besieged(laterd, stack)
+        for number in range(count):
+            send_or_be_closed(siege.attacker(protocol), data)
+            if number % 5 == 0:
+                siege.holds()
+        siege.holds()
+        siege.was_evicted()
+
+
+@pytest.mark.embedded("limits.memory_bytes means nothing there")
+def test_p8_input_behind_polls_stays_inside_the_limit(laterd):
+    with contextlib.ExitStack() as stack:
+        siege = Besieged(laterd, stack, buffer_bytes="1M")
+        for number in range(400):
+            wire = siege.attacker()
+            send_or_be_closed(wire, POLL)
+            send_much(wire.socket, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 10000)
+            if number % 20 == 0:
+                siege.holds()
+        siege.holds()
+        siege.was_evicted()
+
+
+def test_p8_an_evicted_request_is_answered_503_by_name(laterd):
+    with contextlib.ExitStack() as stack:
+        siege = Besieged(laterd, stack, buffer_bytes="1M")
+        wire = siege.attacker()
+        send_or_be_closed(wire, request_bytes("POST", "/v1/topics/t/jobs", b"x" * 3_000_000)[:-1])
+        answer = wire.response()
+        assert answer.status == 503 and answer.json()["code"] == "memory_limit"
+        assert "limits.buffer_bytes" in answer.text
+        connection = siege.attacker("beanstalk")
+        for _ in range(3):
+            send_or_be_closed(siege.attacker("beanstalk"),
+                              command("put 0 0 60 900000", b"x" * 900_000)[:-3])
+        send_or_be_closed(connection, command("put 0 0 60 1000000", b"x" * 1_000_000)[:-3])
+        siege.holds()
+
+
+def test_p6_jobs_of_an_evicted_client_go_back(laterd):
+    with contextlib.ExitStack() as stack:
+        siege = Besieged(laterd, stack, buffer_bytes="2M")
+        with Connection(siege.server.beanstalk_ports[0]) as producer:
+            producer.put(b"\x01" * 1_000_000, ttr=600)  # six times as long in JSON
+        wire = siege.attacker(receive_bytes=4096)
+        send_or_be_closed(wire, request_bytes("POST", "/v1/reserve", b'{"topics":["default"]}'))
+        assert eventually(lambda: siege.honest.counts("default")["ready"] == 1 and
+                          "laterd_connections_evicted_total 1\n"
+                          in siege.honest.get("/metrics").text)

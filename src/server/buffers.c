@@ -1,0 +1,129 @@
+#include "server/buffers.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "server/session.h"
+
+enum {
+    COUNT_NS = 100, /* work for counting one connection */
+    SAY_EVERY_US = 10 * 1000 * 1000,
+};
+
+void buffers_init(struct buffers *buffers, uint64_t max_bytes)
+{
+    *buffers = (struct buffers){.max_bytes = max_bytes, .said_us = INT64_MIN};
+    list_init(&buffers->changed);
+    for (unsigned i = 0; i < BUFFERS_SIZES; i++)
+        list_init(&buffers->sizes[i]);
+}
+
+static struct buffers *of(const struct session *session)
+{
+    return &session->server->buffers;
+}
+
+static unsigned size_of(size_t footprint) /* its power of two */
+{
+    unsigned size = 63u - (unsigned)__builtin_clzll(footprint);
+    return size < BUFFERS_SIZES ? size : BUFFERS_SIZES - 1;
+}
+
+/* Takes it out of its list and of the sum. */
+static void uncount(struct session *session)
+{
+    struct buffers *buffers = of(session);
+    if (session->footprint == 0)
+        return;
+    unsigned size = size_of(session->footprint);
+    CHECK(buffers->bytes >= session->footprint);
+    buffers->bytes -= session->footprint;
+    session->footprint = 0;
+    list_remove(&session->of_size);
+    if (list_empty(&buffers->sizes[size]))
+        buffers->occupied &= ~(1ull << size);
+}
+
+static void count(struct session *session)
+{
+    struct buffers *buffers = of(session);
+    const struct net *net = session->server->net;
+    size_t footprint =
+        session->out.cap + net->verbs->held(net, session->conn) + session->kind->footprint(session);
+    uncount(session);
+    if (footprint <= BUFFERS_SMALL_BYTES)
+        return;
+    session->footprint = footprint;
+    buffers->bytes += footprint;
+    list_add_tail(&buffers->sizes[size_of(footprint)], &session->of_size);
+    buffers->occupied |= 1ull << size_of(footprint);
+}
+
+void buffers_changed(struct session *session)
+{
+    if (list_empty(&session->changed))
+        list_add_tail(&of(session)->changed, &session->changed);
+}
+
+void buffers_forget(struct session *session)
+{
+    uncount(session);
+    list_remove(&session->changed);
+}
+
+/* ---- too much ---- */
+
+static void say_closed(struct server *server, size_t footprint)
+{
+    struct buffers *buffers = &server->buffers;
+    buffers->unsaid++;
+    if (buffers->said_us != INT64_MIN && server->now_us - buffers->said_us < SAY_EVERY_US)
+        return;
+    log_event(LOG_WARN, "connections_evicted",
+              "count=%llu footprint_bytes=%zu all_bytes=%llu limit_bytes=%llu "
+              "hint=\"clients send requests that they do not finish, or take no answers; "
+              "limits.buffer_bytes\"",
+              (unsigned long long)buffers->unsaid, footprint, (unsigned long long)buffers->bytes,
+              (unsigned long long)buffers->max_bytes);
+    buffers->said_us = server->now_us;
+    buffers->unsaid = 0;
+}
+
+/* The largest, and of those of about its size the one that has done nothing for longest. */
+static struct session *victim(const struct buffers *buffers)
+{
+    if (!buffers->occupied)
+        return NULL;
+    unsigned size = 63u - (unsigned)__builtin_clzll(buffers->occupied);
+    return LIST_ENTRY(buffers->sizes[size].next, struct session, of_size);
+}
+
+static void evict(struct session *session)
+{
+    struct server *server = session->server;
+    say_closed(server, session->footprint);
+    server->counts.evicted++;
+    server->turn_again = true; /* its jobs go back, somebody may wait for them */
+    bool answers = !session->closing && session->kind->evict(session);
+    if (!answers || !session_flush(session))
+        session_free(session, SESSION_DROPPED);
+}
+
+bool buffers_settle(struct server *server)
+{
+    struct buffers *buffers = &server->buffers;
+    while (!list_empty(&buffers->changed)) {
+        struct session *session = LIST_ENTRY(buffers->changed.next, struct session, changed);
+        list_remove(&session->changed);
+        count(session);
+        budget_spend(&server->budget, COUNT_NS);
+    }
+    while (buffers->bytes > buffers->max_bytes) {
+        struct session *session = victim(buffers);
+        if (!session)
+            return false;
+        if (budget_spent(&server->budget))
+            return true;
+        evict(session);
+    }
+    return false;
+}
