@@ -9,6 +9,8 @@
 /* The leak checker of sanitizers looks for pointers in the heap alone. */
 #if defined(__SANITIZE_ADDRESS__)
 #define IN_HEAP 1
+#elif defined(__has_feature)
+#define IN_HEAP __has_feature(address_sanitizer)
 #else
 #define IN_HEAP 0
 #endif

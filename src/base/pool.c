@@ -235,7 +235,7 @@ void pool_valid(const struct pool *pool)
         valid_chunk(pool, i);
         there++;
         count += pool->about[i].live;
-        full += pool->about[i].live >> pool->bits;
+        full += (uint32_t)pool->about[i].live >> pool->bits;
     }
     CHECK(count == pool->count && there == pool->chunk_count - pool->absent_count);
     CHECK(valid_list(pool, &pool->empty, true) == pool->empty_count);

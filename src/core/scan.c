@@ -4,7 +4,8 @@
  * page of delayed or reserved jobs is found by reading the whole pool of jobs once.
  *
  * A scan goes through steps: POOL looks at every place of the pool; HEADS takes the first job of
- * its topic and state again and again; PAGE changes the jobs that POOL has found.
+ * its topic and state again and again; PAGE changes the jobs that POOL has found, after which POOL
+ * begins anew if more are wanted than a page has room for.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -15,6 +16,7 @@ enum {
     LOOKS = 10000,       /* the same, in a tick */
     CHANGES = 250,       /* jobs changed in a tick, though the budget be spent */
     PAGE_MAX = 1000,
+    KICK_PAGE_MAX = 10000, /* 240 KB: a client may ask for all jobs that there are */
     LOOK_NS = 5,
     CHANGE_NS = 1500,
 };
@@ -115,6 +117,25 @@ static bool step_page(struct core *core, struct scan *scan)
     return true;
 }
 
+static void begin_page(struct scan *scan)
+{
+    uint32_t max = scan->max - scan->changed;
+    uint32_t most = scan->kind == CMD_KICK_TOPIC ? KICK_PAGE_MAX : PAGE_MAX;
+    page_init(&scan->page, max < most ? max : most, due_before, NULL);
+}
+
+/* The jobs of the page are kicked. True: no more are wanted, or there are no more. */
+static bool kicked_enough(struct scan *scan)
+{
+    if (!scan->page.more || scan->changed >= scan->max)
+        return true;
+    page_fini(&scan->page);
+    begin_page(scan);
+    scan->step = SCAN_POOL;
+    scan->next = 0;
+    return false;
+}
+
 /* True: the scan is through, and can be answered. */
 static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 {
@@ -126,9 +147,9 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
             return true;
         scan->step = SCAN_PAGE;
         scan->next = 0;
-        return step_page(core, scan);
+        return step_page(core, scan) && kicked_enough(scan);
     case SCAN_HEADS: return step_heads(core, scan);
-    case SCAN_PAGE: return step_page(core, scan);
+    case SCAN_PAGE: return step_page(core, scan) && kicked_enough(scan);
     }
     return true; /* there is no other step */
 }
@@ -243,10 +264,10 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     };
     if (scan.kind == CMD_KICK_TOPIC)
         scan.after_due_us = INT64_MIN; /* from the first one */
-    if (scan.step == SCAN_HEADS && scan.max > topic->jobs[scan.state])
+    bool kicks = scan.kind == CMD_KICK_TOPIC;
+    if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
         scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */
-    bool shows = cmd->kind != CMD_KICK_TOPIC; /* what it shows is a page, what it kicks is all */
-    page_init(&scan.page, shows && scan.max > PAGE_MAX ? PAGE_MAX : scan.max, due_before, NULL);
+    begin_page(&scan);
     bool small = scan.step == SCAN_HEADS || pool_span(&core->jobs) <= AT_ONCE_MAX;
     if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
         scan_answer(core, &scan);

@@ -14,10 +14,11 @@ enum {
     OWED_MAX = 1024,               /* pipelined commands that may wait for their answers */
     UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
     SPARE_EARLY_BYTES = 4 * 1024,
-    COMMAND_NS = 300,  /* work for a command, besides what the engine does */
-    OWED_BYTES = 1024, /* memory of a command, with a reply that the engine holds */
-    WAIT_BYTES = 32,   /* memory of a tube that a reserve waits for */
-    BYTES_PER_NS = 2,  /* of a command, and of its answer */
+    COMMAND_NS = 300,        /* work for a command, besides what the engine does */
+    OWED_BYTES = 1024,       /* memory of a command, with a reply that the engine holds */
+    PAGE_BYTES = 240 * 1000, /* memory of the jobs that a kick has found */
+    WAIT_BYTES = 32,         /* memory of a tube that a reserve waits for */
+    BYTES_PER_NS = 2,        /* of a command, and of its answer */
 };
 
 static struct beanstalk_session *of(struct session *session)
@@ -412,8 +413,9 @@ static size_t footprint(const struct session *session)
     const struct beanstalk_session *beanstalk = of_const(session);
     const struct beanstalk_owed *waits = waiting(beanstalk);
     size_t survey = waits && waits->survey ? waits->survey->names.cap : 0;
+    size_t page = waits && waits->ticket.parked && waits->cmd == BEANSTALK_KICK ? PAGE_BYTES : 0;
     size_t tubes = beanstalk->watch_cap * (sizeof(struct beanstalk_tube *) + WAIT_BYTES);
-    return beanstalk->codec.body.cap + beanstalk->early.cap + survey + tubes +
+    return beanstalk->codec.body.cap + beanstalk->early.cap + survey + page + tubes +
            beanstalk->owed_count * (size_t)OWED_BYTES;
 }
 

@@ -56,6 +56,7 @@ enum {
     MATCH_SHARE = 15,
     END_SHARE = 10,
     FLUSH_SHARE = 10, /* twice */
+    SETTLE_SHARE = 5,
 };
 
 static void begin_stage(struct server *server, int share)
@@ -128,6 +129,7 @@ int64_t server_turn(struct server *server)
     int64_t next_us = engine->verbs->end(engine);
     begin_stage(server, FLUSH_SHARE);
     more |= sessions_flush(server);
+    begin_stage(server, SETTLE_SHARE);
     more |= buffers_settle(server);
     more |= server_trim(server);
     count_turn(server, began_us);
