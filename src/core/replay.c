@@ -243,9 +243,10 @@ bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t
                        uint32_t budget)
 {
     enum { EMIT_STEPS = 16 }; /* as many as jobs that are only looked at */
-    for (uint32_t steps = 0; *cursor < core->jobs.used && steps < budget; steps++, ++*cursor) {
-        if (!pool_has(&core->jobs, *cursor))
-            continue;
+    for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
+        *cursor = pool_next(&core->jobs, *cursor);
+        if (*cursor == POOL_NONE)
+            return false;
         struct job *job = core_job(core, *cursor);
         if (job->state == JOB_GONE || job->where < first || job->where >= end)
             continue;
@@ -254,20 +255,21 @@ bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t
         core_say_job(core, job, (struct bytes){0}, (struct bytes){0}, false);
         steps += EMIT_STEPS;
     }
-    return *cursor < core->jobs.used;
+    return true;
 }
 
 bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget)
 {
     const struct topics *topics = &core->topics;
-    for (uint32_t steps = 0; *cursor < topics->pool.used && steps < budget; steps++, ++*cursor) {
-        if (!pool_has(&topics->pool, *cursor))
-            continue;
+    for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
+        *cursor = topics_next(topics, *cursor);
+        if (*cursor == POOL_NONE)
+            return false;
         const struct topic *topic = topics_at(topics, *cursor);
-        if (topic->name.len && topic->pause_until_us) /* a nameless one was evicted */
+        if (topic->pause_until_us)
             core_say_pause(core, topic);
     }
-    return *cursor < topics->pool.used;
+    return true;
 }
 
 void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq)
