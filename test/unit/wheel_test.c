@@ -162,8 +162,8 @@ static int64_t follow(struct bed *bed, int64_t now_us)
             drop(bed, number);
         }
         wheel_valid(&bed->wheel);
-        uint32_t victim = (uint32_t)random_below(bed, bed->pool.used + 1);
-        if (victim < bed->pool.used && item_at(bed, victim)->on) {
+        uint32_t victim = (uint32_t)random_below(bed, bed->pool.count * 2 + 1);
+        if (pool_has(&bed->pool, victim) && item_at(bed, victim)->on) {
             wheel_remove(&bed->wheel, victim);
             drop(bed, victim);
         }
