@@ -29,7 +29,7 @@ enum {
 struct buffers {
     uint64_t bytes;                   /* the sum of all footprints that are counted */
     uint64_t max_bytes;               /* connections are closed beyond this */
-    uint64_t work_bytes;              /* texts that the worker has: closing does not free them */
+    uint64_t work_bytes;              /* what the worker has: closing does not free it */
     struct list changed;              // session::changed: to be counted anew
     struct list sizes[BUFFERS_SIZES]; // session::of_size
     uint64_t occupied;                /* bit i: sizes[i] is not empty */
@@ -54,18 +54,15 @@ static inline bool buffers_tight(const struct buffers *buffers)
 }
 
 /*
- * May the worker be given a text of so many bytes, or has it as much as it may? Then the text is
- * dealt with in the turn: that takes longer, but no more memory.
+ * May the worker be given work that takes so many bytes, or has it as much as it may? Then the work
+ * is done in the turn: that takes longer, but no more memory.
  */
 static inline bool buffers_admit_work(const struct buffers *buffers, size_t bytes)
 {
-    return buffers->work_bytes + bytes <= buffers->max_bytes / 4;
+    return buffers->work_bytes + bytes <= buffers->max_bytes / 2;
 }
 
-/*
- * For turn.c: counts what has changed, and closes connections until the sum is in its limit, as far
- * as the budget goes. True: there is more to do.
- */
-bool buffers_settle(struct server *server);
+/* For turn.c: counts what has changed, and closes connections until the sum is in its limit. */
+void buffers_settle(struct server *server);
 
 #endif

@@ -2,7 +2,10 @@
 
 #include "base/mem.h"
 
-enum { LONG_BYTES = 128 * 1024 }; /* a body above this goes to the worker */
+enum {
+    LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */
+    BYTES_OF_TEXT = 2,       /* memory for each byte of a text: itself, and what is read from it */
+};
 
 /* Owns all that its work touches. */
 struct decoding {
@@ -24,7 +27,8 @@ bool decode_is_long(const struct http_session *http)
 {
     const struct server *server = http->session.server;
     size_t bytes = http->http.request.body.len;
-    return server->worker && bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes);
+    return server->worker && bytes > LONG_BYTES &&
+           buffers_admit_work(&server->buffers, bytes * BYTES_OF_TEXT);
 }
 
 static void free_it(struct decoding *decoding)
@@ -44,7 +48,7 @@ static void run(struct work *work)
 static void done(struct work *work)
 {
     struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
-    decoding->server->buffers.work_bytes -= decoding->bytes;
+    decoding->server->buffers.work_bytes -= decoding->bytes * BYTES_OF_TEXT;
     if (decoding->request)
         http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
     decoding->in_use = false;
@@ -67,7 +71,7 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
     http->batch_bytes += decoding->bytes;
-    server->buffers.work_bytes += decoding->bytes;
+    server->buffers.work_bytes += decoding->bytes * BYTES_OF_TEXT;
     request->decoding = decoding;
     request->undecoded = true;
     server->worker->verbs->submit(server->worker, &decoding->work);

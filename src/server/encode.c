@@ -5,6 +5,7 @@
 enum {
     LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
     BYTES_PER_NS = 3,       /* copied */
+    BYTES_OF_BODY = 8,      /* memory for each byte of a body: its copy, and six if it is escaped */
 };
 
 /* Owns all that its work touches. */
@@ -35,7 +36,7 @@ bool encode_is_long(const struct server *server, const struct reply *reply)
     if (!server->worker || reply->err)
         return false;
     size_t bytes = body_bytes(reply);
-    return bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes);
+    return bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes * BYTES_OF_BODY);
 }
 
 static void free_it(struct encoding *encoding)
@@ -56,7 +57,7 @@ static void done(struct work *work)
 {
     struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
     encoding->in_use = false;
-    encoding->server->buffers.work_bytes -= encoding->body_bytes;
+    encoding->server->buffers.work_bytes -= encoding->body_bytes * BYTES_OF_BODY;
     if (encoding->request)
         request_encoded(encoding->request, &encoding->out); /* frees it */
     else
@@ -91,7 +92,7 @@ void encode_begin(struct request *request, const struct reply *reply)
     encoding->style = request->style;
     encoding->server = server;
     encoding->body_bytes = body_bytes(reply);
-    server->buffers.work_bytes += encoding->body_bytes;
+    server->buffers.work_bytes += encoding->body_bytes * BYTES_OF_BODY;
     buffers_changed(&request->http->session);
     encoding->now_us = server->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));

@@ -130,7 +130,7 @@ int64_t server_turn(struct server *server)
     begin_stage(server, FLUSH_SHARE);
     more |= sessions_flush(server);
     begin_stage(server, SETTLE_SHARE);
-    more |= buffers_settle(server);
+    buffers_settle(server);
     more |= server_trim(server);
     count_turn(server, began_us);
     if (server->turn_again || more)
