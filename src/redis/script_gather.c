@@ -200,6 +200,17 @@ static bool counts_due(const struct script_gather *gather, const struct buf *fro
     return gather->cmd.kind == CMD_TOPICS && gather->cmd.topic.all && !from->len;
 }
 
+/* topic.lua's ARGV[6]. */
+static struct bytes option_of(const struct script_gather *gather, const struct buf *from)
+{
+    const struct cmd_topic *cmd = &gather->cmd.topic;
+    if (cmd->in_use && !gather->in_all)
+        return BYTES("u");
+    if (cmd->must_exist && !gather->in_all)
+        return BYTES("e");
+    return counts_due(gather, from) ? BYTES("d") : BYTES("");
+}
+
 static void ask_topic(struct script_gather *gather, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &gather->cmd.topic;
@@ -225,11 +236,7 @@ static void ask_topic(struct script_gather *gather, struct buf *out, const struc
     script_add(out, name);
     script_add_i64(out, number);
     script_add_i64(out, gather->space->topics_max);
-    script_add(out, gather->in_all             ? (struct bytes){0}
-                    : cmd->in_use              ? BYTES("u")
-                    : cmd->must_exist          ? BYTES("e")
-                    : counts_due(gather, from) ? BYTES("d")
-                                               : (struct bytes){0});
+    script_add(out, option_of(gather, from));
 }
 
 void script_gather_ask(struct script_gather *gather, struct buf *out,
