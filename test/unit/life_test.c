@@ -133,6 +133,7 @@ static void crash(struct life *life)
 
 static void stop(struct life *life)
 {
+    bool troubled = life->faulty || life->crowded;
     world_hold_disk(life->world, false);
     world_drain(life->world);
     for (unsigned i = 0; i < CLIENTS; i++)
@@ -144,6 +145,8 @@ static void stop(struct life *life)
         BROKEN(&life->oracle, "it does not end");
     listen(life);
     leave_all(life);
+    if (troubled) /* the last reservations, which nobody waited for, may not have been written */
+        oracle_crashed(&life->oracle);
 }
 
 static void crowd(struct life *life)
