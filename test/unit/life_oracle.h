@@ -169,8 +169,8 @@ static inline void oracle_crashed(struct oracle *oracle)
 
 /*
  * The clock was set back between two lives. What was due may come at once, all else not before its
- * time by the new clock; and what has happened has happened before. A lease that ran out just before
- * a crash, so that the log has neither that nor the next one, may have time again.
+ * time by the new clock; and what has happened has happened before. A lease that ran out just
+ * before a crash, so that the log has neither that nor the next one, may have time again.
  */
 static inline void oracle_set_back(struct oracle *oracle, int64_t before_us, int64_t step_us)
 {
