@@ -318,7 +318,7 @@ static void index_suspects(struct damage *damage)
         qsort(all[i]->at, count, sizeof(*all[i]->at), by_key);
 }
 
-/* The first with that key; those behind it may have it as well. */
+/* The first with that key, or NULL. */
 static const struct suspect_key *first_with(const struct suspect_index *index, uint64_t key)
 {
     size_t low = 0;
@@ -330,12 +330,15 @@ static const struct suspect_key *first_with(const struct suspect_index *index, u
         else
             high = middle;
     }
-    return index->at + low;
+    return low < index->count && index->at[low].key == key ? &index->at[low] : NULL;
 }
 
-#define EACH_SUSPECT(found, index, wanted)                                                         \
-    for (const struct suspect_key *found = first_with(&(index), (wanted));                         \
-         found < (index).at + (index).count && found->key == (wanted); found++)
+static const struct suspect_key *next_with(const struct suspect_index *index,
+                                           const struct suspect_key *found)
+{
+    const struct suspect_key *next = found + 1;
+    return next < index->at + index->count && next->key == found->key ? next : NULL;
+}
 
 /* ---- what good records say of suspects ---- */
 
@@ -349,45 +352,56 @@ static bool is_victim(const struct suspect *suspect, const struct event *victim,
            (victim->id.len && bytes_eq(record.event.id, victim->id));
 }
 
+/* A good record says that the one at `died` has ended, or was replaced. */
+static void weigh_death(struct damage *damage, struct stored died)
+{
+    const struct suspect_index *index = &damage->by_place;
+    const struct suspect_key *key = died.where ? first_with(index, died.where) : NULL;
+    for (; key; key = next_with(index, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        suspect->dead = suspect->dead || (suspect->kind == EVENT_JOB && suspect->len == died.bytes);
+    }
+}
+
+/* A good record of a job lies at `where`: is it what a suspect says it ended? */
+static void weigh_victim(struct damage *damage, uint64_t where, const struct record *record)
+{
+    const struct suspect_index *index = &damage->by_died;
+    for (const struct suspect_key *key = first_with(index, where); key;
+         key = next_with(index, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        if (!is_victim(suspect, &record->event, record->len))
+            continue;
+        suspect->proven = true;
+        suspect->died_seq = record->event.job.seq;
+    }
+}
+
 static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
                          const struct record *record)
 {
     const struct event *event = &record->event;
-    uint64_t died = event->record.where;
-    uint64_t name =
-        event->id.len || event->kind == EVENT_TOPIC ? name_key(event->id, event->topic) : 0;
-    if (died)
-        EACH_SUSPECT(key, damage->by_place, died)
-        {
-            struct suspect *suspect = &damage->suspects[key->suspect];
-            suspect->dead = suspect->dead ||
-                            (suspect->kind == EVENT_JOB && suspect->len == event->record.bytes);
-        }
+    bool of_topic = event->kind == EVENT_TOPIC;
+    bool named = event->id.len || of_topic;
+    const struct suspect_index *seqs = &damage->by_seq;
+    const struct suspect_index *names = &damage->by_name;
+    weigh_death(damage, event->record);
     if (event->kind == EVENT_JOB)
-        EACH_SUSPECT(key, damage->by_died, where)
-        {
-            struct suspect *suspect = &damage->suspects[key->suspect];
-            if (!is_victim(suspect, event, record->len))
-                continue;
-            suspect->proven = true;
-            suspect->died_seq = event->job.seq;
-        }
-    if (event->kind != EVENT_TOPIC)
-        EACH_SUSPECT(key, damage->by_seq, event->job.seq)
-        {
-            struct suspect *suspect = &damage->suspects[key->suspect];
-            bool later = batch > damage->regions[suspect->region].batch_last;
-            suspect->superseded = suspect->superseded || later;
-            suspect->known_before = suspect->known_before || (!later && event->kind == EVENT_JOB);
-        }
-    if (name)
-        EACH_SUSPECT(key, damage->by_name, name)
-        {
-            struct suspect *suspect = &damage->suspects[key->suspect];
-            bool later = batch > damage->regions[suspect->region].batch_last;
-            suspect->superseded = suspect->superseded || (later && suspect->kind == EVENT_TOPIC);
-            suspect->known_before = suspect->known_before || !later;
-        }
+        weigh_victim(damage, where, record);
+    const struct suspect_key *key = of_topic ? NULL : first_with(seqs, event->job.seq);
+    for (; key; key = next_with(seqs, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        bool later = batch > damage->regions[suspect->region].batch_last;
+        suspect->superseded = suspect->superseded || later;
+        suspect->known_before = suspect->known_before || (!later && event->kind == EVENT_JOB);
+    }
+    key = named ? first_with(names, name_key(event->id, event->topic)) : NULL;
+    for (; key; key = next_with(names, key)) {
+        struct suspect *suspect = &damage->suspects[key->suspect];
+        bool later = batch > damage->regions[suspect->region].batch_last;
+        suspect->superseded = suspect->superseded || (later && suspect->kind == EVENT_TOPIC);
+        suspect->known_before = suspect->known_before || !later;
+    }
 }
 
 static enum err weigh_batch(void *ctx, const struct good_batch *batch)
@@ -416,10 +430,10 @@ static void weigh_suspects(struct damage *damage)
     for (size_t i = 0; i < damage->suspect_count; i++) {
         struct suspect *suspect = &damage->suspects[i];
         struct record record;
-        if (!suspect->died.where)
-            continue;
-        EACH_SUSPECT(key, damage->by_place, suspect->died.where)
-        {
+        const struct suspect_index *index = &damage->by_place;
+        const struct suspect_key *key =
+            suspect->died.where ? first_with(index, suspect->died.where) : NULL;
+        for (; key; key = next_with(index, key)) {
             struct suspect *victim = &damage->suspects[key->suspect];
             if (victim->kind != EVENT_JOB || record_decode(victim->at, victim->len, &record) ||
                 !is_victim(suspect, &record.event, victim->len))
