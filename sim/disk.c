@@ -64,6 +64,7 @@ struct sim_disk {
     uint64_t bad_start, bad_end;
     uint64_t capacity;
     unsigned files_open;
+    bool cold; /* nothing is in memory */
 };
 
 static struct sim_disk *of_port(struct disk *disk)
@@ -553,6 +554,14 @@ static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t of
     return OK;
 }
 
+static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
+                                 void *at, size_t len, size_t *out_len)
+{
+    if (of_port(port)->cold)
+        return ERR_AGAIN;
+    return disk_read(port, file, offset, at, len, out_len);
+}
+
 static uint64_t disk_room(struct disk *port)
 {
     const struct sim_disk *disk = of_port(port);
@@ -604,6 +613,7 @@ static const struct disk_verbs verbs = {
     .close = disk_close,
     .size = disk_size,
     .read = disk_read,
+    .read_cached = disk_read_cached,
     .room = disk_room,
     .run = disk_run,
     .submit = disk_submit,
@@ -704,6 +714,11 @@ void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint6
 unsigned sim_disk_files_open(const struct sim_disk *disk)
 {
     return disk->files_open;
+}
+
+void sim_disk_cold(struct sim_disk *disk, bool cold)
+{
+    disk->cold = cold;
 }
 
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes)

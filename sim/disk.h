@@ -56,6 +56,9 @@ unsigned sim_disk_files_open(const struct sim_disk *disk);
 /* Bytes [start, end) of one file cannot be read: each read that touches them is ERR_IO. */
 void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint64_t end);
 
+/* Nothing is in memory: what is read has to be waited for. */
+void sim_disk_cold(struct sim_disk *disk, bool cold);
+
 /* Room for all files together; 0: no limit. */
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);
 uint64_t sim_disk_used(const struct sim_disk *disk);

@@ -65,7 +65,7 @@ struct cmd_push {
 };
 
 /* A reserve takes no more jobs once their bodies come to so much: a turn must be able to do it. */
-enum { RESERVE_BODY_BYTES = 1024 * 1024 };
+enum { RESERVE_BODY_BYTES = 512 * 1024 };
 
 struct cmd_reserve {
     const struct bytes *topics; /* in the order listed */

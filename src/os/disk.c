@@ -23,6 +23,7 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +61,7 @@ struct os_disk {
     pthread_cond_t done_wake;
     struct disk_op *done_first; /* ended, not yet told */
     struct disk_op **done_last;
+    bool waits_unseen;  /* preadv2(RWF_NOWAIT) is not known here */
     unsigned under_way; /* submitted and not yet told; the owner's thread only */
 };
 
@@ -472,6 +474,23 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
     return OK;
 }
 
+/* Where the file system cannot say what is in memory, nothing is said to be missing. */
+static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
+                                 void *at, size_t len, size_t *out_len)
+{
+    struct os_disk *disk = of_port(port);
+    struct iovec room = {.iov_base = at, .iov_len = len};
+    if (disk->waits_unseen || file->fresh)
+        return disk_read(port, file, offset, at, len, out_len);
+    ssize_t got = preadv2(file->fd, &room, 1, (off_t)offset, RWF_NOWAIT);
+    if (got == (ssize_t)len) {
+        *out_len = len;
+        return OK;
+    }
+    disk->waits_unseen = got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL);
+    return disk->waits_unseen ? disk_read(port, file, offset, at, len, out_len) : ERR_AGAIN;
+}
+
 static uint64_t disk_room(struct disk *port)
 {
     struct statvfs status;
@@ -542,6 +561,7 @@ static const struct disk_verbs verbs = {
     .close = disk_close,
     .size = disk_size,
     .read = disk_read,
+    .read_cached = disk_read_cached,
     .room = disk_room,
     .run = disk_run,
     .submit = disk_submit,

@@ -82,6 +82,9 @@ struct disk_verbs {
     /* Fewer bytes than asked only at the end of the file. */
     enum err (*read)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                      size_t len, size_t *out_len);
+    /* As read, but ERR_AGAIN, at once, if the bytes are not all in memory: read then waits. */
+    enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                            size_t len, size_t *out_len);
     /* Bytes that new files may still take, as far as can be told; UINT64_MAX: nobody knows. */
     uint64_t (*room)(struct disk *disk);
     /* Does the operation now and calls `done` before it returns; for start and shutdown. */

@@ -20,6 +20,8 @@ enum {
     RELEASE_MIN = 16,             /* let go in a turn though the budget be spent */
     READ_NS = 1000,               /* work for reading a body, and */
     READ_BYTES_PER_NS = 4,        /* for checking and copying it */
+    COLD_NS = 100000,             /* for one that the system has to fetch from the disk */
+    COLD_READS = 8,               /* of those in a turn, if the rest can wait */
     CARRY_BUDGET = 4096,          /* jobs looked at a turn while cleaning a damaged segment */
     TOPICS_BUDGET = 256,          /* topics looked at a turn while cleaning */
 };
@@ -85,6 +87,7 @@ struct embedded {
     struct arena scratch;      /* bodies of the reply being given */
     struct blocks bodies;      // struct memory_body
     struct buf unread;         /* struct unread: jobs reserved and not handed out */
+    uint32_t cold_reads;       /* bodies fetched from the disk in this turn */
 };
 
 static struct embedded *of_engine(struct engine *engine)
@@ -168,13 +171,29 @@ static void hold_reply(struct embedded *embedded, struct ticket *ticket, const s
     embedded->held_count++;
 }
 
-/* Fills in content types and bodies. A job whose body cannot be read is taken out of the reply. */
+static void note_unread(struct embedded *embedded, const struct job_view *job, enum err err)
+{
+    buf_add(&embedded->unread,
+            &(struct unread){.seq = job->ref.seq, .lease = job->lease, .err = err},
+            sizeof(struct unread));
+}
+
+/*
+ * Fills in content types and bodies. A job whose body cannot be read is taken out of the reply; so
+ * are the last of many jobs whose bodies have to be fetched from the disk: they go back, for the
+ * next reserve.
+ */
 static void read_bodies(struct embedded *embedded, struct reply *reply)
 {
     uint32_t good = 0;
     for (uint32_t i = 0; i < reply->count; i++) {
         struct job_view *job = &reply->jobs[i];
         enum err err = OK;
+        if (embedded->cold_reads >= COLD_READS && good > 0) {
+            note_unread(embedded, job, ERR_AGAIN);
+            continue;
+        }
+        uint64_t cold_before = embedded->store ? store_cold_reads(embedded->store) : 0;
         budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
         if (embedded->store) {
             struct body_place place = {
@@ -185,6 +204,9 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
             };
             err = store_read(embedded->store, &place, &embedded->scratch, &job->content_type,
                              &job->body);
+            uint32_t cold = (uint32_t)(store_cold_reads(embedded->store) - cold_before);
+            embedded->cold_reads += cold;
+            budget_spend(embedded->budget, (int64_t)cold * COLD_NS);
         } else {
             const struct memory_body *body = blocks_at(&embedded->bodies, job->where);
             job->content_type = bytes_of(body->bytes, body->content_type_len);
@@ -197,9 +219,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
         log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread",
                   "job=%llu error=%s", (unsigned long long)job->ref.seq, err_name(err));
         if (reply->kind == CMD_RESERVE || reply->kind == CMD_RESERVE_JOB)
-            buf_add(&embedded->unread,
-                    &(struct unread){.seq = job->ref.seq, .lease = job->lease, .err = err},
-                    sizeof(struct unread));
+            note_unread(embedded, job, err);
         reply->err = err;
     }
     if (good)
@@ -441,7 +461,10 @@ static void ignore_answer(struct ticket *ticket, const struct reply *reply)
     (void)reply; /* the job may have gone meanwhile: then there is nothing to give back */
 }
 
-/* A failed read may pass; the wait lets other jobs of the topic go first. */
+/*
+ * A failed read may pass; the wait lets other jobs of the topic go first. One that was not tried
+ * keeps its place.
+ */
 static void give_back(struct embedded *embedded, const struct unread *unread)
 {
     static struct ticket nobody = {.answered = ignore_answer};
@@ -450,7 +473,7 @@ static void give_back(struct embedded *embedded, const struct unread *unread)
         .job = {.ref.seq = unread->seq,
                 .lease = unread->lease,
                 .why = RELEASE_UNDELIVERED,
-                .has_delay = true,
+                .has_delay = unread->err != ERR_AGAIN,
                 .due_us = embedded->now_us + UNREAD_WAIT_US},
     };
     core_apply(embedded->core, embedded->now_us, &cmd, &nobody, NULL);
@@ -495,6 +518,7 @@ static void engine_begin(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     embedded->busy = false;
+    embedded->cold_reads = 0;
     if (embedded->store)
         store_poll(embedded->store);
     release_durable(embedded);

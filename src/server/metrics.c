@@ -115,6 +115,8 @@ static void add_store(const struct store *store, struct buf *out)
            stats.carried_jobs);
     single(out, "damaged_segments", "gauge", "Segments with damage, in the log or set aside.",
            stats.damaged_segments);
+    single(out, "cold_reads_total", "counter",
+           "Bodies that were read from the disk, not from memory.", stats.cold_reads);
     single(out, "store_failed", "gauge", "1 after a failed write: restart to recover.",
            store_failed(store));
     single(out, "store_full", "gauge", "1 while the disk has no room for new jobs.",

@@ -252,14 +252,18 @@ void store_poll(struct store *store)
 static enum err read_record(struct store *store, uint64_t where, char *at, size_t len)
 {
     struct segment *segment = segment_find(store, where_segment(where));
-    struct disk_file *file;
+    struct disk_file *file = NULL;
     size_t got = 0;
     uint64_t offset = where_offset(where);
     if (!segment || segment->state != SEGMENT_HEADED || offset + len > segment->end)
         return ERR_DAMAGED;
     enum err err = segment_file(store, segment, &file);
     if (!err)
+        err = store->disk->verbs->read_cached(store->disk, file, offset, at, len, &got);
+    if (err == ERR_AGAIN && file) {
+        store->stats.cold_reads++;
         err = store->disk->verbs->read(store->disk, file, offset, at, len, &got);
+    }
     if (err == ERR_NOT_FOUND)
         return ERR_IO;
     return err ? err : got == len ? OK : ERR_DAMAGED;
@@ -284,6 +288,11 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
     *out_content_type = bytes_of(at + RECORD_JOB_HEAD, place->content_type_len);
     *out_body = bytes_of(at + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
     return OK;
+}
+
+uint64_t store_cold_reads(const struct store *store)
+{
+    return store->stats.cold_reads;
 }
 
 bool store_failed(const struct store *store)

@@ -168,6 +168,8 @@ struct body_place {
  */
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
                     struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
+/* How many of those reads had to wait for the disk so far. O(1). */
+uint64_t store_cold_reads(const struct store *store);
 
 bool store_failed(const struct store *store);
 bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */
@@ -182,6 +184,7 @@ struct store_stats {
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];
     uint64_t checkpoints, carried_jobs;
+    uint64_t cold_reads;       /* bodies that were not in memory */
     uint64_t damaged_segments; /* in the log, or set aside under another name */
     uint64_t recovered_events, dropped_tail_bytes;
     int64_t recovery_us; /* how long store_open took */

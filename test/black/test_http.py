@@ -232,12 +232,11 @@ def test_a_last_answer_may_be_taken_slowly(shared):
     """Closing must not cut off what the system could not take at once."""
     body = "b" * 900_000
     with Client(shared.port) as client:
-        for _ in range(2):
-            assert client.push("slow", body=body).status == 201
+        assert client.push("slow", body=body).status == 201
     with socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect(("127.0.0.1", shared.port))
-        ask = json.dumps({"topics": ["slow"], "max": 2}).encode()
+        ask = json.dumps({"topics": ["slow"], "max": 1}).encode()
         sock.sendall(request_bytes("POST", "/v1/reserve", ask, {
             "Connection": "close", "Content-Type": "application/json"}))
         time.sleep(1.5)
@@ -245,7 +244,7 @@ def test_a_last_answer_may_be_taken_slowly(shared):
         answer = b""
         while more := sock.recv(1 << 20):
             answer += more
-    assert answer.endswith(b"]}") and answer.count(b"b" * 900_000) == 2
+    assert answer.endswith(b"]}") and answer.count(b"b" * 900_000) == 1
 
 
 @pytest.mark.parametrize("listener", [0, 1])

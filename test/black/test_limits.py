@@ -208,9 +208,11 @@ def test_p8_one_answer_takes_no_gigabyte(shared):
     with Client(shared.port) as client:
         for _ in range(20):
             assert client.push("large", body=body, ttr="10m").status == 201
-        first = client.reserve("large", most=20)
-        assert 1 <= len(first) <= 2
-        assert len(client.reserve("large", most=20)) == 20 - len(first)
+        left = 20
+        while left:
+            jobs = client.reserve("large", most=20)
+            assert 1 <= len(jobs) <= 2
+            left -= len(jobs)
 
 
 def test_the_limits_that_clients_need_can_be_read(laterd):

@@ -7,6 +7,7 @@ caches cold: each play has three tries.
 """
 
 import json
+import os
 import re
 import socket
 import threading
@@ -242,3 +243,22 @@ def test_bodies_that_need_every_kind_of_escape(server):
 def test_a_backlog_of_large_puts(server):
     turns_stay_short(server, lambda: send_and_count(
         server.beanstalk_port, put(b"z" * 60_000) * 1000, 1000, b"INSERTED"))
+
+
+def test_a_reserve_of_a_thousand_bodies_that_are_on_the_disk_alone(laterd):
+    ask = json.dumps({"topics": ["cold"], "max": 1000}).encode()
+    config = {"server": {"turn_cpu": 1}, "store": {"recent_bytes": 0}}
+    with laterd(config, beanstalk=["127.0.0.1:0"]) as server:
+        def play():
+            fill(server, "cold", 5_000, body=b"c" * 3_000)
+            for name in os.listdir(server.data):
+                file = os.open(os.path.join(server.data, name), os.O_RDONLY)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(file)
+            with Client(server.port, seconds=60) as client:
+                left = 5_000
+                while left:
+                    jobs = client.reserve("cold", most=1000)
+                    assert jobs
+                    left -= len(jobs)
+        turns_stay_short(server, play)

@@ -355,9 +355,39 @@ static void the_time_is_logged_only_when_something_fell_due(void **state)
     close_bed(&bed);
 }
 
+static void a_turn_fetches_few_bodies_from_the_disk_and_the_next_ones_the_rest(void **state)
+{
+    enum { JOBS = 100, COLD_READS = 8 };
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .ttr_us = 1000000000, .body = BYTES("a body")}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = JOBS}};
+    open_bed(&bed, DURABILITY_SYNC);
+    for (unsigned i = 0; i < JOBS; i++)
+        do_command(&bed, &push);
+    embedded_close(bed.embedded);
+    open_bed_at(&bed, DURABILITY_SYNC, bed.now_us); /* now no body is in memory */
+    sim_disk_cold(bed.disk, true);
+    uint32_t got = 0, rounds = 0;
+    for (; got < JOBS && rounds < JOBS; rounds++) {
+        do_command(&bed, &reserve);
+        assert_int_equal(last_reply.err, OK);
+        assert_true(last_reply.count > 0 && last_reply.count <= COLD_READS);
+        got += last_reply.count;
+    }
+    assert_int_equal(got, JOBS);
+    assert_int_equal(rounds, (JOBS + COLD_READS - 1) / COLD_READS);
+    assert_int_equal(store_cold_reads(embedded_store(bed.embedded)), JOBS);
+    close_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_fetches_few_bodies_from_the_disk_and_the_next_ones_the_rest),
         cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
