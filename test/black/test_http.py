@@ -157,12 +157,14 @@ def test_a_client_that_does_not_read_is_cut_off_and_hurts_nobody(hasty, topic):
                     greedy.send(request_bytes("GET", f"/v1/jobs/{topic}"))
             except OSError:
                 pass
-            begin = time.monotonic()
-            assert client.get("/healthz").status == 200
-            assert time.monotonic() - begin < 1
+            with Client(hasty.port) as other:  # the first one may have been idle for too long
+                begin = time.monotonic()
+                assert other.get("/healthz").status == 200
+                assert time.monotonic() - begin < 1
 
             def unsent_kept():
-                return client.get("/v1/stats").json()["connections"] <= 1
+                with Client(hasty.port) as other:
+                    return other.get("/v1/stats").json()["connections"] <= 2
             assert eventually(unsent_kept, 10)
 
 
