@@ -59,7 +59,8 @@ void core_set_pause(struct core *core, struct topic *topic, int64_t until_us)
     if (topic->pause_until_us && topic->pause_until_us != INT64_MAX)
         wheel_remove(&core->pauses, topic->number);
     topic->pause_until_us = until_us;
-    topic->pause_us = until_us - core->now_us;
+    if (__builtin_sub_overflow(until_us, core->now_us, &topic->pause_us))
+        topic->pause_us = INT64_MAX;
     if (until_us && until_us != INT64_MAX)
         wheel_add(&core->pauses, topic->number);
     topics_file(&core->topics, topic);
