@@ -104,7 +104,7 @@ def test_pauses_and_buried_jobs_survive(laterd):
         job, = client.reserve("t")
         client.job(job_id, "bury", lease=job["lease"])
         client.push_id("p", body="x")
-        client.post("/v1/topics/p/pause")
+        client.post("/v1/topics/p/pause", create=True)
     server.kill()
     server.start()
     with Client(server.port) as client:
@@ -243,7 +243,7 @@ def damaged(laterd):
         server.whole = {client.push_id("t", body=f"whole {number}", delay="1h"): f"whole {number}"
                         for number in range(100)}
         client.job(server.dead, method="DELETE")
-        client.post("/v1/topics/p/pause")
+        client.post("/v1/topics/p/pause", create=True)
     assert server.stop() == 0
     return server
 
@@ -365,7 +365,7 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
         codes = {client.call("/push", id=str(number), topic="other", delay=1000, ttr=1,
                              body="x" * size)[0] for number in range(200)}
         assert 1 in codes
-        held = client.reserve("t", most=20)
+        held = client.reserve_all("t", 20)
         assert len(held) == 20
         for job in held[:10]:
             assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)

@@ -116,7 +116,7 @@ def test_laterd_speaks_tls(laterd, certificates, tls_redis, host):
         assert answers[0]["body"] == "x" * 300000
         for number in range(200):
             assert client.push("u", body="y" * 20000, id=f"u-{number}").status == 201
-        assert len(client.reserve("u", most=200)) == 200
+        assert len(client.reserve_all("u", 200)) == 200
 
 
 def test_a_connection_that_is_cut_is_made_again(laterd, certificates):

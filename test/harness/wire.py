@@ -200,6 +200,13 @@ class Client:
         assert answer.status == 200, answer
         return answer.json()["jobs"]
 
+    def reserve_all(self, topic, count):
+        """So many jobs, in as many requests as it takes: large bodies come a few at a time."""
+        jobs = []
+        while len(jobs) < count and (more := self.reserve(topic, most=count - len(jobs))):
+            jobs += more
+        return jobs
+
     def job(self, job_id, verb=None, method="POST", **fields):
         path = f"/v1/jobs/{urllib.parse.quote(job_id, safe='')}"
         if verb:
