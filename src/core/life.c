@@ -183,8 +183,11 @@ void core_lease(struct core *core, uint32_t number, bool bound)
     job->until_us = time_add(core->now_us, job->ttr_us);
     count_up(&job->counts.reserves);
     int64_t late_us = 0;
-    if (!by_name && __builtin_sub_overflow(core->now_us, job->due_us, &late_us))
+    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
+    if (!by_name && __builtin_sub_overflow(core->now_us, due_us, &late_us))
         late_us = INT64_MAX;
+    if (late_us < 0)
+        late_us = 0; /* the clock was set back at a restart */
     unsigned bucket = lateness_bucket(late_us);
     lateness_add(&topic->lateness, core->now_us, bucket);
     lateness_add(&core->totals.lateness, core->now_us, bucket);

@@ -17,7 +17,8 @@ const struct topic *waits_topic(const struct waits *waits, struct bytes name)
 void waits_handed(struct waits *waits, const struct job_view *job)
 {
     struct topic *topic = watched_find(&waits->watched, job->topic);
-    int64_t late_us = waits->now_us > job->due_us ? waits->now_us - job->due_us : 0;
+    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
+    int64_t late_us = waits->now_us > due_us ? waits->now_us - due_us : 0;
     unsigned bucket = lateness_bucket(late_us);
     lateness_add(&waits->lateness, waits->now_us, bucket);
     lateness_count(&waits->lateness_histogram, bucket, late_us);

@@ -555,3 +555,11 @@ def test_random_lives_agree_with_the_model(client, topic, seed):
         if step % 10 == 0:
             agree(client, model)
     agree(client, model)
+
+
+def test_a_job_that_was_due_before_it_was_pushed_is_late_from_then_on(client, topic):
+    """Lateness is what the server is to blame for."""
+    client.push_id(topic, body="x", due="2020-01-01T00:00:00Z")
+    assert len(client.reserve(topic, wait="5s")) == 1
+    late = client.get(f"/v1/topics/{topic}").json()["lateness_ms"]["all_time"]
+    assert late["p99"] < 60_000
