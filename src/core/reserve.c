@@ -12,6 +12,7 @@
 enum {
     TAKE_NS = 1500,   /* work for one job taken, and for its way into the reply */
     TOPIC_NS = 50,    /* for finding a topic, or taking a waiter off one */
+    LINK_NS = 500,    /* for waiting on a topic, which may have to be made */
     CANDIDATE_NS = 4, /* for comparing one topic's first job */
     ENDS_MIN = 16,    /* waits that end in a tick, though the budget be spent */
 };
@@ -131,6 +132,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ask
         waiter->links = mem_alloc(cmd->topic_count * sizeof(struct wait_link));
     wheel_add(&core->waits, number);
     core->mark++;
+    budget_spend(core->budget, (int64_t)cmd->topic_count * LINK_NS);
     for (uint32_t i = 0; i < cmd->topic_count; i++) {
         enum err err = link_topic(core, number, cmd->topics[i]);
         if (err) {

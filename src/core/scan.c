@@ -17,7 +17,9 @@ enum {
     CHANGES = 250,       /* jobs changed in a tick, though the budget be spent */
     PAGE_MAX = 1000,
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may ask for all jobs that there are */
-    LOOK_NS = 5,
+    LOOK_NS = 12,
+    SPENT_LOOKS = 512, /* after so many it looks whether the budget is spent */
+    OFFER_NS = 250,    /* for a place that goes into the page */
     CHANGE_NS = 1500,
 };
 
@@ -43,6 +45,16 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
     core_forget(core, number);
 }
 
+/* The heap costs only where the entry gets in. */
+static void offer(struct core *core, struct scan *scan, const struct page_entry *entry)
+{
+    struct page *page = &scan->page;
+    bool enters = page->count < page->max || (page->max && due_before(NULL, entry, page->entries));
+    page_offer(page, entry);
+    if (enters)
+        budget_spend(core->budget, OFFER_NS);
+}
+
 static void look(struct core *core, struct scan *scan, uint32_t number)
 {
     const struct job *job = core_job(core, number);
@@ -55,7 +67,7 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
     struct page_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
     struct page_entry cursor = {.due_us = scan->after_due_us, .seq = scan->after_seq};
     if (due_before(NULL, &cursor, &entry))
-        page_offer(&scan->page, &entry);
+        offer(core, scan, &entry);
 }
 
 /* Is the job still what it was when the scan saw it? If it has gone, its memory may have, too. */
@@ -82,6 +94,9 @@ static bool step_pool(struct core *core, struct scan *scan, uint32_t looks)
     uint32_t looked = 0, before = scan->changed;
     bool over = false;
     for (; !over && looked < looks && !enough(core, scan->changed - before); looked++) {
+        if (looked && looked % SPENT_LOOKS == 0 &&
+            (int64_t)looked * LOOK_NS > core->budget->left_ns)
+            break;
         scan->next = pool_next(&core->jobs, scan->next);
         over = scan->next == POOL_NONE || topic->jobs[scan->state] == 0 ||
                (scan->kind == CMD_CLEAR_TOPIC && scan->changed == scan->max);

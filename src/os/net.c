@@ -25,6 +25,8 @@
 
 enum {
     EVENTS = 512,
+    SEND_BYTES = 256 * 1024,     /* in one step */
+    DROP_BYTES = 64 * 1024,      /* of what a client sends behind its last request, in one step */
     READ_BYTES = 256 * 1024,     /* read at once from a client whose bytes are all taken */
     READ_FIRST_BYTES = 4 * 1024, /* and from one that is new, or whose bytes had to wait */
     SILENT_S = 60,               /* a client is asked whether it is there, */
@@ -177,9 +179,11 @@ static void conn_broke(struct os_net *net, struct net_conn *conn)
     conn_make_ready(net, conn, true); /* the next gather tells the handler */
 }
 
+/* A piece at a time: the system copies megabytes for milliseconds. */
 static size_t send_some(struct os_net *net, struct net_conn *conn, const char *at, size_t len)
 {
-    ssize_t sent = send(conn->source.fd, at, len, MSG_NOSIGNAL);
+    size_t piece = len < SEND_BYTES ? len : SEND_BYTES;
+    ssize_t sent = send(conn->source.fd, at, piece, MSG_NOSIGNAL);
     if (sent >= 0)
         return (size_t)sent;
     if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
@@ -209,8 +213,11 @@ static void net_send(struct net *base, struct net_conn *conn, struct buf *data)
 /* The socket takes bytes again. */
 static void conn_writable(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
-    if (conn_unsent(conn))
-        conn->out_at += send_some(net, conn, conn->out.at + conn->out_at, conn_unsent(conn));
+    if (conn_unsent(conn)) {
+        size_t sent = send_some(net, conn, conn->out.at + conn->out_at, conn_unsent(conn));
+        conn->out_at += sent;
+        handler->moved(handler, sent);
+    }
     if (conn_unsent(conn) == 0) {
         buf_fini(&conn->out);
         conn->out_at = 0;
@@ -289,7 +296,7 @@ static void conn_learn(struct net_conn *conn, size_t used, size_t got)
 static void conn_readable(struct os_net *net, struct net_handler *handler, struct net_conn *conn)
 {
     char *room = net->read_room;
-    ssize_t got = recv(conn->source.fd, room, conn->closing ? READ_BYTES : conn->read_bytes, 0);
+    ssize_t got = recv(conn->source.fd, room, conn->closing ? DROP_BYTES : conn->read_bytes, 0);
     if (got < 0) {
         if (errno != EAGAIN && errno != EINTR)
             conn_lost(net, handler, conn);
@@ -299,8 +306,10 @@ static void conn_readable(struct os_net *net, struct net_handler *handler, struc
         conn_ended(net, handler, conn);
         return;
     }
-    if (conn->closing)
-        return; /* lingering: what comes now is dropped */
+    if (conn->closing) { /* lingering: what comes now is dropped */
+        handler->moved(handler, (size_t)got);
+        return;
+    }
     size_t used = handler->input(handler, conn->user, bytes_of(room, (size_t)got));
     if (conn->dead || conn->closing)
         return;

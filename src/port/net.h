@@ -37,6 +37,8 @@ struct net_handler {
     void (*gone)(struct net_handler *handler, void *user, bool half);
     /* All that send() had kept is sent. */
     void (*drained)(struct net_handler *handler, void *user);
+    /* So many bytes were sent or dropped for a connection, in one step: the handler counts them. */
+    void (*moved)(struct net_handler *handler, size_t bytes);
     /* Has the handler done enough for one turn? gather() asks before each connection. */
     bool (*spent)(const struct net_handler *handler);
 };

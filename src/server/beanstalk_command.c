@@ -6,7 +6,8 @@
 #include "server/beanstalk_survey.h"
 
 enum {
-    WATCH_MAX = 10000, /* tubes that one connection may watch */
+    FORGET_NS = 300,  /* work for taking one watched tube off the table */
+    WATCH_MAX = 4000, /* tubes that one connection may watch */
     SECOND_US = 1000 * 1000,
     PLACES_PER_NS = 1,              /* of the watch list looked at */
     NAME_NS = 5,                    /* work for naming one watched tube to the engine */
@@ -154,6 +155,7 @@ static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
 void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
 {
     struct beanstalk_tubes *tubes = tubes_of(beanstalk);
+    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * FORGET_NS);
     beanstalk->used->users--;
     beanstalk_tubes_settle(tubes, beanstalk->used);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++) {

@@ -174,6 +174,7 @@ static void oldest_done(struct beanstalk_session *beanstalk)
     while (!list_empty(&beanstalk->owed) && oldest(beanstalk)->answered) {
         struct beanstalk_owed *owed = oldest(beanstalk);
         buf_add(out, beanstalk->early.at + owed->early_at, owed->early_len);
+        budget_spend(&beanstalk->session.server->budget, (int64_t)owed->early_len / BYTES_PER_NS);
         note_end(owed);
         owed_free(owed);
     }

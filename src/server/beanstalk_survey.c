@@ -67,6 +67,7 @@ static void go_on_later(struct beanstalk_survey *survey)
     struct list *surveys = &server_of(survey)->beanstalk.surveys;
     if (list_empty(&survey->place))
         list_add_tail(surveys, &survey->place);
+    server_of(survey)->turn_again = true; /* the engine may have answered at a turn's end */
     buffers_changed(&survey->owed->session->session);
 }
 

@@ -54,8 +54,8 @@ static inline bool buffers_tight(const struct buffers *buffers)
 }
 
 /*
- * May the worker be given work that takes so many bytes, or has it as much as it may? Then the work
- * is done in the turn: that takes longer, but no more memory.
+ * May the worker be given work that takes so many bytes, or has it as much as it may? See
+ * offload.h.
  */
 static inline bool buffers_admit_work(const struct buffers *buffers, size_t bytes)
 {

@@ -1,6 +1,7 @@
 #include "server/decode.h"
 
 #include "base/mem.h"
+#include "server/offload.h"
 
 enum {
     LONG_BYTES = 128 * 1024, /* a body above this goes to the worker */
@@ -9,11 +10,10 @@ enum {
 
 /* Owns all that its work touches. */
 struct decoding {
-    struct work work;
+    struct offload offload;
     struct request *request; /* NULL: nobody waits, it ends when it is not in use */
-    struct server *server;
-    size_t bytes; /* of the body, in buffers::work_bytes and http_session::batch_bytes */
-    bool in_use;  /* by the worker, or by the command that it became */
+    size_t bytes;            /* of the body, in http_session::batch_bytes */
+    bool in_use;             /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
     int64_t now_us; /* when the request was whole */
@@ -25,10 +25,7 @@ struct decoding {
 
 bool decode_is_long(const struct http_session *http)
 {
-    const struct server *server = http->session.server;
-    size_t bytes = http->http.request.body.len;
-    return server->worker && bytes > LONG_BYTES &&
-           buffers_admit_work(&server->buffers, bytes * BYTES_OF_TEXT);
+    return http->session.server->worker && http->http.request.body.len > LONG_BYTES;
 }
 
 static void free_it(struct decoding *decoding)
@@ -40,15 +37,15 @@ static void free_it(struct decoding *decoding)
 
 static void run(struct work *work)
 {
-    struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
+    struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
     api_decode(&decoding->site, &decoding->limits, &decoding->http, decoding->now_us,
                &decoding->arena, &decoding->call);
 }
 
 static void done(struct work *work)
 {
-    struct decoding *decoding = LIST_ENTRY(work, struct decoding, work);
-    decoding->server->buffers.work_bytes -= decoding->bytes * BYTES_OF_TEXT;
+    struct decoding *decoding = LIST_ENTRY(work, struct decoding, offload.work);
+    offload_done(&decoding->offload);
     if (decoding->request)
         http_session_decoded(decoding->request, &decoding->call, decoding->http.host);
     decoding->in_use = false;
@@ -61,20 +58,17 @@ void decode_begin(struct request *request, const struct api_site *site)
     struct http_session *http = request->http;
     struct server *server = http->session.server;
     struct decoding *decoding = mem_zalloc(sizeof(*decoding));
-    decoding->work = (struct work){.run = run, .done = done};
     decoding->request = request;
     decoding->in_use = true;
     decoding->site = *site;
     decoding->limits = server->options.api;
     decoding->now_us = server->now_us;
-    decoding->server = server;
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
     http->batch_bytes += decoding->bytes;
-    server->buffers.work_bytes += decoding->bytes * BYTES_OF_TEXT;
     request->decoding = decoding;
     request->undecoded = true;
-    server->worker->verbs->submit(server->worker, &decoding->work);
+    offload_submit(&decoding->offload, server, decoding->bytes * BYTES_OF_TEXT, run, done);
 }
 
 void decode_free(struct decoding *decoding)
@@ -83,6 +77,6 @@ void decode_free(struct decoding *decoding)
         return;
     decoding->request->http->batch_bytes -= decoding->bytes;
     decoding->request = NULL;
-    if (!decoding->in_use) /* else done() does it */
+    if (offload_withdraw(&decoding->offload) || !decoding->in_use) /* else done() does it */
         free_it(decoding);
 }

@@ -1,6 +1,7 @@
 #include "server/encode.h"
 
 #include "base/mem.h"
+#include "server/offload.h"
 
 enum {
     LONG_BYTES = 64 * 1024, /* bodies above this, together, go to the worker */
@@ -10,10 +11,9 @@ enum {
 
 /* Owns all that its work touches. */
 struct encoding {
-    struct work work;
+    struct offload offload;
     struct request *request; /* NULL: nobody waits */
     bool in_use;             /* by the worker */
-    struct server *server;
     struct arena arena;
     struct call_style style;
     struct reply reply;
@@ -33,10 +33,7 @@ static size_t body_bytes(const struct reply *reply)
 
 bool encode_is_long(const struct server *server, const struct reply *reply)
 {
-    if (!server->worker || reply->err)
-        return false;
-    size_t bytes = body_bytes(reply);
-    return bytes > LONG_BYTES && buffers_admit_work(&server->buffers, bytes * BYTES_OF_BODY);
+    return server->worker && !reply->err && body_bytes(reply) > LONG_BYTES;
 }
 
 static void free_it(struct encoding *encoding)
@@ -48,16 +45,16 @@ static void free_it(struct encoding *encoding)
 
 static void run(struct work *work)
 {
-    struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
+    struct encoding *encoding = LIST_ENTRY(work, struct encoding, offload.work);
     api_reply(&encoding->style, &encoding->reply, encoding->now_us, encoding->date, &encoding->out);
     arena_fini(&encoding->arena); /* here: giving megabytes back takes its time */
 }
 
 static void done(struct work *work)
 {
-    struct encoding *encoding = LIST_ENTRY(work, struct encoding, work);
+    struct encoding *encoding = LIST_ENTRY(work, struct encoding, offload.work);
     encoding->in_use = false;
-    encoding->server->buffers.work_bytes -= encoding->body_bytes * BYTES_OF_BODY;
+    offload_done(&encoding->offload);
     if (encoding->request)
         request_encoded(encoding->request, &encoding->out); /* frees it */
     else
@@ -86,20 +83,17 @@ void encode_begin(struct request *request, const struct reply *reply)
 {
     struct server *server = request->http->session.server;
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
-    encoding->work = (struct work){.run = run, .done = done};
     encoding->request = request;
     encoding->in_use = true;
     encoding->style = request->style;
-    encoding->server = server;
     encoding->body_bytes = body_bytes(reply);
-    server->buffers.work_bytes += encoding->body_bytes * BYTES_OF_BODY;
     buffers_changed(&request->http->session);
     encoding->now_us = server->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));
     copy_jobs(encoding, reply);
     budget_spend(&server->budget, (int64_t)encoding->body_bytes / BYTES_PER_NS);
     request->encoding = encoding;
-    server->worker->verbs->submit(server->worker, &encoding->work);
+    offload_submit(&encoding->offload, server, encoding->body_bytes * BYTES_OF_BODY, run, done);
 }
 
 void encode_free(struct encoding *encoding)
@@ -107,7 +101,7 @@ void encode_free(struct encoding *encoding)
     if (!encoding)
         return;
     encoding->request = NULL;
-    if (!encoding->in_use) /* else done() does it */
+    if (offload_withdraw(&encoding->offload) || !encoding->in_use) /* else done() does it */
         free_it(encoding);
 }
 

@@ -88,6 +88,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     struct server *server = http->session.server;
     call->style.close |= request->style.close || server->draining;
     request->style = call->style;
+    request->style.limits = &server->options.api; /* those of a decoding end with it */
     if (call->style.close)
         http->last = true;
     switch (call->kind) {
@@ -133,6 +134,8 @@ static void take_request(struct http_session *http)
     submit(request, &call, http->http.request.host);
 }
 
+static void see_end(struct http_session *http);
+
 void http_session_decoded(struct request *request, struct call *call, struct bytes host)
 {
     struct http_session *http = request->http;
@@ -141,6 +144,7 @@ void http_session_decoded(struct request *request, struct call *call, struct byt
     server_begin_visit(server);
     request->undecoded = false;
     submit(request, call, host);
+    see_end(http); /* it may have ended while this was decoded: then it waits for no job (P6) */
     http_session_read_on(http);
 }
 

@@ -8,7 +8,11 @@
 #include "server/pages.h"
 #include "server/requeue.h"
 
-enum { WRITTEN_BYTES_PER_NS = 1 }; /* numbers, escapes, copies */
+enum {
+    WRITTEN_BYTES_PER_NS = 1, /* numbers, escapes, copies */
+    COPIED_BYTES_PER_NS = 3,
+    SWAP_BYTES = 4096,
+};
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
 
@@ -98,6 +102,19 @@ struct buf *request_out(struct request *request)
     return is_first(request) ? &request->http->session.out : &request->early;
 }
 
+/* To the end of `out`; an empty one takes the memory over. */
+static void move_answer(struct session *session, struct buf *answer)
+{
+    if (session->out.len == 0 && answer->len > SWAP_BYTES) {
+        struct buf spare = session->out;
+        session->out = *answer;
+        *answer = spare;
+        return;
+    }
+    buf_add_bytes(&session->out, buf_bytes(answer));
+    budget_spend(&session->server->budget, (int64_t)answer->len / COPIED_BYTES_PER_NS);
+}
+
 void request_done(struct request *request)
 {
     struct http_session *http = request->http;
@@ -112,7 +129,7 @@ void request_done(struct request *request)
         struct request *first = LIST_ENTRY(http->requests.next, struct request, place);
         if (!first->answered)
             break;
-        buf_add_bytes(&session->out, buf_bytes(&first->early));
+        move_answer(session, &first->early);
         pass_handed(first);
         if (first->style.close)
             session->closing = true;
@@ -160,6 +177,8 @@ void request_encoded(struct request *request, struct buf *answer)
         *answer = spare;
     } else {
         buf_add_bytes(out, buf_bytes(answer));
+        budget_spend(&request->http->session.server->budget,
+                     (int64_t)answer->len / COPIED_BYTES_PER_NS);
     }
     drop_encoding(request);
     request_done(request);

@@ -30,6 +30,7 @@ struct server *server_new(const struct server_options *options)
     server->worker = options->worker;
     list_init(&server->requeues);
     list_init(&server->batches);
+    list_init(&server->offloads);
     buffers_init(&server->buffers, buffer_limit(options));
     pool_init(&server->requests, sizeof(struct request));
     list_init(&server->clearings);

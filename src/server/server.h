@@ -80,6 +80,7 @@ struct server {
     struct list dirty;     // session::dirty: has bytes to send
     struct list all;       // session::all
     struct list clearings; // clearing::place: its next command can be asked
+    struct list offloads;  // offload::waiting: work that the worker cannot take yet
     struct list batches;   // batch::place: those that are not submitted whole
     struct list requeues;  // requeue::place: what clients that have gone left behind
     struct arena scratch;  /* of the request being decoded */

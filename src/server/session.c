@@ -16,7 +16,8 @@ enum {
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
     EXPIRE_STEPS = 1000,          /* of the timers' wheel in a turn */
     EXPIRE_NS = 100,
-    BYTES_PER_NS = 4, /* copied, here and in the system */
+    SENT_MAX_BYTES = 256 * 1024, /* the network sends no more at once */
+    BYTES_PER_NS = 4,            /* copied, here and in the system */
 };
 
 /* A place in the pool holds a session of any kind. */
@@ -200,6 +201,11 @@ static size_t handle_input(struct net_handler *handler, void *user, struct bytes
     return used;
 }
 
+static void handle_moved(struct net_handler *handler, size_t bytes)
+{
+    budget_spend(&of_handler(handler)->budget, SEND_NS + (int64_t)bytes / BYTES_PER_NS);
+}
+
 static bool handle_spent(const struct net_handler *handler)
 {
     return budget_spent(&LIST_ENTRY(handler, const struct server, handler)->budget);
@@ -243,6 +249,7 @@ void sessions_init(struct server *server)
         .leaving = handle_leaving,
         .gone = handle_gone,
         .drained = handle_drained,
+        .moved = handle_moved,
         .spent = handle_spent,
     };
     pool_init(&server->sessions, sizeof(union any_session));
@@ -276,7 +283,8 @@ bool sessions_expire(struct server *server)
 static void send_out(struct session *session)
 {
     struct net *net = session->server->net;
-    budget_spend(&session->server->budget, SEND_NS + (int64_t)session->out.len / BYTES_PER_NS);
+    size_t sent = session->out.len < SENT_MAX_BYTES ? session->out.len : SENT_MAX_BYTES;
+    budget_spend(&session->server->budget, SEND_NS + (int64_t)sent / BYTES_PER_NS);
     session->passed += session->out.len;
     net->verbs->send(net, session->conn, &session->out);
     buf_shrink(&session->out, SPARE_OUT_BYTES);

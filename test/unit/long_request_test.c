@@ -1,0 +1,128 @@
+/*
+ * Requests and answers so long that the worker reads and writes them: they keep their place, and
+ * who leaves meanwhile takes nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "beanstalk_peer.h"
+#include "wire.h"
+
+enum { LONG_BYTES = 300 * 1000 };
+
+/* A reserve of topic t whose JSON has so many spaces. */
+static void add_reserve(struct buf *out, size_t spaces)
+{
+    struct buf body = {0};
+    buf_add_str(&body, "{\"topics\":[\"t\"],\"wait\":\"30s\"");
+    for (size_t i = 0; i < spaces; i++)
+        buf_add_char(&body, ' ');
+    buf_add_char(&body, '}');
+    wire_request(out, BYTES("POST"), BYTES("/v1/reserve"), "application/json", buf_bytes(&body));
+    buf_fini(&body);
+}
+
+static void add_push(struct buf *out, size_t body_bytes)
+{
+    struct buf body = {0};
+    buf_add_str(&body, "{\"body\":\"");
+    for (size_t i = 0; i < body_bytes; i++)
+        buf_add_char(&body, 'x');
+    buf_add_str(&body, "\"}");
+    wire_request(out, BYTES("POST"), BYTES("/v1/topics/t/jobs"), "application/json",
+                 buf_bytes(&body));
+    buf_fini(&body);
+}
+
+static void send_buf(struct sim_peer *peer, struct buf *data)
+{
+    sim_peer_send(peer, buf_bytes(data));
+    buf_fini(data);
+}
+
+static void p6_who_leaves_while_a_long_reserve_is_decoded_takes_no_job(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 1});
+    struct sim_peer *leaver = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *pusher = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct buf data = {0};
+    add_reserve(&data, LONG_BYTES);
+    send_buf(leaver, &data);
+    sim_peer_shut(leaver);
+    settle(world);
+    add_push(&data, 1);
+    send_buf(pusher, &data);
+    pass(world, SECOND_US);
+    expect_figure(world, "stats\r\n", "current-jobs-ready", "1");
+    expect_figure(world, "stats\r\n", "current-jobs-reserved", "0");
+    world_free(world);
+}
+
+static int next_status(struct sim_peer *peer, size_t *out_body_len)
+{
+    struct wire_answer answer = {0};
+    size_t len = wire_cut(sim_peer_received(peer), &answer);
+    assert_true(len > 0);
+    *out_body_len = answer.body.len;
+    sim_peer_take(peer, len);
+    return answer.status;
+}
+
+static void answers_leave_in_order_though_the_worker_writes_some(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 2});
+    struct sim_peer *peer = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct buf data = {0};
+    size_t len;
+    add_push(&data, LONG_BYTES); /* decoded by the worker */
+    add_push(&data, 1);
+    wire_request(&data, BYTES("GET"), BYTES("/v1/jobs/@1"), NULL, (struct bytes){0});
+    wire_request(&data, BYTES("GET"), BYTES("/v1/jobs/@2"), NULL, (struct bytes){0});
+    add_reserve(&data, 0);
+    wire_request(&data, BYTES("GET"), BYTES("/healthz"), NULL, (struct bytes){0});
+    send_buf(peer, &data);
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 201);
+    assert_int_equal(next_status(peer, &len), 201);
+    assert_int_equal(next_status(peer, &len), 200);
+    assert_true(len > LONG_BYTES);
+    assert_int_equal(next_status(peer, &len), 200);
+    assert_true(len < LONG_BYTES);
+    assert_int_equal(next_status(peer, &len), 200); /* the reserve: of the long job */
+    assert_true(len > LONG_BYTES);
+    assert_int_equal(next_status(peer, &len), 200);
+    world_free(world);
+}
+
+static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 3});
+    struct sim_peer *peer = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct buf data = {0};
+    add_push(&data, LONG_BYTES);
+    add_reserve(&data, 0);
+    send_buf(peer, &data);
+    for (int turns = 0; turns < 4; turns++) /* the answer is with the worker, or on its way */
+        (void)world_step(world, world_now_us(world));
+    sim_peer_reset(peer);
+    pass(world, SECOND_US);
+    expect_figure(world, "stats\r\n", "current-jobs-reserved", "0");
+    world_free(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p6_who_leaves_while_a_long_reserve_is_decoded_takes_no_job),
+        cmocka_unit_test(answers_leave_in_order_though_the_worker_writes_some),
+        cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
