@@ -10,6 +10,7 @@
 #include "core/state.h"
 
 enum {
+    TAKE_MIN = 250,   /* jobs that one reserve takes though the budget be spent */
     TAKE_NS = 1500,   /* work for one job taken, and for its way into the reply */
     TOPIC_NS = 50,    /* for finding a topic, or taking a waiter off one */
     LINK_NS = 500,    /* for waiting on a topic, which may have to be made */
@@ -54,7 +55,8 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
 {
     uint32_t taken = 0;
     uint64_t body_bytes = 0;
-    while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES) {
+    while (taken < wanted->max && body_bytes < RESERVE_BODY_BYTES &&
+           (taken < TAKE_MIN || !budget_spent(core->budget))) {
         uint32_t number = choose(core, count, wanted->listed_order);
         if (number == POOL_NONE)
             break;
