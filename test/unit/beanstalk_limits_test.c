@@ -13,7 +13,7 @@
 #include "beanstalk_peer.h"
 #include "core/core.h"
 
-enum { WATCH_MAX = 10000 /* as the server has it */ };
+enum { WATCH_MAX = 4000 /* as the server has it */ };
 
 static void p8_limits_have_their_words(void **state)
 {
@@ -57,7 +57,7 @@ static void p8_a_connection_watches_so_many_tubes_and_no_more(void **state)
     settle(world);
     sim_peer_take(ann, sim_peer_received(ann).len);
     tell(world, ann, "watch one-more\r\nwatch t1\r\nignore t1\r\nwatch one-more\r\n",
-         "OUT_OF_MEMORY\r\nWATCHING 10000\r\nWATCHING 9999\r\nWATCHING 10000\r\n");
+         "OUT_OF_MEMORY\r\nWATCHING 4000\r\nWATCHING 3999\r\nWATCHING 4000\r\n");
     sim_peer_free(ann);
     settle(world);
     expect_figure(world, "stats\r\n", "current-tubes", "1");
