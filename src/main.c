@@ -245,6 +245,9 @@ static enum err open_listener(struct program *program, const char *address,
                  program->as_beanstalkd ? "give another port with -p"
                                         : "give another address with --beanstalk 127.0.0.1:PORT, "
                                           "or do without with --beanstalk none");
+    else if (taken)
+        complain("is another laterd running? Stop it, or give another address with --http "
+                 "127.0.0.1:PORT, or in the configuration (http, under [server])");
     return failed(program, err, BEANSTALKD_EXIT_LISTEN);
 }
 

@@ -38,6 +38,7 @@ struct salvaging {
     struct buf jobs;     /* struct found_job */
     struct buf doubtful; /* uint64_t: numbers of jobs; sorted before they are looked for */
     uint64_t carried, doubtful_carried, lost;
+    bool damaged;  /* something about the old store was said */
     bool progress; /* a line of it is on the terminal */
 };
 
@@ -71,6 +72,7 @@ static void say_line(struct salvage_ear *ear, const char *line)
     struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
     clear_progress(salvaging);
     cli_say(salvaging->cli, "%s", line);
+    salvaging->damaged = true; /* nothing else is told on the way */
 }
 
 static void say_of_new(void *ctx, const char *line)
@@ -264,7 +266,7 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
         return EXIT_REFUSED;
     }
     print_counts(salvaging, &counts, directories[1]);
-    bool all = counts.damaged_batches == 0 && salvaging->lost == 0;
+    bool all = counts.damaged_batches == 0 && salvaging->lost == 0 && !salvaging->damaged;
     return all ? EXIT_DONE : EXIT_WRONG;
 }
 
@@ -323,6 +325,30 @@ static bool is_empty(const char *directory)
     return empty;
 }
 
+/* Is the path, or what exists of it, the directory or below it? */
+static bool is_within(const char *path, const char *directory)
+{
+    char *outer = realpath(directory, NULL), *inner = realpath(path, NULL);
+    struct buf above = {0};
+    buf_add_str(&above, path);
+    while (!inner && above.len) { /* of what is not there yet, the nearest directory above */
+        while (above.len && above.at[above.len - 1] == '/')
+            above.len--;
+        while (above.len && above.at[above.len - 1] != '/')
+            above.len--;
+        buf_add_char(&above, '\0');
+        inner = realpath(above.len > 1 ? above.at : ".", NULL);
+        above.len--;
+    }
+    size_t len = outer ? strlen(outer) : 0;
+    bool within = outer && inner && strncmp(inner, outer, len) == 0 &&
+                  (inner[len] == '/' || inner[len] == '\0' || len == 1 /* the root */);
+    buf_fini(&above);
+    free(outer);
+    free(inner);
+    return within;
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = {CLI_OPTIONS};
@@ -336,6 +362,11 @@ static int run(struct cli *cli, int argc, char **argv)
     if (stat(directories[0], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
         cli_say(cli, "%s is not a directory", directories[0]);
         return EXIT_NOTHING;
+    }
+    if (is_within(directories[1], directories[0]) || is_within(directories[0], directories[1])) {
+        cli_say(cli, "one of %s and %s is in the other: nothing was done", directories[0],
+                directories[1]);
+        return EXIT_CONFLICT;
     }
     if (!is_empty(directories[1])) {
         cli_say(cli, "%s is not an empty directory: nothing was done", directories[1]);
@@ -362,13 +393,14 @@ const struct command command_salvage = {
     .summary = "Bring all that is intact in a damaged store into a new one",
     .help =
         "DIR is the data directory of a laterd that is stopped; nothing in it is changed.\n"
-        "NEW is made, or must be empty; it takes as much room as DIR's live jobs.\n"
+        "NEW is made, or must be empty; it takes as much room as DIR's live jobs. Neither may be in\n"
+        "the other.\n"
         "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"
         "end was damaged. Bodies are also looked for in segments that were set aside.\n"
         "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
-        "open, or NEW is not empty. 4: it did not work, remove NEW. 6: done, and there was "
+        "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, and there was "
         "damage.\n"
         "\nExample:\n"
         "  later salvage /var/lib/laterd /var/lib/laterd.new\n",

@@ -104,8 +104,10 @@ static int verify(struct cli *cli, const char *directory)
     if (err == OK && counts.bad == 0)
         return EXIT_DONE;
     if (counts.bad > 0)
-        cli_say(cli, "%s: %llu damaged place%s", directory, (unsigned long long)counts.bad,
-                plural(counts.bad));
+        cli_say(cli,
+                "%s: %llu damaged place%s; bring what is intact into a new store with: later "
+                "salvage %s NEW",
+                directory, (unsigned long long)counts.bad, plural(counts.bad), directory);
     else
         cli_say(cli, "%s: not all could be checked: %s", directory, err_text(err));
     return EXIT_WRONG;

@@ -4,6 +4,7 @@
 #include <ini.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/check.h"
 #include "core/core.h"
@@ -638,7 +639,11 @@ static int take_key(void *ctx, const char *section, const char *name, const char
     return 0;
 }
 
-/* Counts lines, which the library does not tell its handler, and refuses lines it would cut. */
+/*
+ * Counts lines, which the library does not tell its handler, and refuses lines it would cut. Blanks
+ * before a line are taken off: the library would take what is behind them for more of the value
+ * above.
+ */
 static char *read_line(char *room, int room_bytes, void *ctx)
 {
     struct reading *reading = ctx;
@@ -650,12 +655,15 @@ static char *read_line(char *room, int room_bytes, void *ctx)
         complain(reading, "the line is too long");
         return NULL;
     }
+    size_t blanks = strspn(line, " \t");
+    memmove(line, line + blanks, strlen(line + blanks) + 1);
     return line;
 }
 
 enum err config_read(struct config *config, const char *path, struct config_trouble *out_trouble)
 {
     struct reading reading = {.config = config, .trouble = out_trouble, .path = path};
+    struct stat status;
     reading.file = fopen(path, "re");
     if (!reading.file) {
         bool missing = errno == ENOENT;
@@ -663,7 +671,15 @@ enum err config_read(struct config *config, const char *path, struct config_trou
                        strerror(errno));
         return missing ? ERR_NOT_FOUND : ERR_IO;
     }
+    if (fstat(fileno(reading.file), &status) == 0 && S_ISDIR(status.st_mode)) {
+        (void)fclose(reading.file); /* nothing was read */
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                       "%.300s: this is a directory; give the configuration file itself", path);
+        return ERR_INVALID;
+    }
     int bad_line = ini_parse_stream(read_line, &reading, take_key, &reading);
+    if (ferror(reading.file))
+        complain(&reading, "the file cannot be read on from here");
     (void)fclose(reading.file); /* only read from */
     if (bad_line && !reading.failed) {
         reading.line = bad_line > 0 ? (unsigned)bad_line : 0;

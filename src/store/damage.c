@@ -616,6 +616,15 @@ static void time_text(int64_t us, char *room, size_t size)
         (void)snprintf(room, size, "%" PRId64 " us", us);
 }
 
+const char *damage_batches(uint64_t first, uint64_t last, char room[static DAMAGE_BATCHES_ROOM])
+{
+    if (first == last)
+        (void)snprintf(room, DAMAGE_BATCHES_ROOM, "batch %" PRIu64, first);
+    else
+        (void)snprintf(room, DAMAGE_BATCHES_ROOM, "batches %" PRIu64 " to %" PRIu64, first, last);
+    return room; /* both numbers fit */
+}
+
 void damage_describe(const struct suspect *suspect, char *out_line, size_t room)
 {
     struct record record;

@@ -58,6 +58,8 @@ struct suspect_index {
     size_t count;
 };
 
+enum { DAMAGE_BATCHES_ROOM = 64 };
+
 struct damage {
     struct disk *disk;
     uint32_t tag;
@@ -96,6 +98,8 @@ struct region *damage_region(const struct damage *damage, uint32_t number, uint6
 bool damage_covers(const struct damage *damage, uint64_t where);
 /* Reads the log again, in order: its good batches and its regions. */
 enum err damage_read(struct damage *damage, const struct damage_reader *reader) MUST_USE;
+/* "batch 7" or "batches 7 to 9", into the room. */
+const char *damage_batches(uint64_t first, uint64_t last, char room[static DAMAGE_BATCHES_ROOM]);
 /* One line for people: what the suspect is, and what may have become of it. */
 void damage_describe(const struct suspect *suspect, char *out_line, size_t room);
 

@@ -91,11 +91,11 @@ static enum err number_segments(struct recovery *recovery)
 
 static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
 {
-    trouble_say(
-        recovery->trouble, "wal-*", 0,
-        "batches %llu to %llu are missing with their segment: acknowledged changes are lost "
-        "without it; put the file back, or restore the directory from a backup",
-        (unsigned long long)first, (unsigned long long)last);
+    char batches[DAMAGE_BATCHES_ROOM];
+    trouble_say(recovery->trouble, "wal-*", 0,
+                "%s %s missing with the segment: acknowledged changes are lost without it; put the "
+                "file back, or restore the directory from a backup",
+                damage_batches(first, last, batches), first == last ? "is" : "are");
     return ERR_CORRUPT;
 }
 
@@ -219,11 +219,10 @@ static void tell_of_region(struct recovery *recovery, const struct region *regio
 {
     const struct damage *damage = &recovery->damage;
     struct store_ear *ear = recovery->store->ear;
-    char line[400];
-    (void)snprintf(line, sizeof(line),
-                   SEGMENT_NAME ": bytes %llu to %llu, batches %llu to %llu: %s", region->number,
+    char line[400], batches[DAMAGE_BATCHES_ROOM];
+    (void)snprintf(line, sizeof(line), SEGMENT_NAME ": bytes %llu to %llu, %s: %s", region->number,
                    (unsigned long long)region->start, (unsigned long long)region->end,
-                   (unsigned long long)region->batch_first, (unsigned long long)region->batch_last,
+                   damage_batches(region->batch_first, region->batch_last, batches),
                    region->harmless ? "damaged; nothing that lives was in it"
                    : region->opaque ? "damaged; not all that was in it can be told"
                                     : "damaged");

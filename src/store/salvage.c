@@ -201,16 +201,16 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
 static enum err replay_region(void *ctx, struct region *region)
 {
     struct salvage *salvage = ctx;
-    char line[200];
+    char line[200], batches[DAMAGE_BATCHES_ROOM];
     enum err err = OK;
-    bool missing = region->start == region->end;
+    bool missing = region->start == region->end, one = region->batch_first == region->batch_last;
     (void)snprintf(line, sizeof(line),
-                   SEGMENT_NAME ": bytes %" PRIu64 " to %" PRIu64 ": batches %" PRIu64
-                                " to %" PRIu64 " are %s%s",
-                   region->number, region->start, region->end, region->batch_first,
-                   region->batch_last, missing ? "missing" : "damaged",
-                   region->harmless ? "; nothing that lives was in them"
-                   : region->opaque ? "; not all that was in them can be told"
+                   SEGMENT_NAME ": bytes %" PRIu64 " to %" PRIu64 ": %s %s %s%s", region->number,
+                   region->start, region->end,
+                   damage_batches(region->batch_first, region->batch_last, batches),
+                   one ? "is" : "are", missing ? "missing" : "damaged",
+                   region->harmless ? "; nothing that lives was there"
+                   : region->opaque ? "; not all that was there can be told"
                                     : "");
     say(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;

@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "store/damage.h"
 #include "store/internal.h"
 
 enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
@@ -190,6 +191,7 @@ static bool skip_damage(struct verify *verify, const char *name, struct scan *sc
                         uint64_t *offset, uint64_t batch_end)
 {
     bool last = batch_end == UINT64_MAX;
+    char batches[DAMAGE_BATCHES_ROOM];
     struct batch_head head;
     const char *batch;
     if (last && verify->batch_next > verify->proven)
@@ -198,9 +200,9 @@ static bool skip_damage(struct verify *verify, const char *name, struct scan *sc
         if (!scan_good(scan, at, &head, &batch) || head.number <= verify->batch_next ||
             head.number >= batch_end || (last && head.number - 1 > verify->proven))
             continue;
-        tell(verify, "%s: offset %llu to %llu: batches %llu to %llu are damaged", name,
-             (unsigned long long)*offset, (unsigned long long)at,
-             (unsigned long long)verify->batch_next, (unsigned long long)(head.number - 1));
+        tell(verify, "%s: offset %llu to %llu: %s %s damaged", name, (unsigned long long)*offset,
+             (unsigned long long)at, damage_batches(verify->batch_next, head.number - 1, batches),
+             verify->batch_next == head.number - 1 ? "is" : "are");
         verify->counts.bad++;
         verify->batch_next = head.number;
         *offset = at;
@@ -313,9 +315,11 @@ static enum err verify_loaded(struct verify *verify)
         if (found->head.batch_first < manifest->batch_first)
             continue; /* cleaned already; the next opening removes it */
         if (found->head.batch_first > verify->batch_next) {
-            tell(verify, "batches %llu to %llu are missing with their segment",
-                 (unsigned long long)verify->batch_next,
-                 (unsigned long long)(found->head.batch_first - 1));
+            char batches[DAMAGE_BATCHES_ROOM];
+            uint64_t last_missing = found->head.batch_first - 1;
+            tell(verify, "%s %s missing with the segment",
+                 damage_batches(verify->batch_next, last_missing, batches),
+                 verify->batch_next == last_missing ? "is" : "are");
             verify->counts.bad++;
             verify->batch_next = found->head.batch_first;
         }

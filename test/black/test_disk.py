@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import time
@@ -251,7 +252,8 @@ def damaged(laterd):
 def test_one_flipped_byte_in_a_dead_record_stops_no_start(damaged):
     flip(first_segment(damaged), b"dead dead", 20)
     seen = later("verify", damaged.data)
-    assert seen.returncode == 6 and "are damaged" in seen.stderr
+    assert seen.returncode == 6 and re.search(r"(batch \d+ is|batches \d+ to \d+ are) damaged", seen.stderr)
+    assert f"later salvage {damaged.data} NEW" in seen.stderr
     assert "102 jobs" not in seen.stdout and "101 live" not in seen.stdout
     assert "101 jobs" in seen.stdout, "it counts past the damage"
     damaged.start()
@@ -299,6 +301,22 @@ def test_salvage_says_what_is_doubtful_and_takes_a_store_without_its_manifest(da
     assert done.returncode == 6
     counts = json.loads(done.stdout)
     assert (counts["carried"], counts["doubtful"], counts["lost"]) == (101, 1, 0)
+
+
+def test_salvage_of_a_store_without_its_manifest_says_that_there_was_damage(damaged, tmp_path):
+    with open(os.path.join(damaged.data, "MANIFEST"), "r+b") as file:
+        file.write(bytes(8192))
+    done = later("salvage", damaged.data, str(tmp_path / "new"))
+    assert done.returncode == 6 and "MANIFEST" in done.stderr and "101 jobs carried" in done.stdout
+
+
+def test_salvage_refuses_directories_of_which_one_is_in_the_other(damaged):
+    before = contents(damaged.data)
+    for new in (damaged.data, damaged.data + "/new", damaged.data + "/deep/er//new/",
+                os.path.dirname(damaged.data)):
+        done = later("salvage", damaged.data, new)
+        assert done.returncode == 3 and "in the other" in done.stderr, (new, done)
+    assert contents(damaged.data) == before
 
 
 def test_salvage_writes_into_no_directory_that_has_anything(damaged, tmp_path):

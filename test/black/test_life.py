@@ -101,12 +101,26 @@ def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
     assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
 
 
+def test_a_directory_is_no_configuration(tmp_path):
+    ended = run("-c", tmp_path, "--check-config")
+    assert ended.returncode == 2 and f"{tmp_path}: this is a directory" in ended.stderr
+
+
+def test_a_line_that_begins_with_blanks_is_a_key_of_its_own(tmp_path):
+    code, said = checked(tmp_path, "[server]\nhttp = 127.0.0.1:0\n  [limits]\n\tjobs = 5\n  # x\n")
+    assert code == 0, said
+    code, said = checked(tmp_path, "[store]\ndata_dir = /tmp/a\n  durability = never\n")
+    assert code == 2 and "laterd.conf:3: durability = never" in said
+    code, said = checked(tmp_path, "[redis]\ntls_ca = /tmp/a\n  /tmp/b\n")
+    assert code == 2 and "laterd.conf:3: not a [section]" in said
+
+
 def test_two_servers_do_not_share_a_port(laterd, tmp_path):
     first = laterd()
     second = laterd(listeners=[f"127.0.0.1:{first.port}"], start=False)
     with pytest.raises(DidNotStart) as why:
         second.start()
-    assert "listen" in str(why.value)
+    assert "listen" in str(why.value) and "--http 127.0.0.1:PORT" in str(why.value)
 
 
 @pytest.mark.embedded("about the directory of the store")
