@@ -2,7 +2,10 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,19 +16,124 @@ void log_level_set(enum log_level least)
     atomic_store(&least_level, least);
 }
 
-/* What others say must not look like lines of ours. */
-static void keep_on_one_line(char *text, size_t len)
+/* A line that grows up to its room; what does not fit is cut off. */
+struct line {
+    char text[1024];
+    size_t len;
+};
+
+static void put(struct line *line, const char *text, size_t len)
+{
+    size_t room = sizeof(line->text) - 1 - line->len; /* the newline has its place */
+    if (len > room)
+        len = room;
+    memcpy(line->text + line->len, text, len);
+    line->len += len;
+}
+
+/*
+ * What others say must not look like lines of ours, nor end the quotes it stands in: a control
+ * character is written as \xNN, and within quotes there is a backslash before " and backslash.
+ */
+static void put_text(struct line *line, const char *text, size_t len, bool quoted)
 {
     for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            text[i] = '?';
+        unsigned char c = (unsigned char)text[i];
+        char escaped[8];
+        if (c < ' ' || c == 0x7f)
+            (void)snprintf(escaped, sizeof(escaped), "\\x%02x", c); /* it fits */
+        else
+            (void)snprintf(escaped, sizeof(escaped), "%s%c",
+                           quoted && (c == '"' || c == '\\') ? "\\" : "", c); /* so does this */
+        if (line->len + strlen(escaped) > sizeof(line->text) - 1)
+            return; /* no half of an escape */
+        put(line, escaped, strlen(escaped));
+    }
+}
+
+/* A conversion such as %.*s, %04o or %llu: what stands between the percent sign and its letter. */
+struct conversion {
+    bool zeros;
+    int width;
+    int precision; /* -1: none */
+    unsigned longs;
+    bool of_size;
+};
+
+static const char *read_conversion(const char *at, va_list *args, struct conversion *conversion)
+{
+    *conversion = (struct conversion){.zeros = *at == '0', .precision = -1};
+    for (; *at >= '0' && *at <= '9'; at++)
+        conversion->width = conversion->width * 10 + (*at - '0');
+    if (*at == '.' && at[1] == '*') {
+        conversion->precision = va_arg(*args, int);
+        at += 2;
+    } else if (*at == '.') {
+        conversion->precision = 0;
+        for (at++; *at >= '0' && *at <= '9'; at++)
+            conversion->precision = conversion->precision * 10 + (*at - '0');
+    }
+    for (; *at == 'l'; at++)
+        conversion->longs++;
+    conversion->of_size = *at == 'z';
+    return at + conversion->of_size;
+}
+
+static void put_number(struct line *line, const struct conversion *conversion, char letter,
+                       va_list *args)
+{
+    char number[64];
+    int width = conversion->width;
+    long long value = conversion->of_size      ? (long long)va_arg(*args, size_t)
+                      : conversion->longs >= 2 ? va_arg(*args, long long)
+                      : conversion->longs == 1 ? va_arg(*args, long)
+                      : letter == 'd'          ? va_arg(*args, int)
+                                               : (long long)va_arg(*args, unsigned);
+    if (letter == 'd')
+        (void)snprintf(number, sizeof(number), conversion->zeros ? "%0*lld" : "%*lld", width,
+                       value);
+    else if (letter == 'o')
+        (void)snprintf(number, sizeof(number), conversion->zeros ? "%0*llo" : "%*llo", width,
+                       (unsigned long long)value);
+    else
+        (void)snprintf(number, sizeof(number), conversion->zeros ? "%0*llu" : "%*llu", width,
+                       (unsigned long long)value);
+    put(line, number, strlen(number));
+}
+
+/* printf with the few conversions that the log's lines have, to know which text is in quotes. */
+static void put_facts(struct line *line, const char *format, va_list *args)
+{
+    bool quoted = false;
+    while (*format) {
+        if (*format != '%') {
+            quoted ^= *format == '"';
+            put(line, format++, 1);
+            continue;
+        }
+        struct conversion conversion;
+        const char *letter = read_conversion(format + 1, args, &conversion);
+        if (*letter == 's') {
+            const char *text = va_arg(*args, const char *);
+            size_t most = conversion.precision < 0 ? SIZE_MAX : (size_t)conversion.precision;
+            put_text(line, text, strnlen(text, most), quoted);
+        } else if (*letter == 'd' || *letter == 'u' || *letter == 'o') {
+            put_number(line, &conversion, *letter, args);
+        } else if (*letter == '%') {
+            put(line, "%", 1);
+        } else { /* a conversion that is not known here: no argument behind it can be told */
+            put(line, format, strlen(format));
+            return;
+        }
+        format = letter + 1;
     }
 }
 
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
-    char line[1024];
+    struct line line = {.len = 0};
+    char start[64];
     struct timespec now;
     struct tm parts;
     va_list args;
@@ -34,20 +142,15 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
         return;
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)gmtime_r(&now.tv_sec, &parts);
-    size_t len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &parts);
-    int more = snprintf(line + len, sizeof(line) - len, ".%03ldZ %s %s ", now.tv_nsec / 1000000,
-                        names[level], event);
-    if (more > 0)
-        len += (size_t)more;
+    put(&line, start, strftime(start, sizeof(start), "%Y-%m-%dT%H:%M:%S", &parts));
+    (void)snprintf(start, sizeof(start), ".%03ldZ %s ", now.tv_nsec / 1000000, names[level]);
+    put(&line, start, strlen(start));
+    put_text(&line, event, strlen(event), false);
+    put(&line, " ", 1);
     va_start(args, format);
-    more = vsnprintf(line + len, sizeof(line) - len - 1, format, args);
+    put_facts(&line, format, &args);
     va_end(args);
-    if (more > 0)
-        len += (size_t)more;
-    if (len > sizeof(line) - 2)
-        len = sizeof(line) - 2; /* the line was cut; its newline is not */
-    keep_on_one_line(line, len);
-    line[len++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, len);
+    line.text[line.len++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line.text, line.len);
     (void)written; /* nobody is left to tell */
 }

@@ -10,7 +10,8 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 void log_level_set(enum log_level least); /* default LOG_INFO */
 
-/* `event` is a stable word ("store_opened"); `format` gives the facts ("jobs=%zu ms=%d"). */
+/* `event` is a stable word ("store_opened"); `format` gives the facts ("jobs=%zu ms=%d").
+ * Of printf's conversions there are %s %d %u %o, with l, ll, z, a width and a precision. */
 void log_event(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -331,17 +331,44 @@ static void a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back(void **
 
 static void what_others_say_makes_no_lines_in_the_log(void **state)
 {
+    static const char expected[] = "error=\"a\\x0ab\\x0d\\x1b[31m\\x7f \xc3\xa9\\\" x=\\\"\\\\\"\n";
     char line[256];
     int ends[2], before = dup(STDERR_FILENO);
     (void)state;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
-    log_event(LOG_ERROR, "away", "error=\"%s\"", "a\nb\r\x1b[31m\x7f \xc3\xa9");
+    log_event(LOG_ERROR, "away", "error=\"%s\"", "a\nb\r\x1b[31m\x7f \xc3\xa9\" x=\"\\");
     assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
     ssize_t len = read(ends[0], line, sizeof(line));
     assert_true(len > 0);
     assert_ptr_equal(memchr(line, '\n', (size_t)len), line + len - 1);
-    assert_non_null(memmem(line, (size_t)len, BYTES("error=\"a?b??[31m? \xc3\xa9\"").at, 20));
+    assert_non_null(memmem(line, (size_t)len, expected, sizeof(expected) - 1));
+    (void)close(before);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
+static void a_line_of_the_log_has_its_numbers_and_is_cut_to_fit(void **state)
+{
+    static const char expected[] =
+        " warn facts a=-5 b=7 c=-8 d=18446744073709551615 e=0755 f=9 g=abc h=de i=%\n";
+    char line[2048], text[3000];
+    int ends[2], before = dup(STDERR_FILENO);
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    log_event(LOG_WARN, "facts", "a=%d b=%u c=%lld d=%llu e=%04o f=%zu g=%.3s h=%.*s i=%%", -5, 7u,
+              -8LL, 18446744073709551615ULL, 0755u, (size_t)9, "abcd", 2, "def");
+    ssize_t len = read(ends[0], line, sizeof(line));
+    memset(text, '\n', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    log_event(LOG_WARN, "long", "text=\"%s\"", text);
+    ssize_t long_len = read(ends[0], text, sizeof(text));
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    assert_true(len > 0 && long_len > 1000 && long_len <= 1024);
+    assert_non_null(memmem(line, (size_t)len, expected, sizeof(expected) - 1));
+    assert_memory_equal(text + long_len - 6, "\\x0a\"", 5); /* no half of an escape */
+    assert_int_equal(text[long_len - 1], '\n');
     (void)close(before);
     (void)close(ends[0]);
     (void)close(ends[1]);
@@ -363,6 +390,7 @@ int main(void)
         cmocka_unit_test(going_through_a_pool_shows_every_live_object_and_none_without_memory),
         cmocka_unit_test(a_set_of_blocks_has_blocks_of_every_size_and_gives_them_back),
         cmocka_unit_test(what_others_say_makes_no_lines_in_the_log),
+        cmocka_unit_test(a_line_of_the_log_has_its_numbers_and_is_cut_to_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
