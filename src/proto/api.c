@@ -62,6 +62,17 @@ void api_problem_set(struct problem *problem, int status, const char *code, cons
     memcpy(problem->detail, detail, strnlen(detail, sizeof(problem->detail) - 1));
 }
 
+bool api_refuse_name(struct problem *problem, struct bytes name, const char *code,
+                     const char *detail)
+{
+    char text[sizeof(problem->field)] = "";
+    size_t len = name.len < sizeof(text) ? name.len : sizeof(text) - 1;
+    while (len && !bytes_is_utf8(bytes_of(name.at, len)))
+        len--; /* do not cut a character in two */
+    memcpy(text, name.at, len);
+    return api_refuse(problem, 400, code, text, detail);
+}
+
 void api_problem_add(struct problem *problem, const char *text)
 {
     size_t len = strnlen(problem->detail, sizeof(problem->detail) - 1);
@@ -200,6 +211,7 @@ static bool decode_page(const struct http_request *request, struct call *call)
         {{"/v1/openapi.json", 16}, CALL_OPENAPI},
         {{"/v1/limits", 10}, CALL_LIMITS},
     };
+    struct bytes rest = request->query, name, value;
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
         if (!bytes_eq(request->path, pages[i].path))
             continue;
@@ -208,6 +220,10 @@ static bool decode_page(const struct http_request *request, struct call *call)
         if (request->method != HTTP_M_GET && request->method != HTTP_M_HEAD) {
             api_refuse_call(call, 405, "method_not_allowed", "this page can only be read");
             call->problem.allow = "GET, HEAD";
+        } else if (is_below_v1(request->path) && http_query_next(&rest, &name, &value)) {
+            call->kind = CALL_PROBLEM;
+            (void)api_refuse_name(&call->problem, name, "unknown_parameter",
+                                  "this page takes no query parameters");
         }
         return true;
     }

@@ -55,7 +55,10 @@ static inline bool api_refuse(struct problem *problem, int status, const char *c
     api_problem_set(problem, status, code, field, detail);
     return false;
 }
-/* The same for a call, which becomes CALL_PROBLEM. */
+/* Refuses (400) a field or parameter of that name, which is cut to fit; false. */
+bool api_refuse_name(struct problem *problem, struct bytes name, const char *code,
+                     const char *detail);
+/* Refuses a call, which becomes CALL_PROBLEM. */
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
 
 /* A whole response with this body. */

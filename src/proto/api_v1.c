@@ -149,8 +149,10 @@ static bool has_query_for(const struct v1_call *v1)
 {
     if (v1->request->query.len == 0 || v1->kind == CMD_TOPICS || v1->kind == CMD_LIST)
         return true; /* v1_decode_list looks at it */
-    return api_refuse(v1->input.problem, 400, "unknown_parameter", "",
-                      "this call takes no query parameters");
+    struct bytes rest = v1->request->query, name = {0}, value;
+    (void)http_query_next(&rest, &name, &value); /* without one it is refused as well */
+    return api_refuse_name(v1->input.problem, name, "unknown_parameter",
+                           "this call takes no query parameters");
 }
 
 /* The topic or id in the path. */

@@ -3,7 +3,7 @@
 #include "proto/base64.h"
 #include "proto/moment.h"
 
-enum { MILLISECOND_US = 1000, KEPT_NAME_MAX = 60 };
+enum { MILLISECOND_US = 1000 };
 
 /* One field under way. */
 struct reader {
@@ -19,11 +19,18 @@ static bool bad(const struct reader *reader, const char *detail)
 }
 
 /* The same with the limit's value behind it. */
-static bool bad_limit(const struct reader *reader, const char *detail, int64_t limit,
-                      const char *unit)
+static bool bad_limit(const struct reader *reader, const char *detail, uint32_t limit)
 {
     (void)bad(reader, detail);
-    api_problem_addf(reader->input->problem, ", which is %lld%s", (long long)limit, unit);
+    api_problem_addf(reader->input->problem, ", which is %u", limit);
+    return false;
+}
+
+static bool bad_time_limit(const struct reader *reader, const char *detail, int64_t limit_us)
+{
+    char room[DURATION_ROOM];
+    (void)bad(reader, detail);
+    api_problem_addf(reader->input->problem, ", which is %s", duration_print(limit_us, room));
     return false;
 }
 
@@ -116,8 +123,8 @@ static bool read_ttr(const struct reader *reader)
     if (*ttr_us < 1)
         return bad(reader, "the ttr must be longer than nothing");
     if (*ttr_us > reader->input->limits->ttr_max_us)
-        return bad_limit(reader, "the ttr is over limits.ttr_seconds",
-                         reader->input->limits->ttr_max_us / MILLISECOND_US, " ms");
+        return bad_time_limit(reader, "the ttr is over limits.ttr_seconds",
+                              reader->input->limits->ttr_max_us);
     return true;
 }
 
@@ -306,7 +313,7 @@ static bool read_topics(const struct reader *reader)
         if (is_listed(fields, topic))
             continue;
         if (fields->topic_count == most)
-            return bad_limit(reader, "there are more topics than limits.reserve_topics", most, "");
+            return bad_limit(reader, "there are more topics than limits.reserve_topics", most);
         fields->topics[fields->topic_count++] = topic;
     }
     return fields->topic_count > 0 || bad(reader, "at least one topic is needed");
@@ -317,15 +324,15 @@ static bool read_wait(const struct reader *reader)
     if (!read_duration(reader, &reader->fields->wait_us))
         return false;
     return reader->fields->wait_us <= reader->input->limits->wait_us ||
-           bad_limit(reader, "the wait is over limits.wait_seconds",
-                     reader->input->limits->wait_us / MILLISECOND_US, " ms");
+           bad_time_limit(reader, "the wait is over limits.wait_seconds",
+                          reader->input->limits->wait_us);
 }
 
 static bool read_max(const struct reader *reader)
 {
     return read_count(reader, 1, reader->input->limits->batch_jobs, &reader->fields->max) ||
            bad_limit(reader, "this must be a whole number, 1 … limits.batch_jobs",
-                     reader->input->limits->batch_jobs, "");
+                     reader->input->limits->batch_jobs);
 }
 
 static bool read_for(const struct reader *reader)
@@ -392,17 +399,6 @@ static const struct {
     [V1_CREATE] = {"create", read_create},
 };
 
-static bool refuse_name(const struct v1_input *input, struct bytes name, const char *code,
-                        const char *detail)
-{
-    char text[KEPT_NAME_MAX + 1] = "";
-    size_t len = name.len < KEPT_NAME_MAX ? name.len : KEPT_NAME_MAX;
-    while (len && !bytes_is_utf8(bytes_of(name.at, len)))
-        len--; /* do not cut a character in two */
-    memcpy(text, name.at, len);
-    return api_refuse(input->problem, 400, code, text, detail);
-}
-
 static bool read_field(const struct v1_input *input, struct bytes name,
                        const struct json_value *value, uint32_t allowed, struct v1_fields *fields)
 {
@@ -411,9 +407,11 @@ static bool read_field(const struct v1_input *input, struct bytes name,
            (!(allowed & V1_BIT(field)) || !bytes_eq(name, bytes_str(known[field].name))))
         field++;
     if (field == V1_FIELD_COUNT)
-        return refuse_name(input, name, "unknown_field", "this call has no field of that name");
+        return api_refuse_name(input->problem, name, "unknown_field",
+                               "this call has no field of that name");
     if (v1_given(fields, field))
-        return refuse_name(input, name, "duplicate_field", "this field was given twice");
+        return api_refuse_name(input->problem, name, "duplicate_field",
+                               "this field was given twice");
     struct reader reader = {
         .input = input, .fields = fields, .value = value, .name = known[field].name};
     if (!known[field].read(&reader))

@@ -339,6 +339,10 @@ static struct problem problem_of(const struct call_style *style, const struct re
     enum err err = reply->err;
     struct problem problem;
     api_problem_of(&problem, style->limits, err);
+    bool of_job = kind == CMD_FINISH || (kind >= CMD_RELEASE && kind <= CMD_DELETE);
+    if (err == ERR_NOT_FOUND)
+        api_problem_set(&problem, problem.status, problem.code, "",
+                        of_job ? "no such job" : "no such topic");
     if (err == ERR_NOT_FOUND && kind == CMD_PAUSE)
         api_problem_set(&problem, problem.status, problem.code, "",
                         "there is no such topic: push a job to it first, or pause it with "

@@ -88,9 +88,9 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
             return bad_parameter(v1, "state",
                                  "the state must be delayed, ready, reserved or buried");
     } else {
-        return api_refuse(v1->input.problem, 400, "unknown_parameter", "",
-                          jobs ? "the parameters here are state, cursor and limit"
-                               : "the parameters here are cursor and limit");
+        return api_refuse_name(v1->input.problem, name, "unknown_parameter",
+                               jobs ? "the parameters here are state, cursor and limit"
+                                    : "the parameters here are cursor and limit");
     }
     return true;
 }
@@ -107,7 +107,8 @@ bool v1_decode_list(const struct v1_call *v1)
         return false;
     while (http_query_next(&rest, &name, &value)) {
         if (!api_unescape(value, true, v1->input.scratch, &value))
-            return bad_parameter(v1, "", "a parameter has a percent sign without two hex digits");
+            return api_refuse_name(v1->input.problem, name, "bad_parameter",
+                                   "this has a percent sign without two hex digits");
         if (!read_parameter(v1, name, value, &topic))
             return false;
     }

@@ -1,5 +1,7 @@
 #include "proto/moment.h"
 
+#include <stdio.h>
+
 #include "base/check.h"
 #include "proto/http1.h"
 
@@ -262,4 +264,16 @@ bool duration_read(struct bytes text, int64_t *out_us)
     }
     *out_us = sum_us;
     return true;
+}
+
+const char *duration_print(int64_t us, char room[static DURATION_ROOM])
+{
+    bool days = us && us % (DAY_S * SECOND_US) == 0, seconds = us % SECOND_US == 0;
+    int64_t unit = days ? DAY_S * SECOND_US : seconds ? SECOND_US : us % 1000 == 0 ? 1000 : 1;
+    (void)snprintf(room, DURATION_ROOM, "%lld%s", (long long)(us / unit),
+                   days           ? "d"
+                   : seconds      ? "s"
+                   : unit == 1000 ? "ms"
+                                  : "us"); /* it fits */
+    return room;
 }

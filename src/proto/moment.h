@@ -31,6 +31,11 @@ bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int
 /* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
 void moment_add(struct buf *out, int64_t us);
 
+enum { DURATION_ROOM = 32 };
+
+/* As people write it in the configuration: "250ms", "600s", "365d". */
+const char *duration_print(int64_t us, char room[static DURATION_ROOM]);
+
 /* Reads "250ms" "1h30m" "2d": whole numbers, each with its unit (us ms s m h d w). */
 bool duration_read(struct bytes text, int64_t *out_us);
 

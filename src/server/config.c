@@ -73,7 +73,8 @@ static const struct key keys[] = {
      "All log files together; pushes are refused beyond it. 0: as much as the disk has."},
     {"store", "recent_bytes", KIND_BYTES, NUMBER(recent_bytes), 0, 64 * GIB, "16M",
      "Memory for the newest bodies, so that young jobs are handed out without a disk read."},
-    {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000", "Live jobs."},
+    {"limits", "jobs", KIND_COUNT, NUMBER(jobs), 1, 2000000000, "100000000",
+     "Live jobs. The embedded engine holds up to 268435455."},
     {"limits", "topics", KIND_COUNT, NUMBER(topics), 1, 10000000, "100000",
      "Topics. Idle ones make room for new ones."},
     {"limits", "waiters", KIND_COUNT, NUMBER(waiters), 1, 10000000, "100000",
@@ -527,6 +528,8 @@ static void add_range(struct buf *out, const struct key *key)
         buf_add_i64(out, key->least);
         buf_add_str(out, " to ");
         buf_add_i64(out, key->most);
+        if (key->at == NUMBER(jobs))
+            buf_addf(out, " (to %llu with the embedded engine)", (unsigned long long)CORE_JOBS_MAX);
         break;
     }
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "proto/moment.h"
 #include "server/batch.h"
 #include "server/clearing.h"
 #include "server/decode.h"
@@ -358,12 +359,11 @@ static void expired(struct session *session)
     session->server->counts.timed_out++;
     bool answers_wait = session->window_us || !list_empty(&http->requests) || session->closing;
     if (session->begun_us && !answers_wait) {
-        struct buf detail = {0};
-        buf_addf(&detail,
-                 "the request was not whole within limits.request_seconds, which is %lld%c",
-                 (long long)(session->server->options.request_us / 1000000), 0);
-        http_session_refuse(session, ERR_INVALID, 408, detail.at);
-        buf_fini(&detail);
+        char detail[DETAIL_BYTES], room[DURATION_ROOM];
+        (void)snprintf(detail, sizeof(detail),
+                       "the request was not whole within limits.request_seconds, which is %s",
+                       duration_print(session->server->options.request_us, room)); /* it fits */
+        http_session_refuse(session, ERR_INVALID, 408, detail);
         return;
     }
     session_free(session, SESSION_DROPPED);

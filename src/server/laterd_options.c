@@ -45,7 +45,7 @@ struct said {
     unsigned http_count, beanstalk_count;
 };
 
-/* --data-dir goes over the file's; which was there is kept for the log. */
+/* --data-dir overrides the file's, which is kept for the log. */
 static enum err put_data_dir(struct config *config, const char *data_dir,
                              struct laterd_options *options, struct config_trouble *trouble)
 {

@@ -76,7 +76,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
 
 
 @pytest.mark.parametrize("text, says", [
-    ("[limits]\njobs = 3x\n", "jobs = 3x: must be a whole number from 1 to 2000000000"),
+    ("[limits]\njobs = 3x\n", "jobs = 3x: must be a whole number from 1 to 2000000000 (to 268435455 with"),
     ("[limits]\njobs = 268435456\n", "limits.jobs must not be above 268435455"),
     ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),

@@ -253,9 +253,9 @@ def test_errors_of_limits_have_the_limits_value(laterd):
             "the batch has 3 jobs; limits.batch_jobs is 2"
         for answer, end in [
                 (client.post("/v1/reserve", topics=["a", "b", "c"]), "limits.reserve_topics, which is 2"),
-                (client.post("/v1/reserve", topics=["a"], wait="3s"), "limits.wait_seconds, which is 2000 ms"),
+                (client.post("/v1/reserve", topics=["a"], wait="3s"), "limits.wait_seconds, which is 2s"),
                 (client.post("/v1/reserve", topics=["a"], max=3), "limits.batch_jobs, which is 2"),
-                (client.push("t", ttr="2h"), "limits.ttr_seconds, which is 3600000 ms"),
+                (client.push("t", ttr="2h"), "limits.ttr_seconds, which is 3600s"),
                 (client.push("t", body=[[[[[]]]]]), "limits.json_depth, which is 4"),
                 (client.get("/v1/topics?limit=3"), "limits.batch_jobs, which is 2"),
                 (client.post("/v1/reserve", "x" * 1001),

@@ -370,6 +370,14 @@ def test_topics_page_by_name(client, topic):
     assert {f"{topic}-{number}" for number in range(7)} <= set(names)
 
 
+@pytest.mark.parametrize("path", ["/v1/limits", "/v1/stats", "/v1/openapi.json", "/v1/topics",
+                                  "/v1/topics/t", "/v1/topics/t/jobs", "/v1/jobs/x"])
+def test_a_parameter_that_is_not_known_is_refused_by_name(client, path):
+    answer = client.get(path + "?nonsense=1")
+    problem(answer, 400, "unknown_parameter")
+    assert answer.json()["field"] == "nonsense"
+
+
 def test_a_paused_topic_gives_nothing_until_resumed(client, topic):
     client.push_id(topic, body="x")
     assert client.post(f"/v1/topics/{topic}/pause").status in (200, 204)
