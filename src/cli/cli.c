@@ -216,6 +216,28 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     return status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
 }
 
+/* What is no /v1 may still say what it is: a port for clients of beanstalkd does. */
+static int refused_in_text(struct cli *cli, const struct client_answer *answer)
+{
+    enum { SHOWN_MAX = 200 };
+    struct buf line = {0};
+    struct bytes body = answer->body;
+    while (body.len && (*body.at == '\n' || *body.at == '\r'))
+        body = bytes_of(body.at + 1, body.len - 1);
+    const char *end = body.len ? memchr(body.at, '\n', body.len) : NULL;
+    size_t len = end ? (size_t)(end - body.at) : body.len;
+    while (len && body.at[len - 1] == '\r')
+        len--;
+    if (bytes_starts(answer->content_type, BYTES("text/plain")) || answer->content_type.len == 0)
+        text_add_safe(&line, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX), false);
+    cli_say(cli, "the server answered %d%s%.*s", answer->status, line.len ? ": " : "",
+            (int)line.len, line.at ? line.at : "");
+    buf_fini(&line);
+    if (answer->status == 404)
+        return EXIT_NOTHING;
+    return answer->status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
+}
+
 int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer)
 {
     struct client_answer answer;
@@ -230,7 +252,7 @@ int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t
     }
     json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
     if (answer.status < 200 || answer.status > 299) {
-        int code = cli_refusal(cli, answer.status, value);
+        int code = value ? cli_refusal(cli, answer.status, value) : refused_in_text(cli, &answer);
         json_decref(value);
         return code;
     }

@@ -44,7 +44,7 @@ static bool agreed(const struct clear *clear, const char *them)
     if (clear->yes)
         return true;
     if (!isatty(STDIN_FILENO))
-        cli_usage(clear->cli, "nobody is there to be asked: --yes does it without");
+        cli_usage(clear->cli, "there is no terminal to ask on: use --yes");
     bool all = strcmp(clear->state, "all") == 0;
     text_add_safe(&question, bytes_str(clear->topic), false);
     buf_addf(&question, ": %s %s%sjob%s. Delete %s? [y/N] ", count_text(clear->expected, room),

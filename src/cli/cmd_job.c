@@ -14,14 +14,19 @@ struct job_call {
     const char *after; /* of the path, behind the id */
     json_t *body;      /* NULL: none */
     const char *done;  /* what has happened, for people; NULL: show the job */
+    const char *hint;  /* said if the job is in another state than the call needs; NULL: none */
 };
 
 static int one(struct cli *cli, const struct job_call *call, const char *id)
 {
     json_t *answer = NULL;
     char *target = cli_target("/v1/jobs/", id, call->after);
+    cli->expects = call->hint ? "wrong_state" : NULL;
     int code = cli_call(cli, call->method, target, json_incref(call->body), &answer);
     mem_free(target);
+    cli->expects = NULL;
+    if (code == EXIT_CONFLICT && call->hint)
+        cli_say(cli, "%s", call->hint);
     if (code == EXIT_DONE && cli->json && answer) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE && !cli->json) {
@@ -226,7 +231,7 @@ const struct command command_touch = {
     .name = "touch",
     .synopsis = "[options] ID…",
     .summary = "Ask for more time for a job that you hold",
-    .help = HELP_LEASE "  -T, --ttr D          so long from now (its ttr anew)\n"
+    .help = HELP_LEASE "  -T, --ttr D          so long from now (its ttr again)\n"
                        "\nExample:\n"
                        "  later touch @12 --lease 77 --ttr 10m\n",
     .run = run_touch,
@@ -255,6 +260,7 @@ const struct command command_bury = {
 static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
 {
     char *target = cli_target("/v1/topics/", topic, "/kick");
+    cli->subject = topic;
     uint64_t kicked = 0, most = limits_of(cli, LIMIT_RESERVE);
     bool more = true;
     int code = EXIT_DONE;
@@ -271,6 +277,7 @@ static int kick_topic(struct cli *cli, const char *topic, uint64_t max)
         json_decref(answer);
     }
     mem_free(target);
+    cli->subject = NULL;
     if (kicked == 0 && code != EXIT_DONE)
         return code;
     if (cli->json)
@@ -338,6 +345,9 @@ static int run_reschedule(struct cli *cli, int argc, char **argv)
                                             {"body", required_argument, NULL, 'b'},
                                             CLI_OPTIONS};
     struct job_call call = {.method = "PATCH", .after = "", .done = "rescheduled"};
+    call.hint =
+        "only a delayed job can be rescheduled (wrong_state); `later push TOPIC BODY --id ID "
+        "--if-exists replace` puts a new one in its place";
     call.body = body_of(cli, argc, argv, options);
     if (!call.body)
         cli_usage(cli, "what shall change? --delay, --due, --priority or --body");

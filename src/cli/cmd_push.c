@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "cli/bulk.h"
+#include "cli/limits.h"
 #include "cli/show.h"
 #include "cli/text.h"
 #include "proto/base64.h"
@@ -154,11 +155,21 @@ static int push_one(struct push *push)
     struct buf body = {0};
     json_t *answer = NULL;
     read_body(push, &body);
+    if (limits_body_over(push->cli, body.len)) {
+        buf_fini(&body);
+        return EXIT_REFUSED;
+    }
     json_error_t error;
     if (!set_body(push, push->fields, buf_bytes(&body), &error))
         cli_usage(push->cli, "the body is not JSON: %s", error.text);
     buf_fini(&body);
+    bool chosen = json_object_get(push->fields, "if_exists") != NULL;
+    push->cli->expects = chosen ? NULL : "exists";
     int code = cli_call(push->cli, "POST", push->target, json_incref(push->fields), &answer);
+    push->cli->expects = NULL;
+    if (code == EXIT_CONFLICT && !chosen)
+        cli_say(push->cli, "a job with this id lives (exists): --if-exists keep leaves it as it "
+                           "is, --if-exists replace puts this one in its place");
     if (code == EXIT_DONE && push->cli->json) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE) {

@@ -393,14 +393,16 @@ const struct command command_salvage = {
     .summary = "Bring all that is intact in a damaged store into a new one",
     .help =
         "DIR is the data directory of a laterd that is stopped; nothing in it is changed.\n"
-        "NEW is made, or must be empty; it takes as much room as DIR's live jobs. Neither may be in\n"
+        "NEW is made, or must be empty; it takes as much room as DIR's live jobs. Neither may be "
+        "in\n"
         "the other.\n"
         "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"
         "end was damaged. Bodies are also looked for in segments that were set aside.\n"
         "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
-        "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, and there was "
+        "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, "
+        "and there was "
         "damage.\n"
         "\nExample:\n"
         "  later salvage /var/lib/laterd /var/lib/laterd.new\n",

@@ -187,7 +187,9 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     }
     json_t *answer = NULL;
     char *target = cli_target("/v1/topics/", argv[optind], "");
+    cli->subject = argv[optind];
     int code = cli_call(cli, "GET", target, NULL, &answer);
+    cli->subject = NULL;
     mem_free(target);
     struct buf out = {0};
     if (code == EXIT_DONE && cli->json) {
@@ -253,7 +255,9 @@ static int list_run(struct cli *cli, int argc, char **argv)
     char *path = cli_target("/v1/topics/", argv[optind], query.at);
     table_head(&table, names, 5);
     listing.path = path;
+    cli->subject = argv[optind];
     int code = listing_run(&listing);
+    cli->subject = NULL;
     mem_free(path);
     buf_fini(&query);
     return code;
@@ -278,7 +282,9 @@ static int topic_verb(struct cli *cli, const char *topic, const char *after, jso
 {
     json_t *answer = NULL;
     char *target = cli_target("/v1/topics/", topic, after);
+    cli->subject = topic;
     int code = cli_call(cli, "POST", target, body, &answer);
+    cli->subject = NULL;
     mem_free(target);
     if (code == EXIT_DONE && cli->json && answer)
         cli_print_json(answer);

@@ -2,8 +2,12 @@
 
 #include "cli/show.h"
 #include "cli/text.h"
+#include "proto/moment.h"
 
-enum { USUAL = 1000 /* limits.batch_jobs, if it was not changed */ };
+enum {
+    USUAL = 1000,      /* limits.batch_jobs, if it was not changed */
+    SMALL_BODY = 65536 /* bytes: not asked about */
+};
 
 /* Asks quietly: what goes wrong here goes wrong with the next call as well, and is said then. */
 static const json_t *answer_of(struct cli *cli)
@@ -24,6 +28,18 @@ uint64_t limits_of(struct cli *cli, enum limit limit)
         [LIMIT_BATCH] = "batch_jobs", [LIMIT_RESERVE] = "reserve_max", [LIMIT_LIST] = "list_limit"};
     uint64_t value = show_count(answer_of(cli), keys[limit]);
     return value > 0 ? value : USUAL;
+}
+
+bool limits_body_over(struct cli *cli, uint64_t bytes)
+{
+    /* Written as JSON a large body can be over limits.request_bytes, which is all the server would
+     * say then. */
+    uint64_t most = bytes > SMALL_BODY ? show_count(answer_of(cli), "body_bytes") : 0;
+    if (most == 0 || bytes <= most)
+        return false;
+    cli_say(cli, "the body has %llu bytes; limits.body_bytes is %llu (body_too_large)",
+            (unsigned long long)bytes, (unsigned long long)most);
+    return true;
 }
 
 bool limits_halve(struct cli *cli, int code, uint64_t *size)
@@ -59,9 +75,9 @@ void limits_add_named(struct cli *cli, const char *text, struct buf *out)
         uint64_t value = show_count(answer_of(cli), named[i].key);
         const char *shown = named[i].unit == COUNT  ? count_text(value, room)
                             : named[i].unit == SIZE ? size_text(value, room)
-                                                    : duration_text((int64_t)value * 1000, room);
+                                                    : duration_print((int64_t)value * 1000, room);
         (void)snprintf(plain, sizeof(plain), "%llu", (unsigned long long)value); /* it fits */
-        if (value > 0 && !strstr(text, plain))
+        if (value > 0 && !strstr(text, plain) && !strstr(text, shown))
             buf_addf(out, "%s is %s", named[i].name, shown);
         return;
     }

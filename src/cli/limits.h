@@ -17,6 +17,9 @@ enum limit {
 /* The server is asked once. One that cannot be reached has the usual limit. */
 uint64_t limits_of(struct cli *cli, enum limit limit);
 
+/* Is a body too large for the server? Then that is said. Small ones it measures itself. */
+bool limits_body_over(struct cli *cli, uint64_t bytes);
+
 /*
  * For calls that can be made with less, in a loop:
  *     do {

@@ -56,6 +56,32 @@ def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_a_body_that_is_too_large_is_told_by_the_limit_of_bodies(later, topic):
+    answer = later("push", topic, "-", input="\0" * 2_000_000)
+    assert answer.returncode == REFUSED
+    assert "the body has 2000000 bytes; limits.body_bytes is 1048576" in answer.stderr
+
+
+def test_a_port_for_clients_of_beanstalkd_says_what_it_is(later, laterd):
+    port = laterd({"server": {"beanstalk": "127.0.0.1:0", "http": "none"}}).ports_of("beanstalk")[0]
+    answer = later("topics", server=f"http://127.0.0.1:{port}")
+    assert answer.returncode == REFUSED and "the server answered 400: " in answer.stderr
+    assert "beanstalk" in answer.stderr
+
+
+def test_refusals_name_options_and_topics(later, topic):
+    assert later("push", topic, "x", "--id", f"{topic}-id").returncode == DONE
+    answer = later("push", topic, "x", "--id", f"{topic}-id")
+    assert answer.returncode == CONFLICT and "--if-exists replace" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert later("push", topic, "x", "--id", f"{topic}-id", "--if-exists", "reject").returncode == CONFLICT
+    answer = later("reschedule", f"{topic}-id", "--delay", "5s")
+    assert answer.returncode == CONFLICT and "--if-exists replace" in answer.stderr
+    assert "if_exists" not in answer.stderr and f"{topic}-id: " in answer.stderr
+    answer = later("topics", f"no-{topic}")
+    assert answer.returncode == NOTHING and f"no-{topic}: no such topic" in answer.stderr
+
+
 def test_bad_lines_are_told_by_their_place_and_stop_nothing(later, topic):
     text = "".join(["{\"body\":1}\n", "\n", "{broken\n", "{\"body\":2}\n"])
     answer = later("push", topic, "--ndjson", input=text)
