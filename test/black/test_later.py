@@ -111,19 +111,6 @@ def test_a_topic_is_shown_with_its_rates_and_next_due_time(later, topic):
         assert line == line.rstrip()
 
 
-def test_lateness_of_days_is_shown_as_days(later, shared, topic):
-    with Client(shared.port) as client:
-        due_ms = int((time.time() - 2 * 24 * 3600) * 1000)
-        assert client.post(f"/v1/topics/{topic}/jobs", due=due_ms, body=1).status == 201
-        assert len(client.reserve(topic)) == 1
-    lines = later("topics", topic).stdout.splitlines()
-    place = next(i for i, line in enumerate(lines) if line.startswith("lateness"))
-    assert "last minute" in lines[place] and "all time" in lines[place + 1]
-    for line in lines[place:place + 2]:
-        assert re.search(r"p50 [23]d .*  p99 [23]d ", line), line
-    assert any(line.startswith("lateness") for line in later("stats").stdout.splitlines())
-
-
 def test_top_shows_what_falls_due_and_the_rates_of_topics(later, topic):
     """Two looks a moment apart, of which the second is shown."""
     assert later("push", topic, "x", "--delay", "50s").returncode == DONE
