@@ -77,7 +77,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
     struct buf text = {0};
     api_batch_result(&item->request->style, &text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
-    item->failed = problem || reply->err != OK;
+    item->failed = !reply || reply->err != OK; /* no reply: a problem */
     item->answered = true;
     batch->waiting--;
     buf_fini(&text);
