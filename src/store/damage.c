@@ -95,6 +95,8 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .len = record->len,
         .died = event->record,
         .body_good = event->kind == EVENT_JOB && record_body_good(record),
+        .body_hurt = event->kind == EVENT_JOB && !record_body_good(record) &&
+                     !record_spoiled(record),
     };
     return suspect;
 }
@@ -479,7 +481,7 @@ static void judge(struct damage *damage, struct region *region)
     region->harmless = !region->opaque;
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {
         const struct suspect *suspect = &damage->suspects[i];
-        if (suspect->kind == EVENT_JOB && suspect->dead && !suspect->body_good)
+        if (suspect->dead && suspect->body_hurt)
             region->located = true;
     }
     for (size_t i = region->first_suspect; i < region->suspect_end; i++) {

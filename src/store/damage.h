@@ -40,6 +40,7 @@ struct suspect {
     struct stored died; /* what it says that it ended or replaced */
     uint64_t died_seq;  /* proven: that job's number */
     bool body_good;     /* JOB: content type and body are what the client sent, and so is seq */
+    bool body_hurt;     /* JOB: they are not, and were not spoiled on purpose either */
     bool dead;          /* JOB: it was ended or replaced later */
     bool proven;        /* `died` is just what it says */
     bool superseded;    /* a later record says anew all that it says */

@@ -262,11 +262,20 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
 
 /* ---- bodies ---- */
 
+static uint64_t body_sum_of(const struct event *event)
+{
+    size_t len = event->content_type.len + event->body.len; /* they lie side by side */
+    return sum_seeded(event->content_type.at, len, event->job.seq);
+}
+
 bool record_body_good(const struct record *record)
 {
-    const struct event *event = &record->event;
-    size_t len = event->content_type.len + event->body.len; /* they lie side by side */
-    return sum_seeded(event->content_type.at, len, event->job.seq) == record->body_sum;
+    return body_sum_of(&record->event) == record->body_sum;
+}
+
+bool record_spoiled(const struct record *record)
+{
+    return body_sum_of(&record->event) == ~record->body_sum;
 }
 
 enum err record_body(const void *record, size_t len, uint64_t seq, size_t content_type_len,

@@ -43,6 +43,8 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
 
 /* Is the body still what the client sent? */
 bool record_body_good(const struct record *record);
+/* Does it say, by record_spoil(), that its body was lost before it was written? */
+bool record_spoiled(const struct record *record);
 
 /*
  * Finds content type and body at the beginning of a JOB record of which `len` bytes are in memory,

@@ -2,7 +2,7 @@
  * Every bit of a small store is flipped in turn. An opening must then fail and say where, or lose
  * nothing; never be silent about acknowledged data.
  */
-#include "store/format.h"
+#include "store/internal.h"
 #include "store/salvage.h"
 #include "store_model.h"
 
@@ -257,6 +257,41 @@ static void p5_a_flipped_byte_beside_an_end_revives_nobody(void **state)
     model_fini(&model);
 }
 
+/* A record that was spoiled on purpose is as it was written: the damage is somewhere else. */
+static void p2_a_lost_change_beside_a_spoiled_body_is_not_silent(void **state)
+{
+    (void)state;
+    for (int spoiled = 0; spoiled < 2; spoiled++) {
+        struct model model;
+        char room[MODEL_ROOM];
+        uint64_t len = 0;
+        build_mixed(&model);
+        assert_int_equal(model_open(&model), OK);
+        struct model_job *job = &model.jobs[4];
+        model.store->checkpoint.body_lost = spoiled == 1;
+        job->stored = model_emit(&model, job, BYTES("text"),
+                                 model_body(&model, job->seq, job->version, room));
+        model.store->checkpoint.body_lost = false;
+        uint64_t where = job->stored.where;
+        uint64_t record_len = job->stored.bytes;
+        struct event move = {
+            .kind = EVENT_MOVE,
+            .promised = true,
+            .job = {.seq = model.jobs[7].seq, .state = JOB_DELAYED, .priority = 4242},
+        };
+        (void)store_append(model.store, &move); /* into the same batch */
+        model_settle(&model);
+        model_end(&model, job);
+        model_settle(&model);
+        model_close(&model);
+        const char *file = sim_disk_file(model.disk, "wal-00000001", &len);
+        assert_int_equal(file[(where & UINT32_MAX) * 8 + record_len + 4], EVENT_MOVE);
+        flip_record(&model, where, record_len + 10); /* the number of the job that it changes */
+        assert_int_equal(model_open(&model), ERR_CORRUPT);
+        model_fini(&model);
+    }
+}
+
 static void damage_of_a_live_job_is_refused_with_its_name(void **state)
 {
     (void)state;
@@ -503,6 +538,7 @@ int main(void)
         cmocka_unit_test(flipped_bodies_are_never_served),
         cmocka_unit_test(p2_a_flipped_byte_in_a_dead_record_stops_no_start),
         cmocka_unit_test(p5_a_flipped_byte_beside_an_end_revives_nobody),
+        cmocka_unit_test(p2_a_lost_change_beside_a_spoiled_body_is_not_silent),
         cmocka_unit_test(damage_of_a_live_job_is_refused_with_its_name),
         cmocka_unit_test(p2_p5_random_damage_is_refused_or_loses_and_revives_nothing),
         cmocka_unit_test(a_missing_segment_is_named),
