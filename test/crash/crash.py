@@ -190,11 +190,11 @@ def take_all(client, oracle):
                 client.job(job["id"], "finish", lease=job["lease"])
         stats = client.get("/v1/stats").json()["jobs"]
         if stats["reserved"]:  # somebody's from before the last crash, until its ttr runs out
-            quiet_since = time.monotonic()
             for topic in TOPICS:
                 held = client.get(f"/v1/topics/{topic}/jobs?state=reserved&limit=1000")
                 for job in held.json()["jobs"] if held.status == 200 else []:
                     client.job(job["id"], "release")
+            quiet_since = time.monotonic()  # releasing them may take longer than the quiet lasts
 
 
 def main():
