@@ -266,7 +266,8 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
         return EXIT_REFUSED;
     }
     print_counts(salvaging, &counts, directories[1]);
-    bool all = counts.damaged_batches == 0 && salvaging->lost == 0 && !salvaging->damaged;
+    bool all = counts.damaged_batches == 0 && counts.bad_files == 0 && salvaging->lost == 0 &&
+               !salvaging->damaged;
     return all ? EXIT_DONE : EXIT_WRONG;
 }
 

@@ -95,8 +95,8 @@ static struct suspect *add_suspect(struct damage *damage, uint32_t region_number
         .len = record->len,
         .died = event->record,
         .body_good = event->kind == EVENT_JOB && record_body_good(record),
-        .body_hurt = event->kind == EVENT_JOB && !record_body_good(record) &&
-                     !record_spoiled(record),
+        .body_hurt =
+            event->kind == EVENT_JOB && !record_body_good(record) && !record_spoiled(record),
     };
     return suspect;
 }

@@ -319,6 +319,7 @@ struct found {
     enum format_verdict verdict; /* of its header */
     uint64_t size_bytes;
     struct segment_head head; /* FORMAT_GOOD */
+    const char *fault;        /* load_leniently(): why it is not used, for people; or NULL */
 };
 
 struct loaded {

@@ -207,13 +207,15 @@ static void read_head(struct disk *disk, struct found *found, struct loaded *loa
     size_t len = 0;
     segment_name(found->number, name);
     found->verdict = FORMAT_BAD;
-    if (disk->verbs->open(disk, name, true, &file))
+    if (disk->verbs->open(disk, name, true, &file)) {
+        found->fault = "it cannot be opened, or is no file; it is not read";
         return;
+    }
     char *block = mem_aligned(BLOCK, BLOCK);
     struct segment_head *head = &found->head;
     if (disk->verbs->size(disk, file, &found->size_bytes) == OK &&
-        disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK && len == BLOCK)
-        found->verdict = segment_head_decode(block, head);
+        disk->verbs->read(disk, file, 0, block, BLOCK, &len) == OK)
+        found->verdict = len == BLOCK ? segment_head_decode(block, head) : FORMAT_BLANK;
     disk->verbs->close(disk, file);
     mem_free(block);
     if (found->verdict != FORMAT_GOOD)
@@ -222,7 +224,11 @@ static void read_head(struct disk *disk, struct found *found, struct loaded *loa
         loaded->manifest.version = head->version;
         loaded->manifest.id = head->id;
     }
-    if (!store_id_eq(&head->id, &loaded->manifest.id) || head->number != found->number)
+    if (!store_id_eq(&head->id, &loaded->manifest.id))
+        found->fault = "it belongs to another store; it is not read";
+    else if (head->number != found->number)
+        found->fault = "by its header it is another segment: it was renamed; it is not read";
+    if (found->fault)
         found->verdict = FORMAT_BAD;
 }
 

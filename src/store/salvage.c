@@ -45,22 +45,44 @@ static void say(struct salvage *salvage, const char *line)
 
 /* ---- opening ---- */
 
-/* A segment whose header is lost is known by its batches. */
+/* A file is not there, or not as it should be. */
+static void say_fault(struct salvage *salvage, const char *file, const char *fault)
+{
+    char line[DISK_NAME_MAX + 200];
+    (void)snprintf(line, sizeof(line), "%s: %s", file, fault);
+    say(salvage, line);
+    salvage->counts.bad_files++;
+}
+
+static bool is_blank(struct scan *scan, uint64_t offset)
+{
+    const char *at;
+    size_t len;
+    return !scan_bytes(scan, offset, BLOCK, &at, &len) && bytes_all_zero(at, len);
+}
+
+/* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
 static void identify(struct salvage *salvage, struct found *found)
 {
     struct disk_file *file;
     struct scan scan;
     char name[DISK_NAME_MAX];
-    char line[160];
     segment_name(found->number, name);
-    if (salvage->disk->verbs->open(salvage->disk, name, true, &file))
+    if (!found->fault && salvage->disk->verbs->open(salvage->disk, name, true, &file))
+        found->fault = "it cannot be opened; it is not read";
+    if (found->fault) {
+        say_fault(salvage, name, found->fault);
         return;
+    }
     scan_init(&scan, salvage->disk, file, found->size_bytes, WINDOW_BYTES);
     scan.number = found->number;
     scan.tag = store_tag(&salvage->loaded.manifest.id);
+    scan.narrow = true; /* some blocks may be unreadable */
+    bool blank = is_blank(&scan, 0);
     for (uint64_t offset = BLOCK; offset < found->size_bytes; offset += BLOCK) {
         struct batch_head head;
         const char *batch;
+        blank = blank && is_blank(&scan, offset);
         if (!scan_good(&scan, offset, &head, &batch))
             continue;
         bool first = offset == BLOCK || head.number == 1;
@@ -68,27 +90,70 @@ static void identify(struct salvage *salvage, struct found *found)
                                             .batch_first = head.number - (first ? 0 : 1),
                                             .size_bytes = found->size_bytes};
         found->verdict = FORMAT_GOOD;
-        (void)snprintf(line, sizeof(line), "%s: its header is damaged, its batches are read", name);
-        say(salvage, line);
+        say_fault(salvage, name, "its header is damaged; its batches are read");
         break;
     }
+    if (!blank && found->verdict != FORMAT_GOOD)
+        say_fault(salvage, name, "its header is damaged, and no batch can be found in it");
     salvage->disk->verbs->close(salvage->disk, file);
     scan_fini(&scan);
+}
+
+static void judge_manifest(struct salvage *salvage)
+{
+    struct loaded *loaded = &salvage->loaded;
+    if (!loaded->manifest_there) {
+        say_fault(salvage, MANIFEST_NAME,
+                  "it is damaged or missing; all segments are taken, so jobs that ended long ago "
+                  "may be among them, and segments may be missing at either end of the log");
+        loaded->manifest.boot = BOOT_UNKNOWN;
+    } else if (loaded->slot_damaged) {
+        say_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
+    }
+}
+
+/* What is missing between two segments, or behind the last one, is seen when batches are read. */
+static void judge_segments(struct salvage *salvage)
+{
+    const struct loaded *loaded = &salvage->loaded;
+    const struct manifest *manifest = &loaded->manifest;
+    char fault[160];
+    if (salvage->first_segment == loaded->used && loaded->manifest_there &&
+        manifest->durable >= manifest->batch_first) {
+        (void)snprintf(fault, sizeof(fault),
+                       "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
+                       "is here",
+                       manifest->batch_first, manifest->durable);
+        say_fault(salvage, "wal-*", fault);
+    }
+    for (size_t i = salvage->first_segment; i < loaded->used; i++) {
+        const struct found *found = &loaded->found[i];
+        char name[DISK_NAME_MAX];
+        segment_name(found->number, name);
+        if (i == salvage->first_segment && loaded->manifest_there &&
+            found->head.batch_first > manifest->batch_first) {
+            (void)snprintf(fault, sizeof(fault),
+                           "batches %" PRIu64 " to %" PRIu64 " are missing: this segment is the "
+                           "first that is here, and another one was",
+                           manifest->batch_first, found->head.batch_first - 1);
+            say_fault(salvage, name, fault);
+        }
+        if (found->head.size_bytes != found->size_bytes) {
+            (void)snprintf(fault, sizeof(fault),
+                           "it has %" PRIu64 " bytes and had %" PRIu64 ": it was cut, or has grown",
+                           found->size_bytes, found->head.size_bytes);
+            say_fault(salvage, name, fault);
+        }
+    }
 }
 
 static void choose_segments(struct salvage *salvage)
 {
     struct loaded *loaded = &salvage->loaded;
+    judge_manifest(salvage);
     for (size_t i = loaded->used; i < loaded->count; i++)
         identify(salvage, &loaded->found[i]);
     loaded_sort(loaded);
-    if (!loaded->manifest_there) {
-        say(salvage, "MANIFEST: it is damaged or missing; all segments are taken, so jobs that "
-                     "ended long ago may be among them");
-        loaded->manifest.boot = BOOT_UNKNOWN;
-    } else if (loaded->slot_damaged) {
-        say(salvage, "MANIFEST: one of its two copies is damaged; the other is used");
-    }
     while (salvage->first_segment < loaded->used &&
            loaded->found[salvage->first_segment].head.batch_first < loaded->manifest.batch_first)
         salvage->first_segment++;
@@ -99,6 +164,7 @@ static void choose_segments(struct salvage *salvage)
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
     }
+    judge_segments(salvage);
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
@@ -230,8 +296,7 @@ enum err salvage_replay(struct salvage *salvage)
 
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts)
 {
-    bool damaged = salvage->loaded.slot_damaged || !salvage->loaded.manifest_there ||
-                   salvage->counts.damaged_batches > 0;
+    bool damaged = salvage->counts.bad_files > 0 || salvage->counts.damaged_batches > 0;
     *out_counts = salvage->counts;
     out_counts->segments = salvage->loaded.used - salvage->first_segment;
     out_counts->seq_first = salvage->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);

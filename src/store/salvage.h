@@ -32,6 +32,7 @@ struct salvage_ear {
 struct salvage_counts {
     uint64_t segments, batches;
     uint64_t damaged_batches;
+    uint64_t bad_files;      /* files that are missing, damaged or cut; told one by one */
     uint64_t lost_jobs;      /* told one by one */
     uint64_t opaque_regions; /* places of which nobody knows what was in them */
     uint64_t seq_first;      /* numbers from here on were never given to a job */

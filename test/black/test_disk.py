@@ -338,6 +338,62 @@ def test_salvage_of_a_sound_store_takes_all_of_it(damaged, tmp_path):
     assert done.returncode == 0 and "101 jobs carried over" in done.stdout
 
 
+def segments_of(data):
+    """Those with anything in them, oldest first."""
+    names = sorted(name for name in os.listdir(data) if name.startswith("wal-"))
+    found = []
+    for name in names:
+        with open(os.path.join(data, name), "rb") as file:
+            if any(file.read(4096)):
+                found.append(os.path.join(data, name))
+    return found
+
+
+def overwrite(path, offset, size):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(b"\xa5" * size)
+
+
+def to_link(path):
+    os.rename(path, path + ".real")
+    os.symlink(path + ".real", path)
+
+
+def unlink_all(path):
+    for name in segments_of(os.path.dirname(path)):
+        os.unlink(name)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("harm, word", [
+    (os.unlink, "missing"),
+    (unlink_all, "missing"),
+    (lambda path: os.rename(path, path[:-8] + "000000ff"), "renamed"),
+    (to_link, "cannot be opened"),
+    (lambda path: os.truncate(path, os.path.getsize(path) - 64 * 1024), "it was cut"),
+    (lambda path: overwrite(path, 0, 100), "header is damaged"),
+    (lambda path: overwrite(path, 0, os.path.getsize(path)), "header is damaged"),
+    (lambda path: os.unlink(os.path.join(os.path.dirname(path), "MANIFEST")), "MANIFEST"),
+    (lambda path: overwrite(os.path.join(os.path.dirname(path), "MANIFEST"), 20, 4), "MANIFEST"),
+], ids=["missing", "all-missing", "renamed", "link", "cut", "header", "overwritten", "no-manifest",
+        "manifest-slot"])
+def test_p2_salvage_is_not_silent_about_files_that_are_not_whole(laterd, tmp_path, harm, word, many):
+    server = laterd({"store": {"segment_bytes": "256K", "recent_bytes": "64K"}})
+    with Client(server.port) as client:
+        push_many(client, "t", 10, delay="1h")
+        for _ in range(4 if many else 0):
+            push_many(client, "t", 50, size=5000, delay="1h")
+    assert server.stop() == 0
+    segments = segments_of(server.data)
+    assert len(segments) > 2 if many else len(segments) == 1
+    assert later("salvage", server.data, str(tmp_path / "whole")).returncode == 0
+    harm(segments[0])
+    done = later("salvage", server.data, str(tmp_path / "new"))
+    assert done.returncode == 6 and word in done.stderr, done
+    assert "MANIFEST" in done.stderr or "wal-" in done.stderr, done
+
+
 def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
     data = tmp_path / "open"
     data.mkdir()
