@@ -98,6 +98,11 @@ static enum err replay(struct salvage_ear *ear, const struct event *event, enum 
     return core_replay(salvaging->core, event);
 }
 
+static void replay_clock(struct salvage_ear *ear, int64_t clock_us)
+{
+    core_replay_clock(LIST_ENTRY(ear, struct salvaging, ear)->core, clock_us);
+}
+
 static void list_job(void *ctx, const struct job *job)
 {
     struct salvaging *salvaging = ctx;
@@ -138,7 +143,10 @@ static void no_reply(struct core_ear *ear, void *asker, const struct reply *repl
 
 static struct stored append(struct event_sink *sink, const struct event *event)
 {
-    return salvage_target_append(&LIST_ENTRY(sink, struct salvaging, sink)->to, event);
+    struct salvage_target *to = &LIST_ENTRY(sink, struct salvaging, sink)->to;
+    if (!to->store)
+        return event->record; /* said by core_replayed(): what is carried later says it, too */
+    return salvage_target_append(to, event);
 }
 
 static enum err carry_job(struct salvaging *salvaging, const struct found_job *job,
@@ -245,6 +253,7 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
     clear_progress(salvaging);
     if (err)
         return refuse(salvaging, directories[0], err, &trouble);
+    core_replayed(salvaging->core, now_us()); /* what is ready is carried as ready, no more */
     core_each(salvaging->core, list_job, salvaging);
     salvage_counts(salvaging->from, &counts);
     salvaging->lost = counts.lost_jobs;
@@ -288,7 +297,10 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
     struct store_trouble trouble;
     struct salvaging salvaging = {
         .cli = cli,
-        .ear = {.replay = replay, .say = say_line, .progress = read_progress},
+        .ear = {.replay = replay,
+                .clock = replay_clock,
+                .say = say_line,
+                .progress = read_progress},
         .sink.emit = append,
         .core_ear.reply = no_reply,
     };

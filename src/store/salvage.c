@@ -220,6 +220,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     size_t end = BATCH_HEAD + batch->head->payload_bytes;
     enum err err = OK;
     struct record record;
+    salvage->ear->clock(salvage->ear, batch->head->clock_us);
     for (size_t at = BATCH_HEAD; at < end && !err; at += record.len) {
         err = record_decode(batch->at + at, end - at, &record);
         if (err)
@@ -281,6 +282,7 @@ static enum err replay_region(void *ctx, struct region *region)
     say(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
+    salvage->ear->clock(salvage->ear, 0); /* a header that is damaged tells no time */
     for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
         err = replay_suspect(salvage, &salvage->damage.suspects[i]);
     return err;

@@ -23,6 +23,8 @@ struct salvage_ear {
     /* An error ends the replay with it. The event's bytes are borrowed until it returns. */
     enum err (*replay)(struct salvage_ear *ear, const struct event *event,
                        enum salvage_trust trust);
+    /* Before a batch's events: the time when they were logged, or 0 if that is not known. */
+    void (*clock)(struct salvage_ear *ear, int64_t clock_us);
     /* A line for people: what is damaged, lost or doubtful. */
     void (*say)(struct salvage_ear *ear, const char *line);
     /* Now and then: bytes read so far of all. May be NULL. */

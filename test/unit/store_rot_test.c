@@ -343,6 +343,12 @@ static enum err salvage_event(struct salvage_ear *ear, const struct event *event
     return model_replay(&salvaged->model->ear, event);
 }
 
+static void salvage_clock(struct salvage_ear *ear, int64_t clock_us)
+{
+    (void)ear;
+    assert_true(clock_us >= 0);
+}
+
 static void salvage_line(struct salvage_ear *ear, const char *line)
 {
     (void)ear;
@@ -352,8 +358,9 @@ static void salvage_line(struct salvage_ear *ear, const char *line)
 /* Jobs that live after salvage have the body that was pushed, or none. */
 static unsigned salvage_all(struct model *model)
 {
-    struct salvaged salvaged = {.ear = {.replay = salvage_event, .say = salvage_line},
-                                .model = model};
+    struct salvaged salvaged = {
+        .ear = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_line},
+        .model = model};
     struct salvage *salvage;
     char room[MODEL_ROOM];
     unsigned good = 0;
