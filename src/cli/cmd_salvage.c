@@ -153,7 +153,9 @@ static enum err carry_job(struct salvaging *salvaging, const struct found_job *j
                           struct arena *arena)
 {
     struct bytes content_type, body;
-    enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &content_type, &body);
+    bool aside;
+    enum err err =
+        salvage_read(salvaging->from, job->seq, job->where, arena, &content_type, &body, &aside);
     if (err) {
         clear_progress(salvaging);
         cli_say(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
@@ -165,11 +167,13 @@ static enum err carry_job(struct salvaging *salvaging, const struct found_job *j
         return err;
     (void)core_carry(salvaging->core, job->seq, job->where, content_type, body); /* it is there */
     salvaging->carried++;
-    if (is_doubtful(salvaging, job->seq)) {
+    bool doubtful = is_doubtful(salvaging, job->seq);
+    if (doubtful || aside) {
         clear_progress(salvaging);
-        cli_say(salvaging->cli,
-                "job @%" PRIu64 " is carried over; its due time, state, id or topic may be wrong",
-                job->seq);
+        cli_say(salvaging->cli, "job @%" PRIu64 " is carried over; %s may be wrong%s", job->seq,
+                doubtful ? "its due time, state, id or topic" : "its body",
+                aside ? ": the body is from a segment that was set aside, and may be an older one"
+                      : "");
         salvaging->doubtful_carried++;
     }
     return OK;
@@ -276,7 +280,7 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
     }
     print_counts(salvaging, &counts, directories[1]);
     bool all = counts.damaged_batches == 0 && counts.bad_files == 0 && salvaging->lost == 0 &&
-               !salvaging->damaged;
+               salvaging->doubtful_carried == 0 && !salvaging->damaged;
     return all ? EXIT_DONE : EXIT_WRONG;
 }
 
@@ -412,7 +416,8 @@ const struct command command_salvage = {
         "\nWhat is damaged is named, a line each, on standard error. A job is carried over if its\n"
         "body is what was pushed. It is doubtful if the log around it was damaged: then its due\n"
         "time, state, id or topic may be wrong. A job can come back that had ended, if only its\n"
-        "end was damaged. Bodies are also looked for in segments that were set aside.\n"
+        "end was damaged. Bodies are also looked for in segments that were set aside; a job with\n"
+        "such a body is doubtful, too: it may be one that was replaced later.\n"
         "\nExit 0: all was intact. 1: no such directory, or no store in it. 3: a server has DIR\n"
         "open, NEW is not empty, or one is in the other. 4: it did not work, remove NEW. 6: done, "
         "and there was "

@@ -10,12 +10,21 @@
 
 enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
 
-#define BOOT_UNKNOWN (UINT64_C(1) << 16) /* the manifest is lost: more openings than there were */
+/*
+ * The manifest is lost: more openings than there were, and by the log's clock, in hours, so that
+ * salvaging twice does not give the same leases again. Leases of a new store are boot << 44 |
+ * count.
+ */
+#define BOOT_UNKNOWN  (UINT64_C(1) << 16)
+#define BOOT_EPOCH_US (INT64_C(1577836800) * 1000000) /* 2020 */
+#define BOOT_HOUR_US  (INT64_C(3600) * 1000000)
+#define BOOT_MAX      ((UINT64_C(1) << 20) - 4)
 
 /* A job with a good body, in a segment that was set aside. */
 struct aside_job {
     uint64_t seq;
-    const char *at; /* its record, in aside_file::bytes */
+    uint64_t batch; /* that it was in, as far as that can be told */
+    const char *at; /* its record, in salvage::aside_files */
     size_t len;
 };
 
@@ -28,6 +37,8 @@ struct salvage {
     struct damage damage;
     struct salvage_counts counts;
     uint64_t seq_mark;
+    uint64_t lease_max; /* of the intact batches */
+    int64_t clock_max_us;
     uint64_t done_bytes, all_bytes, said_bytes;
     struct disk_file *file; /* of the last body that was read, … */
     uint32_t file_number;   /* … and its segment; 0: none */
@@ -106,7 +117,6 @@ static void judge_manifest(struct salvage *salvage)
         say_fault(salvage, MANIFEST_NAME,
                   "it is damaged or missing; all segments are taken, so jobs that ended long ago "
                   "may be among them, and segments may be missing at either end of the log");
-        loaded->manifest.boot = BOOT_UNKNOWN;
     } else if (loaded->slot_damaged) {
         say_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
     }
@@ -228,8 +238,12 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
         record.event.record = (struct stored){0};
         if (record.event.kind == EVENT_JOB)
             record.event.record.where = where_of(batch->number, batch->offset + at);
+        if (record.event.job.lease != UINT64_MAX && record.event.job.lease > salvage->lease_max)
+            salvage->lease_max = record.event.job.lease;
         err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_INTACT);
     }
+    if (batch->head->clock_us > salvage->clock_max_us)
+        salvage->clock_max_us = batch->head->clock_us;
     if (batch->head->seq_mark > salvage->seq_mark)
         salvage->seq_mark = batch->head->seq_mark;
     salvage->counts.batches++;
@@ -296,13 +310,25 @@ enum err salvage_replay(struct salvage *salvage)
     return err ? err : damage_read(&salvage->damage, &reader);
 }
 
+static uint64_t boots_of(const struct salvage *salvage)
+{
+    uint64_t boot = salvage->loaded.manifest.boot;
+    if (!salvage->loaded.manifest_there) {
+        int64_t since_us = salvage->clock_max_us - BOOT_EPOCH_US;
+        boot = BOOT_UNKNOWN + (since_us > 0 ? (uint64_t)(since_us / BOOT_HOUR_US) : 0);
+    }
+    if (salvage->lease_max >> 44 > boot)
+        boot = salvage->lease_max >> 44;
+    return boot < BOOT_MAX ? boot : BOOT_MAX;
+}
+
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts)
 {
     bool damaged = salvage->counts.bad_files > 0 || salvage->counts.damaged_batches > 0;
     *out_counts = salvage->counts;
     out_counts->segments = salvage->loaded.used - salvage->first_segment;
     out_counts->seq_first = salvage->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
-    out_counts->boot = salvage->loaded.manifest.boot + (damaged ? 2 : 1);
+    out_counts->boot = boots_of(salvage) + (damaged ? 2 : 1);
 }
 
 /* ---- segments that were set aside ---- */
@@ -321,13 +347,21 @@ static int by_seq(const void *left, const void *right)
     const struct aside_job *b = right;
     if (a->seq != b->seq)
         return a->seq < b->seq ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
+    if (a->batch != b->batch)
+        return a->batch < b->batch ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at; /* side by side in one file */
 }
 
-static void take_aside_jobs(struct salvage *salvage, const char *bytes, size_t len)
+static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
 {
     struct record record;
+    uint32_t tag = store_tag(&salvage->loaded.manifest.id);
+    uint64_t batch = 0;
     for (size_t at = 0; len - at >= RECORD_JOB_HEAD;) {
+        struct batch_head head;
+        if (at % BLOCK == 0 && batch_head_decode(bytes + at, len - at, &head) == FORMAT_GOOD &&
+            head.segment == number && head.store_tag == tag)
+            batch = head.number;
         bool whole = !record_decode(bytes + at, len - at, &record) &&
                      record.event.kind == EVENT_JOB && record_body_good(&record);
         if (whole && salvage->aside_job_count == salvage->aside_job_cap) {
@@ -337,7 +371,11 @@ static void take_aside_jobs(struct salvage *salvage, const char *bytes, size_t l
         }
         if (whole)
             salvage->aside_jobs[salvage->aside_job_count++] = (struct aside_job){
-                .seq = record.event.job.seq, .at = bytes + at, .len = record.len};
+                .seq = record.event.job.seq,
+                .batch = batch,
+                .at = bytes + at,
+                .len = record.len,
+            };
         at += whole ? record.len : 8;
     }
 }
@@ -363,7 +401,7 @@ static void read_aside(struct salvage *salvage, uint32_t number)
     size_t count = salvage->aside_file_count + 1;
     salvage->aside_files = mem_realloc(salvage->aside_files, count * sizeof(char *));
     salvage->aside_files[salvage->aside_file_count++] = bytes;
-    take_aside_jobs(salvage, bytes, len);
+    take_aside_jobs(salvage, number, bytes, len);
 }
 
 /* A job's record from a segment that was set aside, or NULL. Of several the newest that is left. */
@@ -434,11 +472,12 @@ static enum err read_record(struct salvage *salvage, uint64_t where, struct aren
 }
 
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
-                      struct bytes *out_content_type, struct bytes *out_body)
+                      struct bytes *out_content_type, struct bytes *out_body, bool *out_aside)
 {
     struct record record;
     enum err err = read_record(salvage, where, arena, &record);
-    if (err || record.event.job.seq != seq) {
+    *out_aside = err || record.event.job.seq != seq;
+    if (*out_aside) {
         const struct aside_job *job = find_aside(salvage, seq);
         if (!job || record_decode(job->at, job->len, &record))
             return ERR_DAMAGED;

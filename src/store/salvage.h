@@ -53,10 +53,12 @@ void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_co
 
 /*
  * A job's content type and body, into the arena: from the place that its event told, or from a
- * segment that was set aside. ERR_DAMAGED: they are lost.
+ * segment that was set aside (out_aside): there it may be one that was replaced later. ERR_DAMAGED:
+ * they are lost.
  */
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
-                      struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
+                      struct bytes *out_content_type, struct bytes *out_body,
+                      bool *out_aside) MUST_USE;
 
 void salvage_close(struct salvage *salvage); /* NULL does nothing */
 

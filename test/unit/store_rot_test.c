@@ -372,8 +372,9 @@ static unsigned salvage_all(struct model *model)
         const struct model_job *job = &model->jobs[i];
         struct bytes content_type, body;
         struct arena arena = {0};
-        if (job->live &&
-            !salvage_read(salvage, job->seq, job->stored.where, &arena, &content_type, &body)) {
+        bool aside;
+        if (job->live && !salvage_read(salvage, job->seq, job->stored.where, &arena, &content_type,
+                                       &body, &aside)) {
             assert_true(bytes_eq(body, model_body(model, job->seq, job->version, room)));
             good++;
         }
