@@ -93,7 +93,9 @@ static void read_progress(struct salvage_ear *ear, uint64_t done_bytes, uint64_t
 static enum err replay(struct salvage_ear *ear, const struct event *event, enum salvage_trust trust)
 {
     struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
-    if (trust == SALVAGE_DOUBTFUL && event->kind != EVENT_TOPIC)
+    if (trust == SALVAGE_STRAY && core_has(salvaging->core, event->job.seq, event->id))
+        return ERR_CORRUPT;
+    if (trust != SALVAGE_INTACT && event->kind != EVENT_TOPIC)
         buf_add(&salvaging->doubtful, &event->job.seq, sizeof(event->job.seq));
     return core_replay(salvaging->core, event);
 }

@@ -125,6 +125,9 @@ enum err core_replay(struct core *core, const struct event *event) MUST_USE;
  */
 void core_replay_clock(struct core *core, int64_t clock_us);
 
+/* Does a job live that has this number, or this id? */
+bool core_has(const struct core *core, uint64_t seq, struct bytes id);
+
 /*
  * After the last one: hangs every job where it belongs at this time, in one pass (about 0.2 µs a
  * job). Reserved jobs keep their lease and what is left of their ttr: their consumers may have

@@ -138,6 +138,12 @@ enum err core_replay(struct core *core, const struct event *event)
     return OK;
 }
 
+bool core_has(const struct core *core, uint64_t seq, struct bytes id)
+{
+    return index_find(&core->index, &(struct job_ref){.seq = seq}) != POOL_NONE ||
+           (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE);
+}
+
 /* What the log's clock has passed is due, or over. */
 static void settle(struct core *core)
 {

@@ -394,8 +394,10 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
     for (; key; key = next_with(seqs, key)) {
         struct suspect *suspect = &damage->suspects[key->suspect];
         bool later = batch > damage->regions[suspect->region].batch_last;
-        suspect->superseded = suspect->superseded || later;
-        suspect->known_before = suspect->known_before || (!later && event->kind == EVENT_JOB);
+        bool anew = suspect->kind != EVENT_JOB || event->kind != EVENT_MOVE; /* has no body */
+        suspect->superseded = suspect->superseded || (later && anew);
+        suspect->seq_known = suspect->seq_known || (!later && event->kind == EVENT_JOB);
+        suspect->known_before = suspect->known_before || suspect->seq_known;
     }
     key = named ? first_with(names, name_key(event->id, event->topic)) : NULL;
     for (; key; key = next_with(names, key)) {

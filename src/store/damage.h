@@ -45,6 +45,7 @@ struct suspect {
     bool proven;        /* `died` is just what it says */
     bool superseded;    /* a later record says anew all that it says */
     bool known_before;  /* the log has an earlier record of a job of that number, or id */
+    bool seq_known;     /* the same, of that number */
     bool harmless;
 };
 

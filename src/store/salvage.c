@@ -255,8 +255,25 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     return err;
 }
 
+/* The scan of an opaque region finds jobs within bodies, too: then a client has written them. */
+static enum err replay_stray(struct salvage *salvage, const struct suspect *suspect,
+                             const struct event *event)
+{
+    char line[120];
+    enum err err =
+        suspect->seq_known ? ERR_CORRUPT : salvage->ear->replay(salvage->ear, event, SALVAGE_STRAY);
+    if (err != ERR_CORRUPT)
+        return err;
+    (void)snprintf(line, sizeof(line),
+                   "job @%" PRIu64 ": what the damaged batch says of it is not believed",
+                   suspect->seq);
+    say(salvage, line);
+    return OK;
+}
+
 static enum err replay_suspect(struct salvage *salvage, const struct suspect *suspect)
 {
+    bool stray = salvage->damage.regions[suspect->region].opaque && !suspect->proven;
     struct record record;
     char line[400];
     struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
@@ -275,6 +292,8 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     record.event.record = (struct stored){0};
     if (suspect->kind == EVENT_JOB)
         record.event.record.where = suspect->where;
+    if (suspect->kind == EVENT_JOB && stray)
+        return replay_stray(salvage, suspect, &record.event);
     err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_DOUBTFUL);
     return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
 }

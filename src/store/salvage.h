@@ -17,6 +17,9 @@ enum salvage_trust {
     /* From a damaged batch: its body is what the client sent, but its state, due time, name or
        topic may not be. MOVE: all of it may be wrong. */
     SALVAGE_DOUBTFUL,
+    /* JOB: the same, and it was found among bytes that could not be taken apart: a client may have
+       written them. It must not take the place of a job that lives: ERR_CORRUPT then. */
+    SALVAGE_STRAY,
 };
 
 struct salvage_ear {

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import socket
 import subprocess
 import time
 
@@ -338,6 +339,61 @@ def test_salvage_writes_into_no_directory_that_has_anything(damaged, tmp_path):
 def test_salvage_of_a_sound_store_takes_all_of_it(damaged, tmp_path):
     done = later("salvage", damaged.data, str(tmp_path / "new"))
     assert done.returncode == 0 and "101 jobs carried over" in done.stdout
+
+
+def job_record(path, body):
+    """Where the JOB record with that body begins in the segment, and its bytes."""
+    with open(path, "rb") as file:
+        raw = file.read()
+    at = raw.find(body) - 104  # without a content type
+    assert at > 0 and raw[at + 4] == 1 and raw[at + 86] == 0
+    return at, raw[at:at + int.from_bytes(raw[at:at + 4], "little")]
+
+
+def put(server, body):
+    with socket.create_connection(("127.0.0.1", server.beanstalk_port), timeout=10) as stream:
+        stream.sendall(b"use mine\r\nput 0 3600 60 %d\r\n" % len(body) + body + b"\r\n")
+        said = b""
+        while b"INSERTED" not in said:
+            said += stream.recv(100)
+
+
+def test_salvage_takes_no_clients_bytes_for_a_job_that_lives(laterd, tmp_path):
+    records = []
+    for number in range(2):  # the same number and id in another store
+        server = laterd(beanstalk=["127.0.0.1:0"])
+        with Client(server.port) as client:
+            client.push("bank", id="pay-1", body=["pay 10 to Bob", "pay 99 to Eve"][1 - number],
+                        delay="1h")
+        if number == 0:
+            server.stop()
+            records.append(job_record(first_segment(server), b"pay 99 to Eve")[1])
+    put(server, records[0])
+    server.stop()
+    path = first_segment(server)
+    at, _ = job_record(path, records[0])
+    overwrite(path, at, 1)  # the length of the real record
+    new = str(tmp_path / "new")
+    done = later("salvage", server.data, new)
+    assert done.returncode == 6 and "not believed" in done.stderr, done
+    server.data = new
+    server.start()
+    with Client(server.port) as client:
+        assert client.job("pay-1", method="GET").json()["body"] == "pay 10 to Bob"
+
+
+def test_p2_salvage_keeps_a_job_that_was_changed_behind_the_damage(laterd, tmp_path):
+    server = laterd()
+    with Client(server.port) as client:
+        client.push("t", id="the-hurt-one", body="x")
+        job, = client.reserve("t")
+        assert client.job(job["id"], "bury", lease=job["lease"]).status in (200, 204)
+    server.stop()
+    flip(first_segment(server), b"the-hurt-one")
+    done = later("salvage", "--json", server.data, str(tmp_path / "new"))
+    assert done.returncode == 6
+    counts = json.loads(done.stdout)
+    assert (counts["carried"], counts["doubtful"], counts["lost"]) == (1, 1, 0)
 
 
 def segments_of(data):

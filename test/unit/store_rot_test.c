@@ -338,7 +338,7 @@ static enum err salvage_event(struct salvage_ear *ear, const struct event *event
 {
     struct salvaged *salvaged = LIST_ENTRY(ear, struct salvaged, ear);
     salvaged->events++;
-    if (trust == SALVAGE_DOUBTFUL)
+    if (trust != SALVAGE_INTACT)
         return OK; /* it may be of a job that never was */
     return model_replay(&salvaged->model->ear, event);
 }
