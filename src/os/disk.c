@@ -361,13 +361,19 @@ static void lane_start(struct lane *lane)
 
 /* ---- the port ---- */
 
-static enum err disk_lock(struct disk *port)
+static enum err disk_lock(struct disk *port, enum disk_access access)
 {
     struct os_disk *disk = of_port(port);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int fd = open_file(disk, "LOCK", O_RDWR | O_CREAT);
+    if (fd < 0 && access == DISK_TO_READ && (errno == EROFS || errno == EACCES)) {
+        whole.l_type = F_RDLCK;
+        fd = open_file(disk, "LOCK", O_RDONLY);
+        if (fd < 0 && errno == ENOENT)
+            return OK; /* whoever writes here has made one */
+    }
     if (fd < 0)
         return err_of_errno(errno);
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_SETLK, &whole)) {
         enum err err = errno == EAGAIN || errno == EACCES ? ERR_LOCKED : ERR_IO;
         (void)close(fd); /* nothing was written */

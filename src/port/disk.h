@@ -62,13 +62,19 @@ struct disk_op {
     struct disk_op *next; /* the disk's, while the operation is under way */
 };
 
+enum disk_access { DISK_TO_WRITE, DISK_TO_READ };
+
 struct disk {
     const struct disk_verbs *verbs;
 };
 
 struct disk_verbs {
-    /* Takes the directory's lock for this process. ERR_LOCKED. */
-    enum err (*lock)(struct disk *disk);
+    /*
+     * Takes the directory's lock for this process. To read only, on a file system that cannot be
+     * written to or in somebody else's directory, a shared lock is enough; and none, where there
+     * is no file to lock and none can be made. ERR_LOCKED.
+     */
+    enum err (*lock)(struct disk *disk, enum disk_access access);
     void (*unlock)(struct disk *disk);
     /* Calls `each` with every file name in the directory, in no order. */
     enum err (*list)(struct disk *disk, void (*each)(void *ctx, const char *name), void *ctx);

@@ -181,7 +181,7 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
                       struct salvage **out_salvage, struct store_trouble *out_trouble)
 {
     *out_trouble = (struct store_trouble){0};
-    enum err err = lock ? disk->verbs->lock(disk) : OK;
+    enum err err = lock ? disk->verbs->lock(disk, DISK_TO_READ) : OK;
     if (err)
         return err;
     struct salvage *salvage = mem_zalloc(sizeof(*salvage));

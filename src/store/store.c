@@ -94,7 +94,7 @@ enum err store_open(const struct store_options *options, struct store_ear *ear,
     struct disk *disk = options->disk;
     CHECK(options->segment_bytes >= 4 * BLOCK && options->segment_bytes % BLOCK == 0);
     *out_trouble = (struct store_trouble){0};
-    enum err err = disk->verbs->lock(disk);
+    enum err err = disk->verbs->lock(disk, DISK_TO_WRITE);
     if (err) {
         trouble_say(out_trouble, "LOCK", 0,
                     err == ERR_LOCKED ? "another laterd has this directory open"

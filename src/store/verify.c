@@ -345,7 +345,7 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
     struct verify *verify = mem_zalloc(sizeof(*verify));
     verify->disk = disk;
     verify->watcher = watcher;
-    enum err err = disk->verbs->lock(disk);
+    enum err err = disk->verbs->lock(disk, DISK_TO_READ);
     if (err) {
         mem_free(verify);
         return err;

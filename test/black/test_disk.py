@@ -396,6 +396,27 @@ def test_p2_salvage_keeps_a_job_that_was_changed_behind_the_damage(laterd, tmp_p
     assert (counts["carried"], counts["doubtful"], counts["lost"]) == (1, 1, 0)
 
 
+@ROOT_ONLY
+@pytest.mark.parametrize("lock", [True, False])
+def test_verify_and_salvage_read_a_file_system_that_cannot_be_written_to(damaged, tmp_path, lock):
+    if not lock:
+        os.unlink(os.path.join(damaged.data, "LOCK"))
+    for command in (["mount", "--bind", damaged.data, damaged.data],
+                    ["mount", "-o", "remount,bind,ro", damaged.data]):
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            subprocess.run(["umount", "-l", damaged.data], capture_output=True, check=False)
+            pytest.skip("cannot mount here")
+    try:
+        seen = later("verify", damaged.data)
+        assert seen.returncode == 0, seen
+        done = later("salvage", damaged.data, str(tmp_path / "new"))
+        assert done.returncode == 0 and "101 jobs carried over" in done.stdout, done
+        with pytest.raises(DidNotStart):
+            damaged.start()
+    finally:
+        subprocess.run(["umount", "-l", damaged.data], check=True)
+
+
 def segments_of(data):
     """Those with anything in them, oldest first."""
     names = sorted(name for name in os.listdir(data) if name.startswith("wal-"))

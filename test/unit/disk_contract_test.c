@@ -213,20 +213,20 @@ static void the_lock_is_for_one(void **state)
 {
     struct fixture *fixture = *state;
     struct disk *disk = fixture->disk;
-    assert_int_equal(disk->verbs->lock(disk), OK);
+    assert_int_equal(disk->verbs->lock(disk, DISK_TO_WRITE), OK);
     if (fixture->os) {
         struct os_disk *other;
         assert_int_equal(os_disk_new(fixture->directory, &other), OK);
         struct disk *port = os_disk_port(other);
-        assert_int_equal(port->verbs->lock(port), ERR_LOCKED);
+        assert_int_equal(port->verbs->lock(port, DISK_TO_WRITE), ERR_LOCKED);
         disk->verbs->unlock(disk);
-        assert_int_equal(port->verbs->lock(port), OK);
+        assert_int_equal(port->verbs->lock(port, DISK_TO_WRITE), OK);
         os_disk_free(other);
     } else {
-        assert_int_equal(disk->verbs->lock(disk), ERR_LOCKED);
+        assert_int_equal(disk->verbs->lock(disk, DISK_TO_WRITE), ERR_LOCKED);
         disk->verbs->unlock(disk);
     }
-    assert_int_equal(disk->verbs->lock(disk), OK);
+    assert_int_equal(disk->verbs->lock(disk, DISK_TO_WRITE), OK);
     disk->verbs->unlock(disk);
 }
 
@@ -370,7 +370,7 @@ static void nothing_is_opened_or_locked_through_a_symbolic_link(void **state)
     struct disk_file *file;
     char target[128];
     plant_link(fixture, "LOCK", target);
-    assert_int_equal(disk->verbs->lock(disk), ERR_IO);
+    assert_int_equal(disk->verbs->lock(disk, DISK_TO_WRITE), ERR_IO);
     check_victim(target);
     plant_link(fixture, "wal-00000001", target);
     assert_int_equal(disk->verbs->open(disk, "wal-00000001", false, &file), ERR_IO);
