@@ -154,28 +154,28 @@ static struct stored append(struct event_sink *sink, const struct event *event)
 static enum err carry_job(struct salvaging *salvaging, const struct found_job *job,
                           struct arena *arena)
 {
-    struct bytes content_type, body;
-    bool aside;
-    enum err err =
-        salvage_read(salvaging->from, job->seq, job->where, arena, &content_type, &body, &aside);
+    struct salvage_body body;
+    enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &body);
     if (err) {
         clear_progress(salvaging);
         cli_say(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
         salvaging->lost++;
         return OK;
     }
-    err = salvage_target_room(&salvaging->to, content_type.len + body.len, now_us());
+    err = salvage_target_room(&salvaging->to, body.content_type.len + body.body.len, now_us());
     if (err)
         return err;
-    (void)core_carry(salvaging->core, job->seq, job->where, content_type, body); /* it is there */
+    (void)core_carry(salvaging->core, job->seq, job->where, body.content_type,
+                     body.body); /* it is there */
     salvaging->carried++;
     bool doubtful = is_doubtful(salvaging, job->seq);
-    if (doubtful || aside) {
+    if (doubtful || body.aside) {
         clear_progress(salvaging);
         cli_say(salvaging->cli, "job @%" PRIu64 " is carried over; %s may be wrong%s", job->seq,
                 doubtful ? "its due time, state, id or topic" : "its body",
-                aside ? ": the body is from a segment that was set aside, and may be an older one"
-                      : "");
+                body.aside
+                    ? ": the body is from a segment that was set aside, and may be an older one"
+                    : "");
         salvaging->doubtful_carried++;
     }
     return OK;

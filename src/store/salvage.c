@@ -491,17 +491,16 @@ static enum err read_record(struct salvage *salvage, uint64_t where, struct aren
 }
 
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
-                      struct bytes *out_content_type, struct bytes *out_body, bool *out_aside)
+                      struct salvage_body *out_body)
 {
     struct record record;
     enum err err = read_record(salvage, where, arena, &record);
-    *out_aside = err || record.event.job.seq != seq;
-    if (*out_aside) {
+    bool aside = err || record.event.job.seq != seq;
+    if (aside) {
         const struct aside_job *job = find_aside(salvage, seq);
         if (!job || record_decode(job->at, job->len, &record))
             return ERR_DAMAGED;
     }
-    *out_content_type = record.event.content_type;
-    *out_body = record.event.body;
+    *out_body = (struct salvage_body){record.event.content_type, record.event.body, aside};
     return OK;
 }

@@ -54,14 +54,17 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 
+struct salvage_body {
+    struct bytes content_type, body;
+    bool aside; /* from a segment that was set aside: it may be one that was replaced later */
+};
+
 /*
  * A job's content type and body, into the arena: from the place that its event told, or from a
- * segment that was set aside (out_aside): there it may be one that was replaced later. ERR_DAMAGED:
- * they are lost.
+ * segment that was set aside. ERR_DAMAGED: they are lost.
  */
 enum err salvage_read(struct salvage *salvage, uint64_t seq, uint64_t where, struct arena *arena,
-                      struct bytes *out_content_type, struct bytes *out_body,
-                      bool *out_aside) MUST_USE;
+                      struct salvage_body *out_body) MUST_USE;
 
 void salvage_close(struct salvage *salvage); /* NULL does nothing */
 

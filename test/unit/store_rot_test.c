@@ -370,12 +370,10 @@ static unsigned salvage_all(struct model *model)
     assert_int_equal(salvage_replay(salvage), OK);
     for (size_t i = 0; i < model->job_count; i++) {
         const struct model_job *job = &model->jobs[i];
-        struct bytes content_type, body;
+        struct salvage_body body;
         struct arena arena = {0};
-        bool aside;
-        if (job->live && !salvage_read(salvage, job->seq, job->stored.where, &arena, &content_type,
-                                       &body, &aside)) {
-            assert_true(bytes_eq(body, model_body(model, job->seq, job->version, room)));
+        if (job->live && !salvage_read(salvage, job->seq, job->stored.where, &arena, &body)) {
+            assert_true(bytes_eq(body.body, model_body(model, job->seq, job->version, room)));
             good++;
         }
         arena_fini(&arena);
