@@ -75,7 +75,7 @@ static bool is_blank(struct scan *scan, uint64_t offset)
 /* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
 static void identify(struct salvage *salvage, struct found *found)
 {
-    struct disk_file *file;
+    struct disk_file *file = NULL;
     struct scan scan;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
