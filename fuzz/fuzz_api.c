@@ -97,7 +97,7 @@ static void check_response(const struct call_style *style, const struct buf *out
 static void answer(const struct call *call, struct buf *out)
 {
     const struct cmd_push *push = &call->cmd.push;
-    struct lateness lateness = {.sum_us = 0};
+    struct lateness lateness = {0};
     struct job_view job = {.ref.seq = 7,
                            .topic = BYTES("t"),
                            .state = JOB_RESERVED,

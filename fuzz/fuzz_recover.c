@@ -121,13 +121,12 @@ static void salvage_store(struct sim_disk *disk)
     struct salvage *salvage;
     struct store_trouble trouble;
     struct arena arena = {0};
-    struct bytes content_type, body;
+    struct salvage_body body;
     if (salvage_open(sim_disk_port(disk), true, &salvage_ear, &salvage, &trouble))
         return;
     (void)salvage_replay(salvage); /* any verdict */
     for (uint64_t where = 0; where < 200; where += 3)
-        (void)salvage_read(salvage, where, UINT64_C(1) << 32 | (512 + where), &arena, &content_type,
-                           &body);
+        (void)salvage_read(salvage, where, UINT64_C(1) << 32 | (512 + where), &arena, &body);
     arena_fini(&arena);
     salvage_close(salvage);
 }
