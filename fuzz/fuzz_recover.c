@@ -108,6 +108,12 @@ static enum err salvaged(struct salvage_ear *salvage_ear, const struct event *ev
     return OK;
 }
 
+static void clock_salvaged(struct salvage_ear *salvage_ear, int64_t clock_us)
+{
+    (void)salvage_ear;
+    (void)clock_us;
+}
+
 static void say_salvaged(struct salvage_ear *salvage_ear, const char *line)
 {
     (void)salvage_ear;
@@ -117,7 +123,7 @@ static void say_salvaged(struct salvage_ear *salvage_ear, const char *line)
 /* Whatever the damage: an answer. */
 static void salvage_store(struct sim_disk *disk)
 {
-    struct salvage_ear salvage_ear = {.replay = salvaged, .say = say_salvaged};
+    struct salvage_ear salvage_ear = {.replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
     struct salvage *salvage;
     struct store_trouble trouble;
     struct arena arena = {0};
