@@ -123,7 +123,8 @@ static void say_salvaged(struct salvage_ear *salvage_ear, const char *line)
 /* Whatever the damage: an answer. */
 static void salvage_store(struct sim_disk *disk)
 {
-    struct salvage_ear salvage_ear = {.replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
+    struct salvage_ear salvage_ear = {
+        .replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
     struct salvage *salvage;
     struct store_trouble trouble;
     struct arena arena = {0};

@@ -39,62 +39,58 @@ static void add_label(struct buf *out, struct bytes value)
     }
 }
 
-static void add_lateness(struct buf *out, const struct lateness_histogram *lateness)
+struct durations {
+    const uint64_t *counts; /* by bucket */
+    unsigned bucket_count;
+    int64_t (*bound_us)(unsigned bucket); /* of the last one INT64_MAX */
+    uint64_t sum_us;
+};
+
+static void histogram(struct buf *out, const char *name, const char *help,
+                      const struct durations *durations)
 {
     uint64_t seen = 0;
-    family(out, "lateness_seconds", "histogram",
-           "How long after its due time a job was handed to a consumer.");
-    for (unsigned bucket = 0; bucket < LATENESS_BUCKETS; bucket++) {
-        int64_t bound_us = lateness_bound_us(bucket);
-        seen += lateness->counts[bucket];
-        buf_add_str(out, "laterd_lateness_seconds_bucket{le=\"");
+    family(out, name, "histogram", help);
+    for (unsigned bucket = 0; bucket < durations->bucket_count; bucket++) {
+        int64_t bound_us = durations->bound_us(bucket);
+        seen += durations->counts[bucket];
+        buf_addf(out, "laterd_%s_bucket{le=\"", name);
         if (bound_us == INT64_MAX)
             buf_add_str(out, "+Inf");
         else
             add_seconds(out, (uint64_t)bound_us);
         buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
     }
-    buf_add_str(out, "laterd_lateness_seconds_sum ");
-    add_seconds(out, lateness->sum_us);
-    buf_addf(out, "\nlaterd_lateness_seconds_count %llu\n", (unsigned long long)seen);
+    buf_addf(out, "laterd_%s_sum ", name);
+    add_seconds(out, durations->sum_us);
+    buf_addf(out, "\nlaterd_%s_count %llu\n", name, (unsigned long long)seen);
+}
+
+static void add_lateness(struct buf *out, const struct lateness_histogram *lateness)
+{
+    histogram(out, "lateness_seconds",
+              "How long after its due time a job was handed to a consumer.",
+              &(struct durations){lateness->counts, LATENESS_BUCKETS, lateness_bound_us,
+                                  lateness->sum_us});
+}
+
+static int64_t sync_bound_us(unsigned bucket)
+{
+    return bucket == SYNC_BUCKETS - 1 ? INT64_MAX : (int64_t)16 << bucket;
 }
 
 static void add_syncs(struct buf *out, const struct store_stats *stats)
 {
-    uint64_t seen = 0;
-    family(out, "sync_seconds", "histogram", "How long the disk took to make a batch durable.");
-    for (unsigned bucket = 0; bucket < SYNC_BUCKETS; bucket++) {
-        seen += stats->sync_us[bucket];
-        buf_add_str(out, "laterd_sync_seconds_bucket{le=\"");
-        if (bucket == SYNC_BUCKETS - 1)
-            buf_add_str(out, "+Inf");
-        else
-            add_seconds(out, (uint64_t)16 << bucket);
-        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
-    }
-    buf_add_str(out, "laterd_sync_seconds_sum ");
-    add_seconds(out, stats->sync_us_sum);
-    buf_addf(out, "\nlaterd_sync_seconds_count %llu\n", (unsigned long long)seen);
+    histogram(out, "sync_seconds", "How long the disk took to make a batch durable.",
+              &(struct durations){stats->sync_us, SYNC_BUCKETS, sync_bound_us, stats->sync_us_sum});
 }
 
 static void add_turns(struct buf *out, const struct server_counts *counts)
 {
-    uint64_t seen = 0;
-    family(out, "turn_seconds", "histogram",
-           "How long a turn of the event loop took: nothing else is served meanwhile.");
-    for (unsigned bucket = 0; bucket < TURN_BUCKETS; bucket++) {
-        int64_t bound_us = turn_bound_us(bucket);
-        seen += counts->turn_us[bucket];
-        buf_add_str(out, "laterd_turn_seconds_bucket{le=\"");
-        if (bound_us == INT64_MAX)
-            buf_add_str(out, "+Inf");
-        else
-            add_seconds(out, (uint64_t)bound_us);
-        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
-    }
-    buf_add_str(out, "laterd_turn_seconds_sum ");
-    add_seconds(out, counts->turn_us_sum);
-    buf_addf(out, "\nlaterd_turn_seconds_count %llu\n", (unsigned long long)seen);
+    histogram(
+        out, "turn_seconds",
+        "How long a turn of the event loop took: nothing else is served meanwhile.",
+        &(struct durations){counts->turn_us, TURN_BUCKETS, turn_bound_us, counts->turn_us_sum});
 }
 
 static void add_store(const struct store *store, struct buf *out)
