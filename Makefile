@@ -29,20 +29,21 @@ override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
 LIBS     := -lxxhash -linih -lpthread \
             $(if $(filter 0,$(REDIS)),,-lhiredis $(if $(filter 0,$(TLS)),,-lssl -lcrypto))
 
-folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c)))
+# The objects of a folder and of the folders in it.
+folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c $(1)/*/*.c)))
 BASE     := $(call folder,src/base)
 CORE     := $(call folder,src/core)
 PROTO    := $(call folder,src/proto) $(BUILD)/llhttp/api.o $(BUILD)/llhttp/http.o $(BUILD)/llhttp/llhttp.o
 STORE    := $(call folder,src/store)
 OS       := $(call folder,src/os)
-SERVER   := $(call folder,src/server)
-REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/redis))
+SERVER   := $(call folder,src/server) $(call folder,src/engine/embedded)
+REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/engine/redis) $(call folder,src/client/redis))
 CLI      := $(call folder,src/cli)
 SIM      := $(call folder,sim)
 ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
 
-UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*_test.c)))
-UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/redis_%),$(UNIT))
+UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*/*_test.c)))
+UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_%),$(UNIT))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "proto/api.h"
+#include "proto/api/api.h"
 #include "proto/json.h"
 
 enum { OPERATIONS = 300000, ROUNDS = 5 };

@@ -14,8 +14,8 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "cli/load.h"
-#include "cli/usage.h"
+#include "cli/bench/cpu_usage.h"
+#include "cli/bench/load.h"
 
 enum {
     BODY_BYTES = 256,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "proto/api.h"
-#include "proto/host.h"
+#include "proto/api/api.h"
+#include "proto/http/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

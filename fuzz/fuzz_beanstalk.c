@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "test/unit/beanstalk_stream.h"
+#include "test/unit/proto/beanstalk_stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "proto/binlog.h"
+#include "proto/beanstalk/binlog.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "cli/import_redis_layout.h"
+#include "cli/import/redis_layout.h"
 #include "proto/msgpack_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

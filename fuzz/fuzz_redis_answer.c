@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "redis/failure.h"
-#include "redis/script.h"
+#include "client/redis/failure.h"
+#include "engine/redis/script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

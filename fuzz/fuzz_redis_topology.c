@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "redis/topology.h"
+#include "client/redis/topology.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

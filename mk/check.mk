@@ -1,8 +1,8 @@
 # What a commit must pass: format, lint, tests, and the unit tests under sanitizers. Each check of
 # a file leaves a stamp under $(BUILD)/lint, so only what changed is looked at again.
 
-C_FILES   := $(sort $(wildcard src/*.c src/*/*.c sim/*.c test/unit/*.c test/unit/*.h bench/*.c \
-               fuzz/*.c src/*/*.h sim/*.h))
+C_FILES   := $(sort $(foreach type,c h,$(wildcard src/*.$(type) src/*/*.$(type) src/*/*/*.$(type) \
+               sim/*.$(type) sim/*/*.$(type) test/unit/*/*.$(type) bench/*.$(type) fuzz/*.$(type))))
 OUR_C     := $(filter src/%.c sim/%.c,$(C_FILES))
 OUR_H     := $(filter src/%.h sim/%.h,$(C_FILES))
 STAMPS    := $(BUILD)/lint

@@ -8,8 +8,8 @@ diff-beanstalkd: all ## random commands to beanstalkd and laterd for SECONDS, an
 	$(PYTHON) test/clients/differential.py --seconds $(SECONDS) $(DIFF_ARGS)
 
 clients: all ## beanstalkd's clients from Debian and npm, driving both servers
-	$(PYTEST) -q test/black/test_beanstalk_clients.py
+	$(PYTEST) -q test/black/beanstalk/test_beanstalk_clients.py
 
 CONNECTIONS ?= 15000
 connections: all ## hold CONNECTIONS idle clients of beanstalkd, and serve one more
-	CONNECTIONS=$(CONNECTIONS) $(PYTEST) -q -rs test/black/test_beanstalk_many.py
+	CONNECTIONS=$(CONNECTIONS) $(PYTEST) -q -rs test/black/beanstalk/test_beanstalk_many.py

@@ -1,7 +1,7 @@
 # `later` alone reads an older server's Redis, over hiredis, whether laterd has its Redis engine or not.
 
-$(BUILD)/later: $(BUILD)/src/redis/url.o
+$(BUILD)/later: $(BUILD)/src/client/redis/url.o
 $(BUILD)/later: LIBS += -lhiredis
 
-$(BUILD)/test/cli_import_redis_test: $(BUILD)/src/cli/import_redis_layout.o
-$(FUZZ_BUILD)/fuzz_import_redis: $(FUZZ_BUILD)/src/cli/import_redis_layout.o
+$(BUILD)/test/cli/cli_import_redis_test: $(BUILD)/src/cli/import/redis_layout.o
+$(FUZZ_BUILD)/fuzz_import_redis: $(FUZZ_BUILD)/src/cli/import/redis_layout.o

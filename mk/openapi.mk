@@ -1,5 +1,5 @@
-# The OpenAPI document is part of the program (src/proto/openapi.c), and llhttp is built strict.
+# The OpenAPI document is part of the program (src/proto/api/openapi.c), and llhttp is built strict.
 
-$(BUILD)/src/proto/openapi.o: docs/openapi.json
+$(BUILD)/src/proto/api/openapi.o: docs/openapi.json
 
 $(BUILD)/llhttp/%.o: override CPPFLAGS += -DLLHTTP_STRICT_MODE=1

@@ -1,2 +1,2 @@
 # The scripts are taken into this object as they are (.incbin), which no compiler's -MMD sees.
-$(BUILD)/src/redis/script_text.o: $(wildcard src/redis/scripts/*.lua)
+$(BUILD)/src/engine/redis/script_text.o: $(wildcard src/engine/redis/scripts/*.lua)

@@ -6,5 +6,5 @@ SIM_SEEDS ?= $(SEEDS)
 
 .PHONY: sim-life
 sim: sim-life
-sim-life: $(BUILD)/test/life_test ## whole lives from SEEDS seeds (2000), or from one SEED
+sim-life: $(BUILD)/test/server/life_test ## whole lives from SEEDS seeds (2000), or from one SEED
 	@SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $<

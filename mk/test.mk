@@ -12,8 +12,8 @@ unit-run: unit
 
 # Simulated lives: what runs on the simulated clock, disk and network, with as many seeds as asked for.
 SIM_SEEDS ?= 2000
-SIM_TESTS := $(filter $(BUILD)/test/sim_% $(BUILD)/test/world_% $(BUILD)/test/%_crash_test \
-               $(BUILD)/test/%_fault_test $(BUILD)/test/%_model_test,$(UNIT))
+SIM_TESTS := $(filter $(BUILD)/test/%_crash_test $(BUILD)/test/%_fault_test \
+               $(BUILD)/test/%_model_test,$(UNIT))
 sim: $(SIM_TESTS) ## simulated lives, SIM_SEEDS of them: crashes, faults, models
 	@SIM_SEEDS=$(SIM_SEEDS) $(PYTHON) tools/run-units --seconds 3600 $(SIM_TESTS)
 
@@ -37,5 +37,5 @@ cover: ## line and branch coverage of the unit tests, as text and HTML
 	$(MAKE) BUILD=$(COVER) OPT='-O0 -g --coverage' HARDEN= LDFLAGS=--coverage unit-run
 	gcovr --root . --object-directory $(COVER) --exclude-throw-branches \
 	    --exclude-unreachable-branches --filter src/base --filter src/core --filter src/proto \
-	    --filter src/store --filter src/server $(COVER) \
+	    --filter src/store --filter src/server --filter src/engine $(COVER) \
 	    --html-details $(COVER)/index.html --txt --print-summary

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "server/config.h"
-#include "server/embedded.h"
+#include "engine/embedded/embedded.h"
+#include "server/config/config.h"
 #include "server/server.h"
 #include "sim/clock.h"
 #include "sim/worker.h"

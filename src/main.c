@@ -25,13 +25,13 @@
 #include "os/worker.h"
 #include "os/zone.h"
 #ifndef LATERD_NO_REDIS
-#include "redis/redis.h"
+#include "engine/redis/redis.h"
 #endif
-#include "server/beanstalkd_options.h"
-#include "server/config.h"
-#include "server/embedded.h"
-#include "server/import_config.h"
-#include "server/laterd_options.h"
+#include "engine/embedded/embedded.h"
+#include "server/config/beanstalkd_options.h"
+#include "server/config/config.h"
+#include "server/config/import_config.h"
+#include "server/config/laterd_options.h"
 #include "server/server.h"
 
 enum {

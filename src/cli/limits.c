@@ -1,8 +1,8 @@
 #include "cli/limits.h"
 
+#include "base/rfc3339.h"
 #include "cli/show.h"
 #include "cli/text.h"
-#include "proto/moment.h"
 
 enum {
     USUAL = 1000,      /* limits.batch_jobs, if it was not changed */

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/rfc3339.h"
 #include "cli/text.h"
 #include "proto/base64.h"
-#include "proto/moment.h"
 
 const char *show_string(const json_t *object, const char *key)
 {

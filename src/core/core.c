@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 _Static_assert(CORE_JOBS_MAX <= WHEEL_ITEMS_MAX, "each job has a number that the wheel can hold");
 

@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 void core_totals(const struct core *core, struct core_totals *out_totals)
 {

@@ -6,7 +6,7 @@
  * twice changes nothing. core_replayed() then hangs each job where it belongs, in one pass.
  */
 #include "base/check.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 static void drop(struct core *core, uint32_t number)
 {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 enum {
     TAKE_MIN = 250,   /* jobs that one reserve takes though the budget be spent */

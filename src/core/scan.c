@@ -9,7 +9,7 @@
  */
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 enum {
     AT_ONCE_MAX = 20000, /* jobs' places looked at within core_apply */

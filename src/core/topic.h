@@ -11,8 +11,8 @@
 #include "base/pool.h"
 #include "core/cmd.h"
 #include "core/name_order.h"
-#include "core/queue.h"
 #include "core/rate.h"
+#include "core/ready_heap.h"
 
 struct topic {
     struct bytes name; /* mem_alloc'd */

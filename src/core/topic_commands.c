@@ -3,7 +3,7 @@
  */
 #include "base/check.h"
 #include "base/mem.h"
-#include "core/state.h"
+#include "core/core_internal.h"
 
 enum {
     PAGE_MAX = 1000,

@@ -6,7 +6,7 @@
 #ifndef LATERD_SERVER_BATCH_H
 #define LATERD_SERVER_BATCH_H
 
-#include "server/request.h"
+#include "server/http/request.h"
 
 /* Begins the batch that answers the request. `items` is borrowed during the call. */
 void batch_begin(struct request *request, const struct api_batch *items);

@@ -6,7 +6,7 @@
 #ifndef LATERD_SERVER_CLEARING_H
 #define LATERD_SERVER_CLEARING_H
 
-#include "server/request.h"
+#include "server/http/request.h"
 
 /*
  * `cmd` is CLEAR_TOPIC, of which `state` is not looked at: up to `max` jobs are deleted; or

@@ -6,7 +6,7 @@
 #ifndef LATERD_SERVER_DECODE_H
 #define LATERD_SERVER_DECODE_H
 
-#include "server/request.h"
+#include "server/http/request.h"
 
 struct decoding;
 

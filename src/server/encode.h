@@ -5,7 +5,7 @@
 #ifndef LATERD_SERVER_ENCODE_H
 #define LATERD_SERVER_ENCODE_H
 
-#include "server/request.h"
+#include "server/http/request.h"
 
 /* Is the reply to be written by the worker? */
 bool encode_is_long(const struct server *server, const struct reply *reply);

@@ -1,9 +1,10 @@
 #include "server/server.h"
 
 #include "base/mem.h"
-#include "server/beanstalk_session.h"
-#include "server/embedded.h"
-#include "server/request.h"
+#include "base/rfc3339.h"
+#include "engine/embedded/embedded.h"
+#include "server/beanstalk/session.h"
+#include "server/http/request.h"
 #include "server/requeue.h"
 #include "server/session.h"
 

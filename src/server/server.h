@@ -15,10 +15,10 @@
 #include "port/engine.h"
 #include "port/net.h"
 #include "port/worker.h"
-#include "proto/api.h"
-#include "server/beanstalk_shared.h"
+#include "proto/api/api.h"
+#include "server/beanstalk/shared.h"
 #include "server/buffers.h"
-#include "server/misdirected.h"
+#include "server/http/misdirected.h"
 
 struct embedded;
 struct session;

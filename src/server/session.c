@@ -1,8 +1,8 @@
 #include "server/session.h"
 
 #include "base/check.h"
-#include "server/beanstalk_session.h"
-#include "server/http_session.h"
+#include "server/beanstalk/session.h"
+#include "server/http/session.h"
 
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */

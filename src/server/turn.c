@@ -31,7 +31,7 @@
  * they send.
  */
 #include "server/batch.h"
-#include "server/beanstalk_session.h"
+#include "server/beanstalk/session.h"
 #include "server/clearing.h"
 #include "server/requeue.h"
 

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "base/codec.h"
+#include "base/hash.h"
 #include "base/mem.h"
-#include "base/sum.h"
 
 enum { WINDOW_BYTES = 1024 * 1024 };
 

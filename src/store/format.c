@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/codec.h"
-#include "base/sum.h"
+#include "base/hash.h"
 
 /* First eight bytes of each kind of block, chosen to be readable in a hex dump. */
 #define MANIFEST_MAGIC UINT64_C(0x464e414d44544c01) /* "\1LTDMANF" */

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/codec.h"
-#include "base/sum.h"
+#include "base/hash.h"
 
 static size_t round_up(size_t len)
 {

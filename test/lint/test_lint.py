@@ -34,7 +34,7 @@ def plant(path, source):
     ("src/store", '"os/disk.h"', False),
     ("src/server", '"os/net.h"', False),
     ("src/os", '"port/net.h"', True),
-    ("src/cli", '"server/config.h"', False),
+    ("src/cli", '"server/config/config.h"', False),
     ("sim", '"server/turn.h"', True),
     ("sim", '"os/net.h"', False),
 ])

@@ -1,0 +1,45 @@
+/*
+ * Times and durations as text, by calendar arithmetic of our own: no locale, no time zone data,
+ * no clock. Times are microseconds since the Unix epoch, in UTC, leap seconds not counted.
+ */
+#ifndef LATERD_BASE_RFC3339_H
+#define LATERD_BASE_RFC3339_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+/* 9999-12-31T23:59:59.999999Z, the last time RFC 3339 can name. */
+#define MOMENT_MAX_US INT64_C(253402300799999999)
+
+/*
+ * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine
+ * digits of a second, of which those past six are dropped). A time before 1970 is read as 1970's
+ * beginning: it is past, which is all that anybody wants to know of it. False: it is not one, or is
+ * past the year 9999 in UTC.
+ */
+bool moment_read(struct bytes text, int64_t *out_us);
+
+/*
+ * Reads "yyyy-MM-dd HH:mm:ss", which names no zone. `east_us` says how far its zone is east of UTC
+ * at a given time; NULL: the zone is UTC. A time that there is twice, because clocks were set back,
+ * is the earlier one; one that is left out, because they were set ahead, is as much later (both as
+ * in Java). The rest as moment_read().
+ */
+bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us);
+
+/* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
+void moment_add(struct buf *out, int64_t us);
+
+/* As HTTP writes it (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT" into room[30]. */
+struct bytes http_date(int64_t unix_seconds, char *room);
+
+enum { DURATION_ROOM = 32 };
+
+/* As people write it in the configuration: "250ms", "600s", "365d". */
+const char *duration_print(int64_t us, char room[static DURATION_ROOM]);
+
+/* Reads "250ms" "1h30m" "2d": whole numbers, each with its unit (us ms s m h d w). */
+bool duration_read(struct bytes text, int64_t *out_us);
+
+#endif

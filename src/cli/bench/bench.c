@@ -1,0 +1,197 @@
+/*
+ * later bench: reads the options. What the figures mean is said in docs/performance.md.
+ */
+#include "cli/bench/bench.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+enum { SECOND_US = 1000000 };
+
+static const struct option options[] = {
+    {"connections", required_argument, NULL, 'c'},
+    {"depth", required_argument, NULL, 'D'},
+    {"jobs", required_argument, NULL, 'n'},
+    {"seconds", required_argument, NULL, 'S'},
+    {"body", required_argument, NULL, 'b'},
+    {"id-bytes", required_argument, NULL, 'I'},
+    {"rate", required_argument, NULL, 'r'},
+    {"batch", required_argument, NULL, 'B'},
+    {"lead", required_argument, NULL, 'l'},
+    {"topic", required_argument, NULL, 'o'},
+    {"dialect", required_argument, NULL, 'd'},
+    {"server-pid", required_argument, NULL, 'P'},
+    {"keep", no_argument, NULL, 'k'},
+    {"beanstalk", required_argument, NULL, 'A'},
+    {"stop", no_argument, NULL, 'X'},
+    CLI_OPTIONS,
+};
+
+const char *bench_scenario_name(enum bench_scenario scenario)
+{
+    static const char *const names[BENCH_COUNT] = {"put", "cycle", "cancel",
+                                                   "due", "burst", "idle"};
+    return names[scenario];
+}
+
+static enum bench_scenario scenario_of(const struct cli *cli, const char *name)
+{
+    for (unsigned i = 0; i < BENCH_COUNT; i++) {
+        if (strcmp(name, bench_scenario_name((enum bench_scenario)i)) == 0)
+            return (enum bench_scenario)i;
+    }
+    cli_usage(cli, "no scenario '%s': put, cycle, cancel, due, burst or idle", name);
+}
+
+static void topic_of(const struct cli *cli, struct bench_options *out, const char *name)
+{
+    if (strlen(name) >= sizeof(out->topic) || name[0] == '\0' ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")])
+        cli_usage(cli, "--topic of a bench: up to 63 letters, digits, '.', '_' and '-'");
+    memcpy(out->topic, name, strlen(name) + 1);
+}
+
+/* One option of ours. */
+static void take_option(struct cli *cli, struct bench_options *out, int option)
+{
+    switch (option) {
+    case 'c': out->connections = (uint32_t)cli_number(cli, "--connections", optarg, 15000); break;
+    case 'D': out->depth = (uint32_t)cli_number(cli, "--depth", optarg, 1024); break;
+    case 'n': out->jobs = cli_number(cli, "--jobs", optarg, 100000000); break;
+    case 'S':
+        out->limit_us = (int64_t)cli_number(cli, "--seconds", optarg, 86400) * SECOND_US;
+        break;
+    case 'b': out->body_bytes = (uint32_t)cli_number(cli, "--body", optarg, 1000000); break;
+    case 'I': out->id_bytes = (uint32_t)cli_number(cli, "--id-bytes", optarg, BENCH_ID_MAX); break;
+    case 'r': out->rate = (uint32_t)cli_number(cli, "--rate", optarg, 1000000); break;
+    case 'B': out->batch = (uint32_t)cli_number(cli, "--batch", optarg, 1000); break;
+    case 'l': out->lead_us = cli_duration_us(cli, "--lead", optarg); break;
+    case 'o': topic_of(cli, out, optarg); break;
+    case 'd':
+        out->dialect = strcmp(optarg, "delay-queue") == 0 ? SPEAK_DELAY_QUEUE : SPEAK_V1;
+        if (out->dialect == SPEAK_V1 && strcmp(optarg, "v1") != 0)
+            cli_usage(cli, "--dialect v1 or delay-queue");
+        break;
+    case 'P':
+        if (out->pid_count == BENCH_PIDS)
+            cli_usage(cli, "at most %d times --server-pid", BENCH_PIDS);
+        out->pids[out->pid_count++] = (pid_t)cli_number(cli, "--server-pid", optarg, INT32_MAX);
+        break;
+    case 'k': out->keep = true; break;
+    case 'A': out->beanstalk = optarg; break;
+    case 'X': out->stop = true; break;
+    default: break;
+    }
+}
+
+/* What does not go together is bad usage. */
+static void check_options(const struct cli *cli, const struct bench_options *o)
+{
+    bool beanstalk = o->dialect == SPEAK_BEANSTALK, timed = bench_timed(o);
+    if (o->connections == 0 || o->depth == 0 || o->rate == 0 || o->batch == 0)
+        cli_usage(cli, "--connections, --depth, --rate and --batch are at least 1");
+    if ((timed || o->dialect == SPEAK_DELAY_QUEUE || o->id_bytes > 0 ||
+         o->scenario == BENCH_CANCEL) &&
+        o->id_bytes < BENCH_ID_MIN)
+        cli_usage(cli, "--id-bytes is at least %d here", BENCH_ID_MIN);
+    if (o->dialect == SPEAK_DELAY_QUEUE && o->scenario != BENCH_PUT && o->scenario != BENCH_CYCLE)
+        cli_usage(cli, "--dialect delay-queue has the scenarios put and cycle");
+    if (beanstalk && o->batch > 1)
+        cli_usage(cli, "--batch: beanstalkd's protocol reserves one job at a time");
+    if (beanstalk && timed && o->body_bytes < o->id_bytes)
+        cli_usage(cli, "--body is at least --id-bytes (%u) here: a job's number stands in it",
+                  o->id_bytes);
+    if (o->stop && (!beanstalk || o->scenario != BENCH_BURST || o->pid_count == 0))
+        cli_usage(cli, "--stop is for burst with --beanstalk, and needs --server-pid");
+}
+
+static void options_of(struct cli *cli, int argc, char **argv, struct bench_options *out)
+{
+    *out = (struct bench_options){.connections = 64,
+                                  .depth = 1,
+                                  .batch = 1,
+                                  .body_bytes = 256,
+                                  .id_bytes = 20,
+                                  .rate = 1000,
+                                  .limit_us = 60 * (int64_t)SECOND_US};
+    (void)snprintf(out->topic, sizeof(out->topic), "later-bench-%d", (int)getpid()); /* it fits */
+    for (int c; (c = cli_option(cli, argc, argv, options)) != -1;)
+        take_option(cli, out, c);
+    cli_words(cli, argc, argv, 1, 1);
+    out->scenario = scenario_of(cli, argv[optind]);
+    if (out->beanstalk)
+        out->dialect = SPEAK_BEANSTALK;
+    if (out->jobs == 0)
+        out->jobs = out->scenario == BENCH_DUE     ? (uint64_t)out->rate * 10
+                    : out->scenario == BENCH_BURST ? 100000
+                                                   : 200000;
+    check_options(cli, out);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    struct bench bench = {.cli = cli, .progress = isatty(STDERR_FILENO) != 0};
+    char address[CLIENT_HOST_ROOM];
+    options_of(cli, argc, argv, &bench.options);
+    const char *server = cli->server;
+    if (bench.options.beanstalk) {
+        bool whole = strchr(bench.options.beanstalk, ':') != NULL;
+        (void)snprintf(address, sizeof(address), "%s%s", bench.options.beanstalk,
+                       whole ? "" : ":11300"); /* cut short it is no host's name */
+        server = address;
+    }
+    if (client_init(&cli->client, server))
+        cli_usage(cli, "%s", cli->client.trouble);
+    cli->has_client = true;
+    bench.lateness = mem_zalloc(sizeof(*bench.lateness));
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    bench.mark = (uint32_t)(now.tv_nsec / 1000 ^ now.tv_sec ^ getpid() << 8) & 0xffffff;
+
+    int code = bench_run(&bench);
+    if (bench.progress)
+        (void)fputs("\r\x1b[K", stderr);
+    bench_forms_fini(&bench);
+    mem_free(bench.lateness);
+    mem_free(bench.seen);
+    mem_free(bench.ids);
+    mem_free(bench.due_us);
+    return code;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .synopsis = "[options] put | cycle | cancel | due | burst | idle",
+    .summary = "Measure a server: rates, latencies, lateness, CPU per operation",
+    .help =
+        "  put     push jobs that are due tomorrow\n"
+        "  cycle   push, reserve, finish, over and over\n"
+        "  cancel  delete by id jobs that are due tomorrow\n"
+        "  due     --rate jobs fall due each second, consumers wait: how late, any early?\n"
+        "  burst   --jobs jobs fall due at one instant: first after, all within\n"
+        "  idle    --connections parked polls and nothing to do: what does that cost?\n"
+        "\n"
+        "  -c, --connections N     (64)      -D, --depth N      requests under way on each (1)\n"
+        "  -n, --jobs N            (200000; due: 10 seconds' worth; burst: 100000)\n"
+        "  -S, --seconds N         end the measured part after so long (60)\n"
+        "  -b, --body BYTES        (256)     -I, --id-bytes N   0: the server makes ids (20)\n"
+        "  -r, --rate N            (1000)    -B, --batch N      jobs in one reserve (1)\n"
+        "  -l, --lead D            due, burst: from the first push to the first due time\n"
+        "  -o, --topic NAME        (one of its own)\n"
+        "  -d, --dialect WHAT      v1 or delay-queue (v1)\n"
+        "  -A, --beanstalk ADDR    speak beanstalkd's protocol, to any server that does\n"
+        "  -X, --stop              burst: halt --server-pid until its jobs are all overdue\n"
+        "  -P, --server-pid PID    report this process' CPU; may be given again\n"
+        "  -k, --keep              leave the jobs there\n"
+        "\nOver beanstalkd's protocol, which has whole seconds: due sends each job so many\n"
+        "seconds before; the jobs of burst are ready in a paused tube, or all overdue (--stop).\n"
+        "\nExit 6 if a job came early, twice or never.\n"
+        "\nExamples:\n"
+        "  later bench put --connections 16 --depth 16\n"
+        "  later bench cycle --server-pid $(pidof laterd)\n"
+        "  later bench due --rate 10000 --json | jq .lateness_us\n"
+        "  later bench put --beanstalk 127.0.0.1:11300 --server-pid $(pidof beanstalkd)\n",
+    .run = run,
+};

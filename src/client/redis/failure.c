@@ -1,0 +1,142 @@
+#include "client/redis/failure.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *code;
+    enum failure_kind kind;
+} codes[] = {
+    {"NOSCRIPT", FAILURE_NO_SCRIPT}, {"MOVED", FAILURE_MOVED},       {"ASK", FAILURE_ASK},
+    {"TRYAGAIN", FAILURE_LATER},     {"CLUSTERDOWN", FAILURE_LATER}, {"LOADING", FAILURE_LATER},
+    {"BUSY", FAILURE_LATER},         {"MASTERDOWN", FAILURE_LATER},  {"NOREPLICAS", FAILURE_LATER},
+    {"MISCONF", FAILURE_LATER}, /* it cannot save to its disk, and takes no writes meanwhile */
+    {"READONLY", FAILURE_NO_MASTER}, {"OOM", FAILURE_FULL},          {"NOAUTH", FAILURE_DENIED},
+    {"WRONGPASS", FAILURE_DENIED},   {"NOPERM", FAILURE_DENIED},     {"DENIED", FAILURE_DENIED},
+};
+
+/* The first word; the text behind it stays. */
+static struct bytes take_word(struct bytes *text)
+{
+    size_t len = 0;
+    while (len < text->len && text->at[len] != ' ')
+        len++;
+    struct bytes word = bytes_of(text->at, len);
+    size_t skip = len + (len < text->len);
+    *text = bytes_of(text->at + skip, text->len - skip);
+    return word;
+}
+
+/* "3999 127.0.0.1:6381"; since Redis 7 the host may be missing (":6381"): the one that answered. */
+static bool read_redirection(struct bytes text, struct failure *failure)
+{
+    uint64_t slot, port;
+    struct bytes word = take_word(&text);
+    if (!bytes_to_u64(word, &slot) || slot > 16383)
+        return false;
+    failure->slot = (uint16_t)slot;
+    word = take_word(&text);
+    if (word.len && word.at[0] == ':') {
+        if (!bytes_to_u64(bytes_of(word.at + 1, word.len - 1), &port) || port > UINT16_MAX)
+            return false;
+        failure->address.port = (uint16_t)port;
+        return true;
+    }
+    return redis_address_read(word, 0, &failure->address) && failure->address.port;
+}
+
+/*
+ * A script that meets an error passes it on; before Redis 7 in a frame of its own, whose first word
+ * is ERR, as is that of some others. Of these only the ones that say what to do are looked for.
+ */
+static enum failure_kind kind_inside(struct bytes text)
+{
+    static const struct {
+        const char *words;
+        enum failure_kind kind;
+    } inside[] = {
+        {"OOM command not allowed", FAILURE_FULL},
+        {"READONLY You can't write", FAILURE_NO_MASTER},
+        {"NOREPLICAS Not enough", FAILURE_LATER},
+        {"MISCONF ", FAILURE_LATER},
+        {"The user executing the script can't", FAILURE_DENIED},
+        {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
+        {"DB index is out of range", FAILURE_DENIED},
+        {"TLS: the certificate", FAILURE_DENIED},
+        {"No such master with that name", FAILURE_DENIED},
+        {"it is a sentinel", FAILURE_DENIED},
+        {"it is not a sentinel", FAILURE_DENIED},
+    };
+    for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
+        if (memmem(text.at, text.len, inside[i].words, strlen(inside[i].words)))
+            return inside[i].kind;
+    }
+    return FAILURE_OTHER;
+}
+
+struct failure failure_read(struct bytes text)
+{
+    struct failure failure = {.kind = FAILURE_OTHER};
+    struct bytes rest = text;
+    if (rest.len && rest.at[0] == '-')
+        rest = bytes_of(rest.at + 1, rest.len - 1);
+    struct bytes word = take_word(&rest);
+    failure.kind = kind_inside(text);
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        if (bytes_eq(word, bytes_str(codes[i].code)))
+            failure.kind = codes[i].kind;
+    }
+    bool redirects = failure.kind == FAILURE_MOVED || failure.kind == FAILURE_ASK;
+    if (redirects && !read_redirection(rest, &failure))
+        failure.kind = FAILURE_LATER; /* the map of slots will tell */
+    return failure;
+}
+
+const char *failure_hint(struct bytes text)
+{
+    static const struct {
+        const char *words, *hint;
+    } hints[] = {
+        {"NOREPLICAS", "bring its replicas back, or lower its min-replicas-to-write"},
+        {"MISCONF", "its log says why it cannot save: a full disk, or no right to write there"},
+        {"TRYAGAIN", "a slot is moved in part: go on moving it, or redis-cli --cluster fix"},
+        {"CLUSTERDOWN", "redis-cli --cluster check names the slots that nobody serves"},
+        {"MASTERDOWN", "it is a replica without its master"},
+        {"LOADING", "it reads its data from disk: wait"},
+        {"BUSY", "somebody's script runs: wait, or SCRIPT KILL"},
+        {"a replica", "redis.url must name the master, or the sentinels that know it"},
+        {"it is a sentinel", "redis.url for sentinels is redis+sentinel://h1,h2,h3/NAME"},
+        {"it is not a sentinel", "redis+sentinel:// names sentinels, on port 26379 as a rule"},
+        {"No such master", "redis.url ends in the name by which the sentinels know the master"},
+        {"TLS: the certificate", "look at redis.tls_ca, and at the names in its certificate"},
+        {"certificate required", "it wants to see redis.tls_certificate and redis.tls_key"},
+        {"NOAUTH", "it asks for a password: put user:password@ into redis.url, or a sentinel's "
+                   "into redis.sentinel_password"},
+        {"WRONGPASS", "look at user and password in redis.url, or a sentinel's in "
+                      "redis.sentinel_user and redis.sentinel_password"},
+        {"ERR AUTH", "redis.url has a password, and this server has none"},
+        {"DB index", "look at the number at the end of redis.url, and at its setting databases"},
+        {"Connection refused", "nobody listens there: does Redis run, and is this its port?"},
+        {"Connection reset", "it ended; or, if it never answered, it may want TLS (rediss://)"},
+        {"answer a new connection", "it hangs, or a firewall is between, or it speaks no TLS"},
+        {"No such file", "redis.url is unix:// and what its setting unixsocket says"},
+        {"Permission denied", "laterd's user may not open it: see its setting unixsocketperm"},
+        {"not known", "look at the host's name in redis.url"},
+        {"knows of no slots", "redis-cli --cluster create makes servers a cluster"},
+        {"cluster_state is not ok", "redis-cli --cluster check tells what it lacks"},
+        {"NOPERM ", "docs/redis.md has the rights that laterd needs"},
+    };
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+        if (memmem(text.at, text.len, hints[i].words, strlen(hints[i].words)))
+            return hints[i].hint;
+    }
+    return "";
+}
+
+void failure_say(const char *trouble, char *room, size_t room_bytes)
+{
+    const char *hint = failure_hint(bytes_str(trouble));
+    size_t len = strlen(trouble);
+    if (hint[0] && len && trouble[len - 1] == '.')
+        len--;
+    (void)snprintf(room, room_bytes, "%.*s%s%s", (int)len, trouble, hint[0] ? ": " : "", hint);
+}

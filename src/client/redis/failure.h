@@ -1,0 +1,33 @@
+/*
+ * What Redis means when it answers with an error: is it worth another try, and where? Pure.
+ */
+#ifndef LATERD_CLIENT_REDIS_FAILURE_H
+#define LATERD_CLIENT_REDIS_FAILURE_H
+
+#include "client/redis/url.h"
+
+enum failure_kind {
+    FAILURE_OTHER,     /* it will not get better by itself: an unknown error, a bug */
+    FAILURE_NO_SCRIPT, /* the server does not know the script's digest (any more) */
+    FAILURE_MOVED,     /* the slot is another node's now */
+    FAILURE_ASK,       /* this one key has moved already, its slot has not yet */
+    FAILURE_LATER,     /* loading, busy, cluster down, keys on the move …: soon again */
+    FAILURE_NO_MASTER, /* we talk to a replica: a failover has been */
+    FAILURE_FULL,      /* maxmemory is reached */
+    FAILURE_DENIED,    /* wrong user, password, database or master's name, or not allowed to */
+};
+
+struct failure {
+    enum failure_kind kind;
+    uint16_t slot;                /* MOVED, ASK */
+    struct redis_address address; /* MOVED, ASK; an empty host is the node that answered */
+};
+
+/* Reads the text of an error reply. What cannot be read is FAILURE_OTHER. */
+struct failure failure_read(struct bytes text);
+/* What people can do about it; empty: nothing that we know. */
+const char *failure_hint(struct bytes text);
+/* The text, and behind a colon the hint, if there is one: for who reads no more than one line. */
+void failure_say(const char *trouble, char *room, size_t room_bytes);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * One connection to one Redis server: looks up its name, connects, says who we are, sends what has
+ * gathered in one write, hands replies to whom they belong, ends itself when the server is silent
+ * for too long, and comes back after a while.
+ *
+ *     DOWN ─retry time─▶ LOOKING_UP ─▶ CONNECTING ─▶ GREETING ─all accepted─▶ UP
+ *       ▲                    │             │             │                     │
+ *       └────────────────────┴─────────────┴─────────────┴──── any trouble ────┘
+ *
+ * Of hiredis only the reader is used, which turns bytes into replies. Its connections (async.c of
+ * 0.14) would not do: an answer that nobody waits for is an assertion there, they know no
+ * timeouts, and they write a command at a time. A server that answers nonsense must cost us
+ * the connection and no more.
+ *
+ * One thread. Owned by whoever embeds it; does not move while it is open.
+ */
+#ifndef LATERD_CLIENT_REDIS_LINK_H
+#define LATERD_CLIENT_REDIS_LINK_H
+
+#include <hiredis/hiredis.h>
+
+#include "base/list.h"
+#include "client/redis/tls.h"
+
+struct link;
+
+enum link_state { LINK_DOWN, LINK_LOOKING_UP, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+
+/* One answer that is owed. Owned by the asker; stays until `done`. */
+struct link_call {
+    struct list place; // link::calls
+    int64_t sent_us;
+    /* Takes the reply over (freeReplyObject). NULL: the connection ended; nobody knows whether the
+       command was done. May send more, and may end the link. */
+    void (*done)(struct link_call *call, redisReply *reply);
+};
+
+struct link_ear {
+    void (*up)(struct link_ear *ear, struct link *link);
+    /* It was up, or tried to be, and is no more; why is in link->trouble. Before the owed calls'
+       `done`. */
+    void (*down)(struct link_ear *ear, struct link *link);
+    /* A reply that no call waits for: a message of a subscription. Borrowed. */
+    void (*message)(struct link_ear *ear, struct link *link, const redisReply *reply);
+};
+
+struct link_options {
+    struct link_ear *ear;
+    int epoll; /* where its socket is watched; see link_poll */
+    const char *user, *password;
+    unsigned db;
+    struct tls *tls;    /* NULL: none; not over Unix sockets */
+    bool subscriber;    /* its replies are all messages */
+    int64_t timeout_us; /* for connecting, and for each answer */
+};
+
+struct link {
+    struct link_options options;
+    struct redis_address address;
+    enum link_state state;
+    int fd;
+    uint32_t interest;       /* what epoll watches for */
+    struct tls_session *tls; /* NULL: none */
+    redisReader *reader;
+    struct buf out; /* [out_at, len) is still to be sent */
+    size_t out_at;
+    struct list calls; // link_call::place, oldest first
+    struct link_call greeting;
+    unsigned greetings; /* answers owed to the greeting */
+    int64_t now_us;
+    int64_t since_us;    /* LOOKING_UP; CONNECTING and GREETING: since when */
+    int64_t retry_at_us; /* DOWN: when to try again; INT64_MAX: nobody wants it */
+    int64_t back_off_us;
+    unsigned attempt; /* which of its name's addresses is tried */
+    bool dispatching; /* replies are being handed out */
+    bool doomed;      /* to be ended when that is over */
+    char trouble[160];
+};
+
+void link_init(struct link *link, const struct link_options *options);
+void link_fini(struct link *link); /* owed calls are told */
+
+/* From now on it is wanted at this address, and tries at once; if it was elsewhere, it leaves. */
+void link_want(struct link *link, const struct redis_address *address, int64_t now_us);
+/* Nobody wants it any more. */
+void link_rest(struct link *link);
+/* Something is wrong with the server: ends the connection, and tries again after a while. */
+void link_fail(struct link *link, const char *why);
+
+/* It is of use: should it end now, it is tried again soon, and not as late as the last time. */
+void link_good(struct link *link);
+
+/* Where to write the next command (resp.h); then link_expect with who waits for its answer. */
+struct buf *link_out(struct link *link);
+void link_expect(struct link *link, struct link_call *call);
+
+/* Sends what has gathered, in one write. */
+void link_flush(struct link *link);
+/* The same, within a turn, if that is as much as the server reads at once: it works while we gather
+   more. Does not end the link. */
+void link_flush_early(struct link *link);
+
+/* Connects when it is time, ends what takes too long. */
+void link_tick(struct link *link, int64_t now_us);
+/* When link_tick is wanted next. */
+int64_t link_next_us(const struct link *link);
+
+/* Takes what came for all links of the epoll instance. */
+void link_poll(int epoll, int64_t now_us);
+
+#endif

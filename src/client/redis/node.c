@@ -1,0 +1,199 @@
+#include "client/redis/node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "client/redis/failure.h"
+#include "client/redis/resp.h"
+
+enum {
+    STALL_US = 500 * 1000, /* "not now" is no news before; a slot that moves says it all the time */
+    QUIET_US = 1500 * 1000,   /* longer than the timers keep silent */
+    UNASKED_US = 5000 * 1000, /* nobody asks it for anything any more, or minds */
+};
+
+static void name_of(const struct node *node, char *room, size_t room_bytes)
+{
+    struct bytes text = redis_address_text(&node->link.address, room, room_bytes - 1);
+    if (text.at != room)
+        memcpy(room, text.at, text.len < room_bytes ? text.len : room_bytes - 1);
+    room[text.len < room_bytes ? text.len : room_bytes - 1] = '\0';
+}
+
+/* Once when it goes, and once more when it has words of its own: it is loading, or denies us; and
+ * once when it is back, however often it is tried in between. */
+static void say_away(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    const char *trouble = node->link.trouble;
+    enum failure_kind kind = failure_read(bytes_str(trouble)).kind;
+    bool words = kind == FAILURE_LATER || kind == FAILURE_DENIED;
+    bool wanted = node->link.retry_at_us != INT64_MAX;
+    if (!wanted || (node->said && (!words || node->said_words)))
+        return;
+    const char *event = node->said ? "redis_stalled" : "redis_away";
+    node->said = true;
+    node->said_words = node->said_words || words;
+    name_of(node, name, sizeof(name));
+    log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, trouble,
+              failure_hint(bytes_str(trouble)));
+}
+
+static void say_here(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    name_of(node, name, sizeof(name));
+    log_event(LOG_INFO, node->said ? "redis_back" : "redis_connected", "node=%s", name);
+    node->said = node->said_words = false;
+}
+
+/* ---- is it fit? ---- */
+
+void node_doubt(struct node *node, const char *why)
+{
+    node->doubted = true;
+    link_fail(&node->link, why);
+}
+
+void node_accept(struct node *node)
+{
+    if (node->doubted)
+        say_here(node);
+    node->doubted = false;
+}
+
+/* ---- "not now" ---- */
+
+void node_refused(struct node *node, const char *error, int64_t now_us)
+{
+    char name[REDIS_HOST_MAX + 8];
+    if (!node->stalled_us)
+        node->stalled_us = now_us;
+    node->refused_us = now_us;
+    (void)snprintf(node->link.trouble, sizeof(node->link.trouble), "%s", error);
+    if (node->said_stalled || now_us - node->stalled_us < STALL_US)
+        return;
+    node->said_stalled = true;
+    name_of(node, name, sizeof(name));
+    log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name,
+              node->link.trouble, failure_hint(bytes_str(error)));
+}
+
+void node_worked(struct node *node, int64_t now_us)
+{
+    node->worked_us = now_us;
+}
+
+static void end_stall(struct node *node)
+{
+    char name[REDIS_HOST_MAX + 8];
+    name_of(node, name, sizeof(name));
+    if (node->said_stalled)
+        log_event(LOG_INFO, "redis_resumed", "node=%s after_ms=%lld", name,
+                  (long long)(node->refused_us - node->stalled_us) / 1000);
+    node->stalled_us = 0;
+    node->said_stalled = false;
+}
+
+void node_tick(struct node *node, int64_t now_us)
+{
+    int64_t enough_us = node->worked_us > node->refused_us ? QUIET_US : UNASKED_US;
+    if (node->stalled_us && now_us - node->refused_us >= enough_us)
+        end_stall(node);
+}
+
+/* ---- the link ---- */
+
+static bool is_master(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "master") == 0;
+}
+
+static bool is_sentinel(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           reply->element[0]->type == REDIS_REPLY_STRING &&
+           strcmp(reply->element[0]->str, "sentinel") == 0;
+}
+
+/* ROLE of a replica: "slave", host and port of its master, … */
+static struct redis_address master_of(const redisReply *reply)
+{
+    struct redis_address address = {.host = ""};
+    const redisReply *host = reply->elements > 2 ? reply->element[1] : NULL;
+    const redisReply *port = reply->elements > 2 ? reply->element[2] : NULL;
+    if (host && host->type == REDIS_REPLY_STRING && port->type == REDIS_REPLY_INTEGER)
+        (void)redis_address_make(bytes_of(host->str, (size_t)host->len), (uint64_t)port->integer,
+                                 &address); /* else it did not say */
+    return address;
+}
+
+static void role_told(struct link_call *call, redisReply *reply)
+{
+    struct node *node = LIST_ENTRY(call, struct node, role);
+    if (!reply)
+        return;
+    node->replica = reply->type == REDIS_REPLY_ARRAY && !is_master(reply) && !is_sentinel(reply);
+    if (node->replica)
+        node->master = master_of(reply);
+    if (is_master(reply)) {
+        node->ready = true;
+        link_good(&node->link);
+        if (!node->doubted)
+            say_here(node);
+        node->ear->ready(node->ear, node);
+    } else if (is_sentinel(reply)) {
+        link_fail(&node->link, "it is a sentinel");
+    } else {
+        link_fail(&node->link, reply->type == REDIS_REPLY_ERROR ? reply->str : "it is a replica");
+    }
+    freeReplyObject(reply);
+}
+
+static void link_up(struct link_ear *ear, struct link *link)
+{
+    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    struct buf *out = link_out(link);
+    resp_begin(out, 1);
+    resp_add_str(out, "ROLE");
+    link_expect(link, &node->role);
+    link_flush(link);
+}
+
+static void link_down(struct link_ear *ear, struct link *link)
+{
+    (void)link;
+    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    node->ready = false;
+    end_stall(node);
+    say_away(node);
+    node->ear->lost(node->ear, node);
+}
+
+static void no_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+{
+    (void)ear;
+    (void)link;
+    (void)reply; /* only subscribers have messages */
+}
+
+void node_init(struct node *node, const struct link_options *options, struct node_ear *ear)
+{
+    struct link_options own = *options;
+    *node = (struct node){
+        .link_ear = {.up = link_up, .down = link_down, .message = no_message},
+        .role.done = role_told,
+        .ear = ear,
+    };
+    own.ear = &node->link_ear;
+    link_init(&node->link, &own);
+}
+
+void node_fini(struct node *node)
+{
+    node->ready = false;
+    link_fini(&node->link);
+}

@@ -1,0 +1,53 @@
+/*
+ * A Redis server that takes our commands: a link, and the proof that it is a master. A node is
+ * `ready` once it has said so; a replica is left again and asked later, for it may be promoted.
+ *
+ * What keeps it from working is logged once when it begins, with Redis' own words, and once when it
+ * is over: that it is away (redis_away, redis_back), and that it answers, but "not now", and goes
+ * on so (redis_stalled, redis_resumed).
+ */
+#ifndef LATERD_CLIENT_REDIS_NODE_H
+#define LATERD_CLIENT_REDIS_NODE_H
+
+#include "client/redis/link.h"
+
+struct node;
+
+struct node_ear {
+    void (*ready)(struct node_ear *ear, struct node *node); /* it may be sent commands */
+    void (*lost)(struct node_ear *ear, struct node *node);  /* it may not, as node->link says why */
+};
+
+struct node {
+    struct link link;
+    struct link_ear link_ear;
+    struct link_call role;
+    struct node_ear *ear;
+    bool ready;
+    bool replica;                /* it said so, the last time */
+    struct redis_address master; /* replica: of whom; an empty host: it did not say */
+    bool doubted;                /* it came, but was found not ready for us, the last time */
+    bool said;                   /* that it is away was logged */
+    bool said_words;             /* and, since, what it says itself */
+    /* It answers "not now": */
+    int64_t stalled_us; /* since when; 0: it does not */
+    int64_t refused_us; /* when it said so last */
+    int64_t worked_us;  /* when it did something last */
+    bool said_stalled;
+};
+
+void node_init(struct node *node, const struct link_options *options, struct node_ear *ear);
+void node_fini(struct node *node);
+
+/* Leaves it, to come again: it is there, but cannot serve us yet. Of a server that is doubted again
+ * and again only the first time is logged, and that it is good at last. */
+void node_doubt(struct node *node, const char *why);
+void node_accept(struct node *node);
+
+/* It answered a call with an error that will pass, or did what it was asked. */
+void node_refused(struct node *node, const char *error, int64_t now_us);
+void node_worked(struct node *node, int64_t now_us);
+/* The error is over when it has not come for a while, a shorter one if something was done since. */
+void node_tick(struct node *node, int64_t now_us);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * Commands as Redis wants them on the wire (RESP arrays of bulk strings), written into a buffer.
+ */
+#ifndef LATERD_CLIENT_REDIS_RESP_H
+#define LATERD_CLIENT_REDIS_RESP_H
+
+#include "base/bytes.h"
+
+/* A command of so many words follows. */
+static inline void resp_begin(struct buf *out, unsigned words)
+{
+    buf_add_char(out, '*');
+    buf_add_u64(out, words);
+    buf_add(out, "\r\n", 2);
+}
+
+static inline void resp_add(struct buf *out, struct bytes word)
+{
+    buf_add_char(out, '$');
+    buf_add_u64(out, word.len);
+    buf_add(out, "\r\n", 2);
+    buf_add_bytes(out, word);
+    buf_add(out, "\r\n", 2);
+}
+
+static inline void resp_add_str(struct buf *out, const char *word)
+{
+    resp_add(out, bytes_str(word));
+}
+
+static inline void resp_add_u64(struct buf *out, uint64_t number)
+{
+    char digits[24];
+    struct bytes text = {.at = digits + sizeof(digits), .len = 0};
+    do {
+        digits[sizeof(digits) - ++text.len] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    text.at = digits + sizeof(digits) - text.len;
+    resp_add(out, text);
+}
+
+#endif

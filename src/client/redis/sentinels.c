@@ -1,0 +1,254 @@
+/*
+ * Invariant: after SUBSCRIBE a connection takes no other question, so the question comes first, in
+ * the same write; to ask again is to connect again.
+ */
+#include "client/redis/sentinels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "client/redis/failure.h"
+#include "client/redis/resp.h"
+
+enum {
+    DECIDE_US = 300 * 1000, /* how long sentinels have to answer */
+    AGAIN_US = 250 * 1000,
+};
+
+static const char SWITCHED[] = "+switch-master";
+
+/* ---- what one sentinel says ---- */
+
+static bool read_address(struct bytes host, struct bytes port, struct redis_address *out_address)
+{
+    uint64_t number;
+    return bytes_to_u64(port, &number) && redis_address_make(host, number, out_address);
+}
+
+static struct bytes text_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? bytes_of(reply->str, (size_t)reply->len) : BYTES("");
+}
+
+/* "NAME OLD-HOST OLD-PORT NEW-HOST NEW-PORT" */
+static bool read_switch(struct bytes text, const char *service, struct redis_address *out_address)
+{
+    enum { NAME, OLD_HOST, OLD_PORT, HOST, PORT, WORDS };
+    struct bytes words[WORDS] = {{0}};
+    size_t count = 0, begin = 0;
+    for (size_t i = 0; i <= text.len && count < WORDS; i++) {
+        if (i < text.len && text.at[i] != ' ')
+            continue;
+        words[count++] = bytes_of(text.at + begin, i - begin);
+        begin = i + 1;
+    }
+    return count == WORDS && bytes_eq(words[NAME], bytes_str(service)) &&
+           read_address(words[HOST], words[PORT], out_address);
+}
+
+/* Most of them had to agree before one says so. */
+static void take_switch(struct sentinel *sentinel, struct bytes text)
+{
+    struct sentinels *sentinels = sentinel->sentinels;
+    struct redis_address master;
+    if (!read_switch(text, sentinels->options.url->service, &master))
+        return; /* of another master */
+    sentinel->answer = master;
+    sentinels->seeking = false; /* what others answered before is old */
+    sentinels->decide_at_us = sentinels->now_us + AGAIN_US;
+    sentinels->options.named(sentinels->options.owner, &master);
+}
+
+/* It is back when it has answered as a sentinel does: another server can be connected to, too. */
+static void say_back(struct sentinel *sentinel)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&sentinel->link.address, room, sizeof(room));
+    if (sentinel->said)
+        log_event(LOG_INFO, "sentinel_back", "node=%.*s", (int)name.len, name.at);
+    sentinel->said = false;
+}
+
+static void sentinel_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+{
+    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        link_fail(link,
+                  strstr(reply->str, "unknown command") ? "it is not a sentinel" : reply->str);
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        link_fail(link, "No such master with that name");
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2) {
+        if (read_address(text_of(reply->element[0]), text_of(reply->element[1]),
+                         &sentinel->answer)) {
+            sentinel->fresh = true;
+            link_good(link);
+            say_back(sentinel);
+        }
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
+        if (bytes_eq(text_of(reply->element[0]), BYTES("message")))
+            take_switch(sentinel, text_of(reply->element[2]));
+    }
+}
+
+static void sentinel_up(struct link_ear *ear, struct link *link)
+{
+    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    struct buf *out = link_out(link);
+    resp_begin(out, 3);
+    resp_add_str(out, "SENTINEL");
+    resp_add_str(out, "get-master-addr-by-name");
+    resp_add_str(out, sentinel->sentinels->options.url->service);
+    resp_begin(out, 2);
+    resp_add_str(out, "SUBSCRIBE");
+    resp_add_str(out, SWITCHED);
+    link_flush(link);
+}
+
+/* Once when it goes and once when it is back, however often it is tried in between. */
+static void sentinel_down(struct link_ear *ear, struct link *link)
+{
+    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    bool wanted = link->retry_at_us != INT64_MAX;
+    if (sentinel->said || !wanted)
+        return;
+    sentinel->said = true;
+    log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
+              name.at, link->trouble, failure_hint(bytes_str(link->trouble)));
+}
+
+/* ---- the master ---- */
+
+/* Its name or the way to it may take longer than answers are waited for: to begin anew each time
+ * would never come to an end. An answer that came since the last count is good, too. */
+static bool is_on_its_way(const struct sentinel *sentinel)
+{
+    enum link_state state = sentinel->link.state;
+    return sentinel->fresh || (state != LINK_DOWN && state != LINK_UP);
+}
+
+static void seek(struct sentinels *sentinels)
+{
+    sentinels->seeking = true;
+    sentinels->decide_at_us = sentinels->now_us + DECIDE_US;
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        struct sentinel *sentinel = &sentinels->all[i];
+        if (is_on_its_way(sentinel))
+            continue;
+        sentinel->answer.host[0] = '\0';
+        link_rest(&sentinel->link);
+        link_want(&sentinel->link, &sentinels->options.url->addresses[i], sentinels->now_us);
+    }
+}
+
+/* The address that most sentinels name; NULL: none has answered. */
+static const struct redis_address *most_named(const struct sentinels *sentinels,
+                                              unsigned *out_answers)
+{
+    const struct redis_address *best = NULL;
+    unsigned best_count = 0, answers = 0;
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        const struct redis_address *one = &sentinels->all[i].answer;
+        unsigned same = 0;
+        if (!one->host[0])
+            continue;
+        answers++;
+        for (unsigned j = 0; j < sentinels->count; j++)
+            same += redis_address_eq(one, &sentinels->all[j].answer);
+        if (same > best_count) {
+            best = one;
+            best_count = same;
+        }
+    }
+    *out_answers = answers;
+    return best;
+}
+
+static void tell_refusal(struct sentinels *sentinels)
+{
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        const struct link *link = &sentinels->all[i].link;
+        if (link->state != LINK_UP &&
+            failure_read(bytes_str(link->trouble)).kind == FAILURE_DENIED) {
+            sentinels->options.refused(sentinels->options.owner, link);
+            return;
+        }
+    }
+}
+
+static void decide(struct sentinels *sentinels)
+{
+    unsigned answers;
+    const struct redis_address *master = most_named(sentinels, &answers);
+    if (answers < sentinels->count && sentinels->now_us < sentinels->decide_at_us)
+        return;
+    sentinels->seeking = false;
+    sentinels->decide_at_us = sentinels->now_us + AGAIN_US;
+    for (unsigned i = 0; i < sentinels->count; i++)
+        sentinels->all[i].fresh = false;
+    if (master)
+        sentinels->options.named(sentinels->options.owner, master);
+    else
+        tell_refusal(sentinels);
+}
+
+void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_master)
+{
+    sentinels->now_us = now_us;
+    for (unsigned i = 0; i < sentinels->count; i++)
+        link_tick(&sentinels->all[i].link, now_us);
+    if (!have_master && !sentinels->seeking && now_us >= sentinels->decide_at_us)
+        seek(sentinels);
+    if (sentinels->seeking)
+        decide(sentinels);
+}
+
+int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master)
+{
+    bool minded = sentinels->count && (sentinels->seeking || !have_master);
+    int64_t next_us = minded ? sentinels->decide_at_us : INT64_MAX;
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        int64_t link_us = link_next_us(&sentinels->all[i].link);
+        next_us = link_us < next_us ? link_us : next_us;
+    }
+    return next_us;
+}
+
+const struct link *sentinels_trouble(const struct sentinels *sentinels)
+{
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        if (sentinels->all[i].link.state != LINK_UP)
+            return &sentinels->all[i].link;
+    }
+    return &sentinels->all[0].link;
+}
+
+/* ---- life ---- */
+
+void sentinels_init(struct sentinels *sentinels, const struct sentinels_options *options)
+{
+    struct link_options link = {.epoll = options->epoll,
+                                .user = options->user,
+                                .password = options->password,
+                                .tls = options->tls,
+                                .subscriber = true,
+                                .timeout_us = options->timeout_us};
+    *sentinels = (struct sentinels){.options = *options, .count = options->url->address_count};
+    for (unsigned i = 0; i < sentinels->count; i++) {
+        struct sentinel *sentinel = &sentinels->all[i];
+        sentinel->ear = (struct link_ear){
+            .up = sentinel_up, .down = sentinel_down, .message = sentinel_message};
+        sentinel->sentinels = sentinels;
+        link.ear = &sentinel->ear;
+        link_init(&sentinel->link, &link);
+    }
+}
+
+void sentinels_fini(struct sentinels *sentinels)
+{
+    for (unsigned i = 0; i < sentinels->count; i++)
+        link_fini(&sentinels->all[i].link);
+    sentinels->count = 0;
+}

@@ -1,0 +1,245 @@
+/*
+ * Owns what OpenSSL allocates. Its errors lie in a queue of the thread's, which is empty before
+ * each call, for SSL_get_error() looks into it.
+ */
+#include "client/redis/tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#ifdef LATERD_NO_TLS
+
+enum err tls_new(const struct tls_options *options, struct tls **out_tls,
+                 struct redis_trouble *out_trouble)
+{
+    (void)options;
+    (void)out_tls;
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                   "redis.url asks for TLS, which this laterd was built without: use redis:// on a "
+                   "private network, or a TLS tunnel beside laterd");
+    return ERR_UNSUPPORTED;
+}
+
+void tls_free(struct tls *tls)
+{
+    (void)tls;
+}
+
+struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+{
+    (void)tls, (void)fd, (void)host;
+    return NULL;
+}
+
+void tls_end(struct tls_session *session)
+{
+    (void)session;
+}
+
+ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+{
+    (void)session, (void)at, (void)len;
+    return -1;
+}
+
+ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+{
+    (void)session, (void)room, (void)room_bytes;
+    return -1;
+}
+
+bool tls_waits(const struct tls_session *session)
+{
+    (void)session;
+    return false;
+}
+
+const char *tls_trouble(const struct tls_session *session)
+{
+    (void)session;
+    return "";
+}
+
+#else
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/mem.h"
+
+struct tls {
+    SSL_CTX *context;
+};
+
+struct tls_session {
+    SSL *ssl;
+    bool waits;
+    char trouble[128];
+};
+
+static const char *last_error(void)
+{
+    unsigned long error = ERR_peek_last_error();
+    const char *reason = error ? ERR_reason_error_string(error) : NULL;
+    return reason ? reason : strerror(errno);
+}
+
+static enum err refuse(struct redis_trouble *trouble, const char *key, const char *file)
+{
+    (void)snprintf(trouble->text, sizeof(trouble->text), "redis.%s = %.200s: %.100s", key, file,
+                   last_error());
+    return ERR_IO;
+}
+
+/* A key that is encrypted is an error, and not a question to the terminal that waits for ever. */
+static int no_password(char *room, int room_bytes, int writing, void *ctx)
+{
+    (void)room, (void)room_bytes, (void)writing, (void)ctx;
+    return -1;
+}
+
+static enum err load_files(SSL_CTX *context, const struct tls_options *options,
+                           struct redis_trouble *trouble)
+{
+    ERR_clear_error();
+    int good = options->ca[0] ? SSL_CTX_load_verify_file(context, options->ca)
+                              : SSL_CTX_set_default_verify_paths(context);
+    if (!good)
+        return refuse(trouble, "tls_ca", options->ca);
+    if (!options->certificate[0])
+        return OK;
+    if (SSL_CTX_use_certificate_chain_file(context, options->certificate) != 1)
+        return refuse(trouble, "tls_certificate", options->certificate);
+    const char *key = options->key[0] ? options->key : options->certificate;
+    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
+        return refuse(trouble, "tls_key", key);
+    return OK;
+}
+
+enum err tls_new(const struct tls_options *options, struct tls **out_tls,
+                 struct redis_trouble *out_trouble)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (!context) {
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "TLS: %s", last_error());
+        return ERR_IO;
+    }
+    (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION); /* a version that it knows */
+    SSL_CTX_set_default_passwd_cb(context, no_password);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    /* What is still to be sent grows and moves between two tries. */
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    enum err err = load_files(context, options, out_trouble);
+    if (err) {
+        SSL_CTX_free(context);
+        return err;
+    }
+    struct tls *tls = mem_alloc(sizeof(*tls));
+    tls->context = context;
+    *out_tls = tls;
+    return OK;
+}
+
+void tls_free(struct tls *tls)
+{
+    if (!tls)
+        return;
+    SSL_CTX_free(tls->context);
+    mem_free(tls);
+}
+
+/* An address in digits must be in the certificate as one. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    struct in6_addr digits;
+    bool is_address =
+        inet_pton(AF_INET, host, &digits) == 1 || inet_pton(AF_INET6, host, &digits) == 1;
+    if (is_address)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+{
+    SSL *ssl = SSL_new(tls->context);
+    if (!ssl || SSL_set_fd(ssl, fd) != 1 || !expect_host(ssl, host)) {
+        SSL_free(ssl); /* NULL does nothing */
+        return NULL;
+    }
+    SSL_set_connect_state(ssl);
+    struct tls_session *session = mem_zalloc(sizeof(*session));
+    session->ssl = ssl;
+    return session;
+}
+
+void tls_end(struct tls_session *session)
+{
+    if (!session)
+        return;
+    SSL_free(session->ssl);
+    mem_free(session);
+}
+
+/* What a call of OpenSSL's came to, as send() and recv() would say it. */
+static ssize_t outcome(struct tls_session *session, int returned, size_t done)
+{
+    int error = returned == 1 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, returned);
+    long verified = SSL_get_verify_result(session->ssl);
+    session->waits = error == SSL_ERROR_WANT_READ;
+    if (error == SSL_ERROR_NONE)
+        return (ssize_t)done;
+    if (error == SSL_ERROR_ZERO_RETURN)
+        return 0;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (verified != X509_V_OK)
+        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: the certificate: %s",
+                       X509_verify_cert_error_string(verified));
+    else
+        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: %s",
+                       error == SSL_ERROR_SYSCALL && errno == 0 ? "it closed the connection"
+                                                                : last_error());
+    errno = EPROTO;
+    return -1;
+}
+
+/* OpenSSL sends a record at a time; a socket takes as much as there is room for. */
+ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+{
+    size_t all = 0;
+    ssize_t sent;
+    do {
+        size_t some = 0;
+        ERR_clear_error();
+        errno = 0;
+        int returned = SSL_write_ex(session->ssl, (const char *)at + all, len - all, &some);
+        sent = outcome(session, returned, some);
+        all += sent > 0 ? (size_t)sent : 0;
+    } while (sent > 0 && all < len);
+    return all ? (ssize_t)all : sent;
+}
+
+ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+{
+    size_t got = 0;
+    ERR_clear_error();
+    errno = 0;
+    int returned = SSL_read_ex(session->ssl, room, room_bytes, &got);
+    return outcome(session, returned, got);
+}
+
+bool tls_waits(const struct tls_session *session)
+{
+    return session->waits;
+}
+
+const char *tls_trouble(const struct tls_session *session)
+{
+    return session->trouble;
+}
+
+#endif

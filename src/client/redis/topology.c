@@ -1,0 +1,376 @@
+/*
+ * Invariants: a node in use has link.retry_at_us other than INT64_MAX; `slots` names nodes in use
+ * only. Without a cluster there is one node, nodes[0], and every slot is its.
+ */
+#include "client/redis/topology.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "client/redis/resp.h"
+
+enum {
+    MAP_AGAIN_US = 100 * 1000, /* between two questions for the map */
+};
+
+/* ---- nodes ---- */
+
+static struct topology *of_node(struct node_ear *ear)
+{
+    return LIST_ENTRY(ear, struct topology, ear);
+}
+
+static bool in_use(const struct node *node)
+{
+    return node->link.retry_at_us != INT64_MAX;
+}
+
+/* The node at this address; a new one if there is none. REDIS_NO_NODE: there are too many. */
+static uint8_t need_node(struct topology *topology, const struct redis_address *address)
+{
+    unsigned free_place = topology->node_count;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        struct node *node = &topology->nodes[i];
+        if (in_use(node) && redis_address_eq(&node->link.address, address))
+            return (uint8_t)i;
+        if (!in_use(node) && free_place == topology->node_count)
+            free_place = i;
+    }
+    if (free_place == REDIS_NODES_MAX)
+        return REDIS_NO_NODE;
+    if (free_place == topology->node_count) {
+        node_init(&topology->nodes[free_place], &topology->link, &topology->ear);
+        topology->node_count++;
+    }
+    link_want(&topology->nodes[free_place].link, address, topology->now_us);
+    return (uint8_t)free_place;
+}
+
+struct node *topology_node(struct topology *topology, unsigned slot)
+{
+    uint8_t place = topology->options.url->topology == REDIS_CLUSTER ? topology->slots[slot] : 0;
+    if (place == REDIS_NO_NODE || place >= topology->node_count)
+        return NULL;
+    struct node *node = &topology->nodes[place];
+    return node->ready && !node->link.doomed ? node : NULL;
+}
+
+struct node *topology_any(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        struct node *node = &topology->nodes[i];
+        if (node->ready && !node->link.doomed)
+            return node;
+    }
+    return NULL;
+}
+
+struct node *topology_at(struct topology *topology, const struct redis_address *address)
+{
+    uint8_t place = need_node(topology, address);
+    if (place == REDIS_NO_NODE)
+        return NULL;
+    struct node *node = &topology->nodes[place];
+    return node->ready && !node->link.doomed ? node : NULL;
+}
+
+/* ---- cluster ---- */
+
+/* CRC16-XMODEM, as the Redis Cluster specification has it. Only partitions' names go through. */
+static uint16_t crc16(struct bytes bytes)
+{
+    uint16_t crc = 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        crc = (uint16_t)(crc ^ (unsigned char)bytes.at[i] << 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+    }
+    return crc;
+}
+
+unsigned topology_slot(struct bytes key)
+{
+    const char *open = key.len ? memchr(key.at, '{', key.len) : NULL;
+    if (open) {
+        size_t rest = key.len - (size_t)(open + 1 - key.at);
+        const char *close = memchr(open + 1, '}', rest);
+        if (close && close > open + 1)
+            key = bytes_of(open + 1, (size_t)(close - open - 1));
+    }
+    return crc16(key) % REDIS_SLOTS;
+}
+
+static void want_map(struct topology *topology)
+{
+    if (topology->map_at_us == INT64_MAX)
+        topology->map_at_us = topology->now_us;
+}
+
+/* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
+static bool read_row(const redisReply *row, const struct redis_address *asked,
+                     struct redis_address *out_address, unsigned *out_first, unsigned *out_last)
+{
+    if (row->type != REDIS_REPLY_ARRAY || row->elements < 3)
+        return false;
+    const redisReply *first = row->element[0], *last = row->element[1], *master = row->element[2];
+    if (first->type != REDIS_REPLY_INTEGER || last->type != REDIS_REPLY_INTEGER ||
+        first->integer < 0 || last->integer >= REDIS_SLOTS || first->integer > last->integer)
+        return false;
+    if (master->type != REDIS_REPLY_ARRAY || master->elements < 2 ||
+        master->element[1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    struct bytes host = bytes_str(asked->host); /* none given: "the host that you asked" */
+    if (master->element[0]->type == REDIS_REPLY_STRING && master->element[0]->len > 0)
+        host = bytes_of(master->element[0]->str, (size_t)master->element[0]->len);
+    if (!redis_address_make(host, (uint64_t)master->element[1]->integer, out_address))
+        return false;
+    *out_first = (unsigned)first->integer;
+    *out_last = (unsigned)last->integer;
+    return true;
+}
+
+/* Nodes that have no slot any more are left; there must be one to ask, though. */
+static void leave_others(struct topology *topology)
+{
+    bool has_slot[REDIS_NODES_MAX] = {false};
+    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++) {
+        if (topology->slots[slot] != REDIS_NO_NODE)
+            has_slot[topology->slots[slot]] = true;
+    }
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        if (!has_slot[i])
+            link_rest(&topology->nodes[i].link);
+    }
+}
+
+static void take_map(struct topology *topology, const redisReply *reply,
+                     const struct redis_address *asked)
+{
+    unsigned covered = 0;
+    memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    for (size_t i = 0; i < reply->elements; i++) {
+        struct redis_address address;
+        unsigned first, last;
+        if (!read_row(reply->element[i], asked, &address, &first, &last))
+            continue;
+        uint8_t place = need_node(topology, &address);
+        memset(topology->slots + first, place, last - first + 1);
+        covered += last - first + 1;
+    }
+    topology->whole = covered == REDIS_SLOTS;
+    if (covered)
+        leave_others(topology);
+    topology->map_at_us = topology->whole ? INT64_MAX : topology->now_us + MAP_AGAIN_US;
+}
+
+static void map_told(struct link_call *call, redisReply *reply)
+{
+    struct topology *topology = LIST_ENTRY(call, struct topology, map);
+    topology->map_asked = false;
+    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
+    if (!reply)
+        return;
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        struct redis_address asked = topology->nodes[topology->map_place].link.address;
+        take_map(topology, reply, &asked);
+    }
+    freeReplyObject(reply);
+}
+
+/* Not always the same: one that was taken out of the cluster answers, but knows of no slots. */
+static struct node *next_to_ask(struct topology *topology)
+{
+    for (unsigned i = 1; i <= topology->node_count; i++) {
+        unsigned place = (topology->map_place + i) % topology->node_count;
+        struct node *node = &topology->nodes[place];
+        if (node->ready && !node->link.doomed) {
+            topology->map_place = place;
+            return node;
+        }
+    }
+    return NULL;
+}
+
+static void ask_for_map(struct topology *topology)
+{
+    if (topology->map_asked || topology->map_at_us > topology->now_us)
+        return;
+    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
+    struct node *node = next_to_ask(topology);
+    if (!node)
+        return;
+    struct buf *out = link_out(&node->link);
+    resp_begin(out, 2);
+    resp_add_str(out, "CLUSTER");
+    resp_add_str(out, "SLOTS");
+    topology->map_asked = true;
+    link_expect(&node->link, &topology->map);
+}
+
+/* All that we know of may be gone: those that we were told at first may know the others. */
+static void ask_seeds(struct topology *topology)
+{
+    const struct redis_url *url = topology->options.url;
+    for (unsigned i = 0; i < url->address_count; i++)
+        (void)need_node(topology, &url->addresses[i]); /* too many: then there are others to ask */
+}
+
+/* ---- Sentinel ---- */
+
+static void master_named(void *owner, const struct redis_address *master)
+{
+    struct topology *topology = owner;
+    char from_room[REDIS_HOST_MAX + 8], to_room[REDIS_HOST_MAX + 8];
+    if (topology->node_count == 0) {
+        (void)need_node(topology, master); /* the first is never one too many */
+        return;
+    }
+    struct link *link = &topology->nodes[0].link;
+    if (!redis_address_eq(&link->address, master)) {
+        struct bytes from = redis_address_text(&link->address, from_room, sizeof(from_room));
+        struct bytes to = redis_address_text(master, to_room, sizeof(to_room));
+        log_event(LOG_INFO, "redis_failover", "from=%.*s to=%.*s", (int)from.len, from.at,
+                  (int)to.len, to.at);
+    }
+    link_want(link, master, topology->now_us);
+}
+
+static void sentinel_refused(void *owner, const struct link *link)
+{
+    struct topology *topology = owner;
+    topology->options.ear->refused(topology->options.ear, link);
+}
+
+static bool have_master(const struct topology *topology)
+{
+    return topology->node_count && topology->nodes[0].ready;
+}
+
+static void init_sentinels(struct topology *topology)
+{
+    const struct topology_options *options = &topology->options;
+    sentinels_init(&topology->sentinels,
+                   &(struct sentinels_options){.url = options->url,
+                                               .user = options->sentinel_user,
+                                               .password = options->sentinel_password,
+                                               .tls = options->tls,
+                                               .epoll = options->epoll,
+                                               .timeout_us = options->timeout_us,
+                                               .named = master_named,
+                                               .refused = sentinel_refused,
+                                               .owner = topology});
+}
+
+/* ---- all of them ---- */
+
+static void node_ready(struct node_ear *ear, struct node *node)
+{
+    struct topology *topology = of_node(ear);
+    topology->options.ear->ready(topology->options.ear, node);
+}
+
+static void node_lost(struct node_ear *ear, struct node *node)
+{
+    struct topology *topology = of_node(ear);
+    if (topology->options.url->topology == REDIS_CLUSTER) {
+        want_map(topology);
+        if (node->replica && node->master.host[0])
+            (void)need_node(topology, &node->master); /* too many: then there are others to ask */
+    }
+    topology->options.ear->lost(topology->options.ear, node);
+}
+
+void topology_init(struct topology *topology, const struct topology_options *options,
+                   int64_t now_us)
+{
+    const struct redis_url *url = options->url;
+    *topology = (struct topology){
+        .options = *options,
+        .link = {.epoll = options->epoll,
+                 .user = url->user,
+                 .password = url->password,
+                 .db = url->db,
+                 .tls = options->tls,
+                 .timeout_us = options->timeout_us},
+        .ear = {.ready = node_ready, .lost = node_lost},
+        .map.done = map_told,
+        .map_at_us = INT64_MAX,
+        .now_us = now_us,
+    };
+    memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    switch (url->topology) {
+    case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
+    case REDIS_SENTINEL: init_sentinels(topology); break;
+    case REDIS_CLUSTER:
+        ask_seeds(topology);
+        want_map(topology);
+        break;
+    }
+}
+
+void topology_fini(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++)
+        node_fini(&topology->nodes[i]);
+    sentinels_fini(&topology->sentinels);
+}
+
+void topology_moved(struct topology *topology, struct node *by, const struct failure *failure)
+{
+    if (topology->options.url->topology != REDIS_CLUSTER) {
+        link_fail(&by->link, "it is a replica");
+        return;
+    }
+    want_map(topology);
+    if (failure->kind != FAILURE_MOVED)
+        return;
+    struct redis_address address = failure->address;
+    if (!address.host[0])
+        memcpy(address.host, by->link.address.host, sizeof(address.host));
+    topology->slots[failure->slot] = need_node(topology, &address);
+}
+
+const struct link *topology_trouble(const struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        const struct node *node = &topology->nodes[i];
+        if (in_use(node) && (!node->ready || node->stalled_us))
+            return &node->link;
+    }
+    return topology->node_count ? NULL : sentinels_trouble(&topology->sentinels);
+}
+
+void topology_tick(struct topology *topology, int64_t now_us)
+{
+    topology->now_us = now_us;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        node_tick(&topology->nodes[i], now_us);
+        link_tick(&topology->nodes[i].link, now_us);
+    }
+    if (topology->options.url->topology == REDIS_SENTINEL)
+        sentinels_tick(&topology->sentinels, now_us, have_master(topology));
+    if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)
+        return;
+    if (!topology_any(topology))
+        ask_seeds(topology);
+    ask_for_map(topology);
+}
+
+int64_t topology_next_us(const struct topology *topology)
+{
+    int64_t next_us = topology->map_asked ? INT64_MAX : topology->map_at_us;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        int64_t node_us = link_next_us(&topology->nodes[i].link);
+        next_us = node_us < next_us ? node_us : next_us;
+    }
+    if (topology->options.url->topology != REDIS_SENTINEL)
+        return next_us;
+    int64_t sentinels_us = sentinels_next_us(&topology->sentinels, have_master(topology));
+    return sentinels_us < next_us ? sentinels_us : next_us;
+}
+
+void topology_flush(struct topology *topology)
+{
+    for (unsigned i = 0; i < topology->node_count; i++)
+        link_flush(&topology->nodes[i].link);
+}

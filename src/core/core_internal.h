@@ -1,0 +1,224 @@
+/*
+ * The inside of the core, shared by its own files and by nobody else: the one struct, and who
+ * does what with it.
+ *
+ *     apply.c    push and the commands on one job        core.c    life, ticks, the next wake
+ *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
+ *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
+ *     life.c     the moves of a job and their events     topic_commands.c  commands on a topic
+ *
+ * Invariants
+ * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
+ *    on `leases`, BURIED in its topic's list. core_place() puts it there, core_lift() takes it off,
+ *    and both keep the counts. (During replay jobs hang nowhere until core_replayed().)
+ * C2 A job is READY only from its due time on. Once the clock has reached that (`was_due`), it
+ * stays so until the job gets another due time, though a restart may find a clock that was set
+ * back: a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is
+ * given once; a job has one exactly while RESERVED. C4 Every change that must survive is said to
+ * the sink before its command is answered.
+ */
+#ifndef LATERD_CORE_CORE_INTERNAL_H
+#define LATERD_CORE_CORE_INTERNAL_H
+
+#include "base/list.h"
+#include "core/core.h"
+#include "core/index.h"
+#include "core/retry.h"
+#include "core/top_k.h"
+#include "core/topic.h"
+#include "core/wheel.h"
+
+/* A parked reserve hangs on each of its topics by one of these. */
+struct wait_link {
+    struct list of_topic; // topic::waiting
+    uint32_t topic;
+    uint32_t waiter;
+};
+
+/* What a reserve asks for, but for its topics. */
+struct wanted {
+    uint32_t max;
+    bool listed_order;
+    bool bound;
+};
+
+struct waiter {
+    uint32_t prev, next; /* on the wheel of waits */
+    uint32_t generation; /* half of the handle; 0 = free */
+    struct wanted wanted;
+    int64_t
+        until_us; /* when it was to be answered at the latest, or soon after: see core_end_waits */
+    void *asker;
+    uint32_t link_count;
+    struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
+    struct wait_link one;
+};
+
+enum scan_step {
+    SCAN_POOL,  /* looks at all jobs */
+    SCAN_HEADS, /* changes the first job of the topic and state, again and again */
+    SCAN_PAGE,  /* changes the jobs that were found */
+};
+
+/* A command that looks at all jobs, or changes many: a slice at a time. */
+struct scan {
+    struct list of_core; // core::scans
+    uint32_t generation;
+    enum cmd_kind kind; /* LIST, PEEK, KICK_TOPIC, CLEAR_TOPIC, or TOPIC (its first delayed job) */
+    enum scan_step step;
+    void *asker;
+    uint32_t topic; /* pinned */
+    enum job_state state;
+    uint32_t next;    /* POOL: number in the jobs' pool; PAGE: place in the page */
+    uint32_t max;     /* jobs shown or changed at most */
+    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
+    int64_t after_due_us;
+    uint64_t after_seq;
+    struct page page;
+};
+
+struct core {
+    struct core_limits limits;
+    struct event_sink *sink;
+    struct core_ear *ear;
+    struct budget *budget; /* see core_use_budget */
+    struct budget unlimited;
+    int64_t now_us;      /* never goes back */
+    int64_t unlogged_us; /* see core_unlogged_us() */
+    uint64_t seq_next;
+    uint64_t lease_next;
+    bool replaying;
+    bool replay_untimed;     /* what is replayed now was logged without the time */
+    int64_t replay_clock_us; /* the log's clock so far; INT64_MIN = not known */
+    struct pool jobs;
+    struct blocks ids; /* of jobs, those too long for struct job */
+    struct index index;
+    struct topics topics;
+    struct retries retries;
+    struct wheel delays; /* jobs by due_us */
+    struct wheel leases; /* jobs by until_us */
+    struct wheel waits;  /* waiters by until_us */
+    struct wheel pauses; /* topics by pause_until_us */
+    struct pool waiters;
+    struct list scans; // scan::of_core
+    uint32_t scan_count;
+    uint32_t generation;       /* of the last parked command */
+    uint64_t mark;             /* see topic::mark */
+    struct topic **candidates; /* scratch of reserve */
+    uint32_t candidates_cap;
+    struct job_view *views; /* scratch of replies */
+    uint32_t views_cap;
+    struct core_totals totals; /* all but topics, waiters and the next numbers */
+};
+
+static inline struct job *core_job(const struct core *core, uint32_t number)
+{
+    return pool_at(&core->jobs, number);
+}
+
+static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT64_MAX */
+{
+    int64_t sum;
+    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
+}
+
+/* Whole seconds from now until then, rounded up, within what statistics can show. */
+static inline uint32_t seconds_until(int64_t now_us, int64_t then_us)
+{
+    int64_t span_us;
+    if (then_us <= now_us)
+        return 0;
+    if (__builtin_sub_overflow(then_us, now_us, &span_us) || span_us / 1000000 >= UINT32_MAX)
+        return UINT32_MAX;
+    return (uint32_t)((span_us + 999999) / 1000000);
+}
+
+static inline void count_up(uint16_t *count) /* stops at its largest value */
+{
+    if (*count < UINT16_MAX)
+        ++*count;
+}
+
+/* ---- life.c ---- */
+
+/* Takes the job off what it hangs on, so that its fields may change. core_place() must follow. */
+struct job *core_lift(struct core *core, uint32_t number);
+/* The job was popped off its wheel: does what is left to do of core_lift(). */
+void core_popped(struct core *core, const struct job *job);
+/* Moves the lifted (or new) job to the state and hangs it there. */
+void core_place(struct core *core, uint32_t number, enum job_state state);
+/* The job gets another due time. */
+static inline void core_set_due(struct job *job, int64_t due_us)
+{
+    job->due_us = due_us;
+    job->was_due = false;
+}
+
+/* DELAYED, or READY if the job is or was due already. */
+enum job_state core_waiting_state(const struct core *core, const struct job *job);
+
+/* Says a whole job; the sink's answer becomes its place, the old record dies. */
+void core_say_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+                  bool promised);
+void core_say_move(struct core *core, const struct job *job, bool promised);
+void core_say_pause(struct core *core, const struct topic *topic);
+
+/* Reserves a job: a ready one, or by name a delayed or buried one. */
+void core_lease(struct core *core, uint32_t number, bool bound);
+/* Writes off a lifted job's lease. */
+void core_end_lease(struct job *job);
+/* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
+void core_fail(struct core *core, uint32_t number, bool promised);
+void core_bury(struct core *core, uint32_t number, bool promised);
+void core_make_ready(struct core *core, uint32_t number); /* runs it now */
+void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED */
+
+/*
+ * A job ends in two steps, so that a reply can still show it: retire() takes it out of the queue
+ * and says so; forget() gives its memory back.
+ */
+void core_retire(struct core *core, uint32_t number);
+/* As retire(), but says nothing: the next event must tell that the record returned here dies. */
+struct stored core_displace(struct core *core, uint32_t number);
+void core_forget(struct core *core, uint32_t number);
+
+void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
+struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
+void core_reply(struct core *core, void *asker, const struct reply *reply);
+void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err);
+void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job);
+
+/* ---- reserve.c ---- */
+
+void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
+                  uint64_t *out_parked);
+bool core_end_waits(struct core *core, uint32_t steps); /* true = more to do */
+void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
+
+/* ---- topic_commands.c ---- */
+
+void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked);
+void core_set_pause(struct core *core, struct topic *topic, int64_t until_us);
+void core_view_topic(const struct core *core, const struct topic *topic,
+                     struct topic_view *out_view);
+
+/* The topic's first READY or BURIED job, or POOL_NONE. */
+static inline uint32_t core_topic_first(const struct topic *topic, enum job_state state)
+{
+    return state == JOB_READY ? queue_first(&topic->ready) : topic->buried_first;
+}
+
+/* ---- scan.c ---- */
+
+enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
+
+/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. */
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *asker,
+               uint64_t *out_parked);
+bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */
+void core_scan_cancel(struct core *core, uint32_t generation);
+void core_scan_free(struct core *core, struct scan *scan);
+
+uint32_t core_next_generation(struct core *core); /* never 0 */
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * A 4-ary heap: half as deep as a binary one, and four children of 16 bytes are one cache line.
+ * Invariant: no entry comes before its parent; entries[job->prev] is the job's own.
+ */
+#include "core/ready_heap.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+enum {
+    FIRST_CAP = 16,
+    KEEP_CAP = 64,       /* an array for so many does not shrink */
+    CUT_MAX = 32 * 1024, /* entries given back at a time: 512 KiB */
+};
+
+static struct job *job_at(const struct pool *jobs, uint32_t number)
+{
+    return pool_at(jobs, number);
+}
+
+void queue_fini(struct queue *queue)
+{
+    mem_free(queue->entries);
+    *queue = (struct queue){0};
+}
+
+bool queue_before(const struct job *a, const struct job *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    int64_t a_rank_us = job_rank_us(a), b_rank_us = job_rank_us(b);
+    return a_rank_us != b_rank_us ? a_rank_us < b_rank_us : a->seq < b->seq;
+}
+
+static bool before(const struct pool *jobs, const struct queue_entry *a,
+                   const struct queue_entry *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    if (a->rank_us != b->rank_us)
+        return a->rank_us < b->rank_us;
+    return job_at(jobs, a->job)->seq < job_at(jobs, b->job)->seq;
+}
+
+static void put(struct queue *queue, const struct pool *jobs, uint32_t place,
+                struct queue_entry entry)
+{
+    queue->entries[place] = entry;
+    job_at(jobs, entry.job)->prev = place;
+}
+
+/* Finds the entry's place at or above the free `place`. */
+static void rise(struct queue *queue, const struct pool *jobs, uint32_t place,
+                 struct queue_entry entry)
+{
+    while (place > 0) {
+        uint32_t parent = (place - 1) / 4;
+        if (!before(jobs, &entry, &queue->entries[parent]))
+            break;
+        put(queue, jobs, place, queue->entries[parent]);
+        place = parent;
+    }
+    put(queue, jobs, place, entry);
+}
+
+/* Finds the entry's place at or below the free `place`. */
+static void sink(struct queue *queue, const struct pool *jobs, uint32_t place,
+                 struct queue_entry entry)
+{
+    for (;;) {
+        uint64_t first = (uint64_t)place * 4 + 1;
+        if (first >= queue->count)
+            break;
+        uint32_t best = (uint32_t)first;
+        uint32_t end = queue->count - best < 4 ? queue->count : best + 4;
+        for (uint32_t child = best + 1; child < end; child++) {
+            if (before(jobs, &queue->entries[child], &queue->entries[best]))
+                best = child;
+        }
+        if (!before(jobs, &queue->entries[best], &entry))
+            break;
+        put(queue, jobs, place, queue->entries[best]);
+        place = best;
+    }
+    put(queue, jobs, place, entry);
+}
+
+void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number)
+{
+    const struct job *job = job_at(jobs, number);
+    if (queue->count == queue->cap) {
+        queue->cap = queue->cap ? queue->cap * 2 : FIRST_CAP;
+        queue->entries = mem_realloc(queue->entries, queue->cap * sizeof(*queue->entries));
+    }
+    queue->count++;
+    rise(queue, jobs, queue->count - 1,
+         (struct queue_entry){
+             .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
+}
+
+void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number)
+{
+    uint32_t place = job_at(jobs, number)->prev;
+    CHECK(place < queue->count && queue->entries[place].job == number);
+    queue->count--;
+    if (place < queue->count) {
+        struct queue_entry last = queue->entries[queue->count];
+        if (place > 0 && before(jobs, &last, &queue->entries[(place - 1) / 4]))
+            rise(queue, jobs, place, last);
+        else
+            sink(queue, jobs, place, last);
+    }
+    if (queue->cap > KEEP_CAP && queue->count < queue->cap / 4) { /* give back what a burst took */
+        queue->cap -= queue->cap / 2 < CUT_MAX ? queue->cap / 2 : CUT_MAX;
+        queue->entries = mem_realloc(queue->entries, queue->cap * sizeof(*queue->entries));
+    }
+}
+
+uint32_t queue_first(const struct queue *queue)
+{
+    return queue->count ? queue->entries[0].job : POOL_NONE;
+}
+
+void queue_valid(const struct queue *queue, const struct pool *jobs)
+{
+    CHECK(queue->count <= queue->cap);
+    for (uint32_t i = 0; i < queue->count; i++) {
+        const struct queue_entry *entry = &queue->entries[i];
+        const struct job *job = job_at(jobs, entry->job);
+        CHECK(job->prev == i);
+        CHECK(job->priority == entry->priority && job_rank_us(job) == entry->rank_us);
+        CHECK(i == 0 || !before(jobs, entry, &queue->entries[(i - 1) / 4]));
+    }
+}

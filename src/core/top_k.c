@@ -1,0 +1,80 @@
+/*
+ * A binary heap with the last in order on top.
+ */
+#include "core/top_k.h"
+
+#include "base/mem.h"
+
+enum { FIRST_CAP = 32 };
+
+void page_init(struct page *page, uint32_t max, page_before *before, const void *ctx)
+{
+    *page = (struct page){.max = max, .before = before, .ctx = ctx};
+}
+
+void page_fini(struct page *page)
+{
+    mem_free(page->entries);
+    page->entries = NULL;
+    page->count = page->cap = 0;
+}
+
+static bool before(const struct page *page, const struct page_entry *a, const struct page_entry *b)
+{
+    return page->before(page->ctx, a, b);
+}
+
+/* Puts the entry at the free top of the first `count` and lets it sink to its place. */
+static void sink(struct page *page, uint32_t count, struct page_entry entry)
+{
+    uint32_t place = 0;
+    for (;;) {
+        uint32_t child = place * 2 + 1;
+        if (child >= count)
+            break;
+        if (child + 1 < count && before(page, &page->entries[child], &page->entries[child + 1]))
+            child++;
+        if (!before(page, &entry, &page->entries[child]))
+            break;
+        page->entries[place] = page->entries[child];
+        place = child;
+    }
+    page->entries[place] = entry;
+}
+
+static void rise(struct page *page, uint32_t place, struct page_entry entry)
+{
+    while (place > 0) {
+        uint32_t parent = (place - 1) / 2;
+        if (!before(page, &page->entries[parent], &entry))
+            break;
+        page->entries[place] = page->entries[parent];
+        place = parent;
+    }
+    page->entries[place] = entry;
+}
+
+void page_offer(struct page *page, const struct page_entry *entry)
+{
+    if (page->count == page->max) {
+        page->more = true;
+        if (page->max && before(page, entry, &page->entries[0]))
+            sink(page, page->count, *entry);
+        return;
+    }
+    if (page->count == page->cap) {
+        page->cap = page->cap ? page->cap * 2 : FIRST_CAP;
+        page->entries = mem_realloc(page->entries, page->cap * sizeof(*page->entries));
+    }
+    page->count++;
+    rise(page, page->count - 1, *entry);
+}
+
+void page_sort(struct page *page)
+{
+    for (uint32_t left = page->count; left > 1; left--) {
+        struct page_entry last = page->entries[0];
+        sink(page, left - 1, page->entries[left - 1]);
+        page->entries[left - 1] = last;
+    }
+}

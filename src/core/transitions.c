@@ -1,0 +1,333 @@
+/*
+ * The life of a job: where it hangs in each state, what each move changes, and the events that
+ * say so. All other files change jobs through these functions only.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "core/core_internal.h"
+
+/* ---- events ---- */
+
+/* How things are, for the log: a bound lease is not to outlive us, so there the job waits. */
+static struct job_now now_of(const struct core *core, const struct job *job)
+{
+    return (struct job_now){
+        .seq = job->seq,
+        .state = job->bound ? core_waiting_state(core, job) : (enum job_state)job->state,
+        .priority = job->priority,
+        .due_us = job->due_us,
+        .until_us = job->bound ? 0 : job->until_us,
+        .lease = job->bound ? 0 : job->lease,
+        .failures = job->failures,
+        .counts = job->counts,
+    };
+}
+
+static struct stored record_of(const struct job *job)
+{
+    return (struct stored){.where = job->where, .bytes = job->record_bytes};
+}
+
+void core_say_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+                  bool promised)
+{
+    const struct retry *retry = retries_at(&core->retries, job->retry);
+    struct stored stored =
+        core->sink->emit(core->sink, &(struct event){
+                                         .kind = EVENT_JOB,
+                                         .promised = promised,
+                                         .job = now_of(core, job),
+                                         .id = job_id(job),
+                                         .topic = topics_at(&core->topics, job->topic)->name,
+                                         .ttr_us = job->ttr_us,
+                                         .created_us = job->created_us,
+                                         .delay_s = job->delay_s,
+                                         .retry_us = retry ? retry->waits_us : NULL,
+                                         .retry_count = retry ? retry->count : 0,
+                                         .body_kind = job->body_kind,
+                                         .order = job->order,
+                                         .content_type = content_type,
+                                         .body = body,
+                                         .record = record_of(job),
+                                     });
+    job->where = stored.where;
+    job->record_bytes = stored.bytes;
+}
+
+void core_say_move(struct core *core, const struct job *job, bool promised)
+{
+    (void)core->sink->emit(
+        core->sink,
+        &(struct event){.kind = EVENT_MOVE, .promised = promised, .job = now_of(core, job)});
+    /* a move has no place of its own */
+}
+
+static void say_gone(struct core *core, const struct job *job)
+{
+    (void)core->sink->emit(core->sink, &(struct event){
+                                           .kind = EVENT_GONE,
+                                           .promised = true,
+                                           .job = {.seq = job->seq},
+                                           .record = record_of(job),
+                                       }); /* nor has an end */
+}
+
+void core_say_pause(struct core *core, const struct topic *topic)
+{
+    (void)core->sink->emit(core->sink, &(struct event){
+                                           .kind = EVENT_TOPIC,
+                                           .promised = true,
+                                           .topic = topic->name,
+                                           .pause_until_us = topic->pause_until_us,
+                                       }); /* nor a pause */
+}
+
+/* ---- where a job hangs ---- */
+
+static void buried_add(struct core *core, struct topic *topic, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    job->prev = topic->buried_last;
+    job->next = POOL_NONE;
+    if (topic->buried_last != POOL_NONE)
+        core_job(core, topic->buried_last)->next = number;
+    else
+        topic->buried_first = number;
+    topic->buried_last = number;
+}
+
+static void buried_remove(struct core *core, struct topic *topic, const struct job *job)
+{
+    if (job->prev != POOL_NONE)
+        core_job(core, job->prev)->next = job->next;
+    else
+        topic->buried_first = job->next;
+    if (job->next != POOL_NONE)
+        core_job(core, job->next)->prev = job->prev;
+    else
+        topic->buried_last = job->prev;
+}
+
+/* An urgent job comes to (+1) or leaves (-1) the ready ones. */
+static void count_urgent(struct core *core, struct topic *topic, const struct job *job, int change)
+{
+    if (job->state != JOB_READY || job->priority >= PRIORITY_URGENT)
+        return;
+    topic->urgent += (uint64_t)change;
+    core->totals.urgent += (uint64_t)change;
+}
+
+void core_popped(struct core *core, const struct job *job)
+{
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    CHECK(topic->jobs[job->state] > 0);
+    topic->jobs[job->state]--;
+    core->totals.jobs[job->state]--;
+    count_urgent(core, topic, job, -1);
+}
+
+struct job *core_lift(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    core_popped(core, job);
+    switch ((enum job_state)job->state) {
+    case JOB_DELAYED: wheel_remove(&core->delays, number); break;
+    case JOB_READY: queue_remove(&topic->ready, &core->jobs, number); break;
+    case JOB_RESERVED: wheel_remove(&core->leases, number); break;
+    case JOB_BURIED: buried_remove(core, topic, job); break;
+    case JOB_GONE:
+    case JOB_STATES: CHECK(job->state == JOB_DELAYED); /* a job that is gone hangs nowhere */
+    }
+    return job;
+}
+
+void core_place(struct core *core, uint32_t number, enum job_state state)
+{
+    struct job *job = core_job(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    if (job->state != state)
+        job_move(job, state);
+    topic->jobs[state]++;
+    core->totals.jobs[state]++;
+    count_urgent(core, topic, job, +1);
+    switch (state) {
+    case JOB_DELAYED: wheel_add(&core->delays, number); break;
+    case JOB_READY:
+        job->was_due = true;
+        queue_add(&topic->ready, &core->jobs, number);
+        break;
+    case JOB_RESERVED: wheel_add(&core->leases, number); break;
+    case JOB_BURIED: buried_add(core, topic, number); break;
+    case JOB_GONE:
+    case JOB_STATES: CHECK(state == JOB_DELAYED); /* a job that is gone has no place */
+    }
+    topics_file(&core->topics, topic);
+}
+
+enum job_state core_waiting_state(const struct core *core, const struct job *job)
+{
+    return job->was_due || job->due_us <= core->now_us ? JOB_READY : JOB_DELAYED;
+}
+
+/* ---- moves ---- */
+
+void core_lease(struct core *core, uint32_t number, bool bound)
+{
+    struct job *job = core_lift(core, number);
+    struct topic *topic = topics_at(&core->topics, job->topic);
+    if (job->state == JOB_BURIED)
+        job->failures = 0; /* as after a kick */
+    bool by_name = job->state != JOB_READY;
+    job->lease = core->lease_next++;
+    job->until_us = time_add(core->now_us, job->ttr_us);
+    count_up(&job->counts.reserves);
+    int64_t late_us = 0;
+    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
+    if (!by_name && __builtin_sub_overflow(core->now_us, due_us, &late_us))
+        late_us = INT64_MAX;
+    if (late_us < 0)
+        late_us = 0; /* the clock was set back at a restart */
+    unsigned bucket = lateness_bucket(late_us);
+    lateness_add(&topic->lateness, core->now_us, bucket);
+    lateness_add(&core->totals.lateness, core->now_us, bucket);
+    lateness_count(&core->totals.lateness_histogram, bucket, late_us);
+    topic->reserved++;
+    rate_add(&topic->reserve_rate, core->now_us);
+    core->totals.reserved++;
+    job->bound = bound;
+    core_place(core, number, JOB_RESERVED);
+    if (!bound)
+        core_say_move(core, job, false);
+}
+
+void core_end_lease(struct job *job)
+{
+    job->bound = false;
+    job->lease = 0;
+    job->until_us = 0;
+}
+
+void core_bury(struct core *core, uint32_t number, bool promised)
+{
+    struct job *job = core_lift(core, number);
+    core_end_lease(job);
+    count_up(&job->counts.buries);
+    topics_at(&core->topics, job->topic)->buried++;
+    core->totals.buried++;
+    core_place(core, number, JOB_BURIED);
+    core_say_move(core, job, promised);
+}
+
+void core_fail(struct core *core, uint32_t number, bool promised)
+{
+    struct job *job = core_job(core, number);
+    const struct retry *retry = retries_at(&core->retries, job->retry);
+    count_up(&job->failures);
+    if (retry && job->failures > retry->count) {
+        core_bury(core, number, promised);
+        return;
+    }
+    (void)core_lift(core, number); /* it is `job` */
+    core_end_lease(job);
+    core_set_due(job, time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0));
+    core_place(core, number, core_waiting_state(core, job));
+    core_say_move(core, job, promised);
+}
+
+void core_make_ready(struct core *core, uint32_t number)
+{
+    struct job *job = core_lift(core, number);
+    core_set_due(job, core->now_us);
+    core_place(core, number, JOB_READY);
+    core_say_move(core, job, true);
+}
+
+void core_kick(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    count_up(&job->counts.kicks);
+    topics_at(&core->topics, job->topic)->kicked++;
+    core->totals.kicked++;
+    if (job->state == JOB_BURIED)
+        job->failures = 0; /* the schedule begins anew: else the next failure would bury it again */
+    core_make_ready(core, number);
+}
+
+struct stored core_displace(struct core *core, uint32_t number)
+{
+    struct job *job = core_lift(core, number);
+    index_remove(&core->index, number);
+    job_move(job, JOB_GONE);
+    topics_file(&core->topics, topics_at(&core->topics, job->topic));
+    return record_of(job);
+}
+
+void core_retire(struct core *core, uint32_t number)
+{
+    (void)core_displace(core, number); /* the event names the record */
+    say_gone(core, core_job(core, number));
+}
+
+void core_forget(struct core *core, uint32_t number)
+{
+    struct job *job = core_job(core, number);
+    CHECK(job->state == JOB_GONE);
+    job_id_free(job, &core->ids);
+    retries_give(&core->retries, job->retry);
+    pool_give(&core->jobs, number);
+}
+
+/* ---- replies ---- */
+
+void core_view(const struct core *core, const struct job *job, struct job_view *out_view)
+{
+    const struct retry *retry = retries_at(&core->retries, job->retry);
+    *out_view = (struct job_view){
+        .ref = {.id = job_id(job), .seq = job->seq},
+        .topic = topics_at(&core->topics, job->topic)->name,
+        .state = (enum job_state)job->state,
+        .priority = job->priority,
+        .due_us = job->due_us,
+        .until_us = job->until_us,
+        .ttr_us = job->ttr_us,
+        .created_us = job->created_us,
+        .delay_s = job->delay_s,
+        .lease = job->lease,
+        .attempt = job->counts.reserves,
+        .failures = job->failures,
+        .counts = job->counts,
+        .retry_us = retry ? retry->waits_us : NULL,
+        .retry_count = retry ? retry->count : 0,
+        .body_kind = job->body_kind,
+        .where = job->where,
+        .body_len = job->body_len,
+        .content_type_len = job->content_type_len,
+    };
+}
+
+struct job_view *core_views(struct core *core, uint32_t count)
+{
+    if (count > core->views_cap) {
+        core->views_cap = count < 16 ? 16 : count > UINT32_MAX / 2 ? count : count * 2;
+        core->views = mem_realloc(core->views, core->views_cap * sizeof(*core->views));
+    }
+    return core->views;
+}
+
+void core_reply(struct core *core, void *asker, const struct reply *reply)
+{
+    core->ear->reply(core->ear, asker, reply);
+}
+
+void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)
+{
+    core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
+}
+
+void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job)
+{
+    struct job_view view;
+    core_view(core, job, &view);
+    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+}

@@ -1,0 +1,41 @@
+/*
+ * The embedded engine: core and store behind port/engine.h. It is where promise P1 is kept: a
+ * reply to a change is held here until the batch that holds the change is durable, and becomes
+ * ERR_STORE_FAILED if it never will be (P7).
+ */
+#ifndef LATERD_ENGINE_EMBEDDED_EMBEDDED_H
+#define LATERD_ENGINE_EMBEDDED_EMBEDDED_H
+
+#include "core/core.h"
+#include "port/engine.h"
+#include "store/store.h"
+
+struct embedded;
+
+struct embedded_options {
+    struct core_limits limits;
+    struct store_options store; /* .disk NULL: keep nothing on disk, bodies stay in memory */
+    enum durability durability; /* of changes that do not say; never DEFAULT */
+    uint64_t hash_key;
+    /*
+     * Without a disk, where leases begin (0 is 1): random, so that no process gives the lease of an
+     * earlier one again. A store knows which were given.
+     */
+    uint64_t lease_first;
+    int64_t now_us;
+};
+
+/* Opens the store and replays it. On failure out_trouble says why, for people. */
+enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
+                       struct store_trouble *out_trouble) MUST_USE;
+/* Answers what is still held, closes the store cleanly. NULL does nothing. */
+void embedded_close(struct embedded *embedded);
+
+struct engine *embedded_engine(struct embedded *embedded);
+
+/* For metrics, statistics and tests; borrowed. The store is NULL without a disk. */
+const struct core *embedded_core(const struct embedded *embedded);
+const struct store *embedded_store(const struct embedded *embedded);
+uint64_t embedded_held(const struct embedded *embedded); /* replies that wait for the disk */
+
+#endif

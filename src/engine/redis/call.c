@@ -1,0 +1,669 @@
+/*
+ * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
+ * and the answer is in; in `unsent` exactly while no connection has it and no reply is held.
+ */
+#include "engine/redis/call.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "client/redis/resp.h"
+
+enum {
+    RETRY_US = 20 * 1000, /* "not now" is asked again after this */
+    SPARE_CALLS = 1024,
+    SPARE_REQUEST_BYTES = 16 * 1024,
+    SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
+    CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
+    CLOCK_FAR_US = 1000 * 1000,
+    PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
+};
+
+/* An answer that nobody needs. */
+struct ignored {
+    struct link_call call;
+};
+
+static void ignore(struct link_call *call, redisReply *reply)
+{
+    if (reply)
+        freeReplyObject(reply);
+    mem_free(LIST_ENTRY(call, struct ignored, call));
+}
+
+static void expect_nothing(struct node *node)
+{
+    struct ignored *ignored = mem_zalloc(sizeof(*ignored));
+    ignored->call.done = ignore;
+    link_expect(&node->link, &ignored->call);
+}
+
+/* ---- calls ---- */
+
+static struct partition *partition_of(const struct call *call)
+{
+    return &call->calls->partitions[call->id.partition];
+}
+
+/* The lowest free place is the one used last: in Redis its answer is overwritten, which costs less
+ * than one more, and so few are kept as there were calls at once. False: all are taken. */
+static bool ring_take(struct partition *partition, uint32_t *out_place)
+{
+    for (uint32_t i = 0; i < CALL_RING_WORDS; i++) {
+        uint32_t word = (partition->ring_from + i) % CALL_RING_WORDS;
+        uint64_t free = ~partition->ring_taken[word];
+        if (free) {
+            partition->ring_taken[word] |= free & -free;
+            *out_place = 64 * word + (uint32_t)__builtin_ctzll(free);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void ring_give(struct partition *partition, uint32_t place)
+{
+    partition->ring_taken[place / 64] &= ~(UINT64_C(1) << place % 64);
+}
+
+static void call_free(struct call *call)
+{
+    struct calls *calls = call->calls;
+    if (call->in_ring)
+        ring_give(partition_of(call), call->id.place);
+    list_remove(&call->place);
+    list_remove(&call->unsent);
+    list_remove(&call->held);
+    if (call->reply)
+        freeReplyObject(call->reply);
+    call->reply = NULL;
+    call->request.len = 0;
+    if (calls->spare_count == SPARE_CALLS || call->request.cap > SPARE_REQUEST_BYTES) {
+        buf_fini(&call->request);
+        mem_free(call);
+        return;
+    }
+    call->next_spare = calls->spare;
+    calls->spare = call;
+    calls->spare_count++;
+}
+
+static struct call *call_take(struct calls *calls)
+{
+    struct call *call = calls->spare;
+    if (!call)
+        return mem_zalloc(sizeof(*call));
+    calls->spare = call->next_spare;
+    calls->spare_count--;
+    struct buf room = call->request;
+    *call = (struct call){.request = room};
+    return call;
+}
+
+static void tell(struct call *call, enum err err, const struct bytes *parts, uint32_t count)
+{
+    void *owner = call->owner;
+    call->owner = NULL;
+    if (owner)
+        call->done(owner, call, err, parts, count);
+}
+
+/* What is given up may still be done, by a server that is late. Its answer must not take the place
+ * of a newer one, so these begin elsewhere in the ring. */
+static void leave_place(const struct call *call)
+{
+    if (call->again && call->in_ring)
+        partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
+}
+
+static void finish(struct call *call, enum err err)
+{
+    call->calls->failed += err != OK;
+    leave_place(call);
+    tell(call, err, NULL, 0);
+    call_free(call);
+}
+
+static void wait_to_send(struct call *call, int64_t retry_at_us)
+{
+    call->retry_at_us = retry_at_us;
+    list_remove(&call->unsent);
+    list_add_tail(&partition_of(call)->unsent, &call->unsent);
+}
+
+/* ---- sending ---- */
+
+static struct loading *loading_of(struct calls *calls, const struct node *node)
+{
+    return &calls->loading[node - calls->options.topology->nodes];
+}
+
+static void loaded(struct link_call *last, redisReply *reply)
+{
+    struct loading *loading = LIST_ENTRY(last, struct loading, last);
+    loading->under_way = false;
+    loading->refused = reply && reply->type == REDIS_REPLY_ERROR;
+    if (reply)
+        freeReplyObject(reply);
+}
+
+/* What is sent to the node from now on finds them there, unless they are refused. */
+static void load_scripts(struct calls *calls, struct node *node)
+{
+    struct loading *loading = loading_of(calls, node);
+    struct buf *out = link_out(&node->link);
+    if (loading->under_way)
+        return;
+    loading->under_way = true;
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        resp_begin(out, 3);
+        resp_add_str(out, "SCRIPT");
+        resp_add_str(out, "LOAD");
+        resp_add(out, script_text(calls->options.space, kind));
+        if (kind + 1 < SCRIPT_COUNT)
+            expect_nothing(node); /* if it fails, so does the script's first call */
+    }
+    link_expect(&node->link, &loading->last);
+}
+
+static struct replicas *replicas_of(struct calls *calls, const struct node *node)
+{
+    return &calls->replicas[node - calls->options.topology->nodes];
+}
+
+static void send_to(struct call *call, struct node *node)
+{
+    struct calls *calls = call->calls;
+    struct replicas *replicas = replicas_of(calls, node);
+    list_remove(&call->unsent);
+    call->sent_to = node;
+    buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
+    link_expect(&node->link, &call->on_link);
+    link_flush_early(&node->link);
+    if (calls->options.wait_replicas && call->changes)
+        list_add_tail(&replicas->gathered, &call->held);
+    if (call->probes)
+        replicas->probe = replicas->said;
+}
+
+static void try_to_send(struct call *call)
+{
+    struct calls *calls = call->calls;
+    struct partition *partition = partition_of(call);
+    struct node *node = topology_node(calls->options.topology, partition->slot);
+    bool may = node && (partition->open_at == node || call->urgent);
+    if (!may || call->retry_at_us > calls->now_us)
+        return;
+    call->addressed = node;
+    send_to(call, node);
+}
+
+/* ---- the clocks ---- */
+
+static void set_clock(struct calls *calls, const struct node *node, int64_t ahead_us)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (calls_node(calls, i) == node)
+            calls->options.space->ahead_us[i] = ahead_us;
+    }
+    if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
+        log_event(LOG_WARN, "redis_clock", "node=%.*s ahead_ms=%lld hint=\"set the clocks by NTP\"",
+                  (int)name.len, name.at, (long long)(ahead_us / 1000));
+}
+
+/*
+ * Due times are by the clock of the partition's server: see script_space::ahead_us. The server
+ * looked at its clock, which then said redis_us, some time between our sending and now. While what
+ * we believe is possible, we go on believing it.
+ */
+static void compare_clocks(const struct call *call, int64_t redis_us)
+{
+    struct calls *calls = call->calls;
+    int64_t believed_us = calls->options.space->ahead_us[call->id.partition];
+    int64_t most_us = redis_us - call->on_link.sent_us;
+    int64_t least_us = redis_us - calls->now_us;
+    bool possible =
+        believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
+    if (redis_us == 0 || possible || call->answered_by != calls_node(calls, call->id.partition))
+        return;
+    int64_t ahead_us = least_us + (most_us - least_us) / 2;
+    bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
+    set_clock(calls, call->answered_by, close ? 0 : ahead_us);
+}
+
+/* ---- answers ---- */
+
+static struct bytes part_of(const redisReply *part)
+{
+    return part->type == REDIS_REPLY_STRING ? bytes_of(part->str, (size_t)part->len)
+                                            : bytes_of("", 0);
+}
+
+static void answer(struct call *call, const redisReply *reply)
+{
+    struct bytes parts[SCRIPT_PARTS_MAX];
+    uint32_t count = 1;
+    if (reply->type == REDIS_REPLY_STRING) {
+        parts[0] = part_of(reply);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements <= SCRIPT_PARTS_MAX) {
+        count = (uint32_t)reply->elements;
+        for (uint32_t i = 0; i < count; i++)
+            parts[i] = part_of(reply->element[i]);
+    } else {
+        finish(call, ERR_CORRUPT);
+        return;
+    }
+    compare_clocks(call, script_clock(parts, count));
+    tell(call, OK, parts, count);
+    call_free(call);
+}
+
+static void say(struct calls *calls, const char *text)
+{
+    if (calls->said_us && calls->now_us - calls->said_us < SAY_EVERY_US)
+        return;
+    calls->said_us = calls->now_us;
+    log_event(LOG_ERROR, "redis_error", "error=\"%.200s\"", text);
+}
+
+/* The slot is on its way to another node, which may have this partition already. */
+static void ask_there(struct call *call, const struct node *by, const struct failure *failure)
+{
+    struct redis_address address = failure->address;
+    if (!address.host[0]) /* "the host that you asked" */
+        memcpy(address.host, by->link.address.host, sizeof(address.host));
+    struct node *node = topology_at(call->calls->options.topology, &address);
+    if (!node) {
+        wait_to_send(call, call->calls->now_us + RETRY_US);
+        return;
+    }
+    struct buf *out = link_out(&node->link);
+    resp_begin(out, 1);
+    resp_add_str(out, "ASKING");
+    expect_nothing(node);
+    send_to(call, node);
+}
+
+static void refused(struct call *call, struct node *node, struct bytes text)
+{
+    struct calls *calls = call->calls;
+    struct failure failure = failure_read(text);
+    list_remove(&call->held);
+    calls->retried++;
+    if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
+        calls_close(calls, call->id.partition);
+        wait_to_send(call, 0);
+        return;
+    }
+    switch (failure.kind) {
+    case FAILURE_NO_SCRIPT:
+        load_scripts(calls, node);
+        if (loading_of(calls, node)->refused)
+            wait_to_send(call, calls->now_us + RETRY_US);
+        else
+            send_to(call, node);
+        break;
+    case FAILURE_MOVED:
+    case FAILURE_NO_MASTER:
+        wait_to_send(call, calls->now_us + (failure.kind == FAILURE_MOVED ? 0 : RETRY_US));
+        topology_moved(calls->options.topology, node, &failure);
+        break;
+    case FAILURE_ASK: ask_there(call, node, &failure); break;
+    case FAILURE_LATER:
+        node_refused(node, text.at, calls->now_us);
+        wait_to_send(call, calls->now_us + RETRY_US);
+        break;
+    case FAILURE_FULL:
+        say(calls, text.at);
+        finish(call, ERR_MEMORY_LIMIT);
+        break;
+    case FAILURE_DENIED: /* until somebody gives the right back */
+        say(calls, text.at);
+        finish(call, ERR_AGAIN);
+        break;
+    case FAILURE_OTHER:
+        say(calls, text.at);
+        finish(call, ERR_IO);
+        break;
+    }
+}
+
+/* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
+static void lost(struct call *call)
+{
+    struct calls *calls = call->calls;
+    list_remove(&call->held);
+    call->again = true;
+    if (!call->must && (!call->owner || call->deadline_us <= calls->now_us)) {
+        finish(call, ERR_AGAIN);
+        return;
+    }
+    calls->retried++;
+    script_mark_again(call->request.at, call->request.len);
+    wait_to_send(call, 0);
+}
+
+static void replied(struct link_call *on_link, redisReply *reply)
+{
+    struct call *call = LIST_ENTRY(on_link, struct call, on_link);
+    struct node *node = call->sent_to;
+    call->sent_to = NULL;
+    call->answered_by = node;
+    if (!reply) {
+        lost(call);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        refused(call, node, bytes_of(reply->str, (size_t)reply->len));
+        freeReplyObject(reply);
+        return;
+    }
+    if (call->changes || call->urgent || call->probes) /* open and beat write, too */
+        node_worked(node, call->calls->now_us);
+    if (!list_empty(&call->held)) {
+        call->reply = reply; /* until the replicas have it */
+        return;
+    }
+    answer(call, reply);
+    freeReplyObject(reply);
+}
+
+/* ---- replicas ---- */
+
+/* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
+static void release(struct list *waiting, enum err err)
+{
+    struct list owed;
+    list_init(&owed);
+    while (!list_empty(waiting)) {
+        struct list *node = waiting->next;
+        list_remove(node);
+        list_add_tail(&owed, node);
+    }
+    while (!list_empty(&owed)) {
+        struct call *call = LIST_ENTRY(owed.next, struct call, held);
+        list_remove(&call->held);
+        if (!call->reply)
+            continue; /* refused, or lost: dealt with there */
+        redisReply *reply = call->reply;
+        call->reply = NULL;
+        if (err)
+            finish(call, err);
+        else
+            answer(call, reply);
+        freeReplyObject(reply);
+    }
+}
+
+/* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
+static void say_replicas(struct replicas *replicas, long long have)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
+    unsigned wanted = replicas->calls->options.wait_replicas;
+    bool few = have < (long long)wanted;
+    if (few == replicas->said)
+        return;
+    replicas->said = few;
+    if (few)
+        log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
+                  (int)name.len, name.at, have, wanted,
+                  "bring its replicas back, or lower redis.wait_replicas");
+    else
+        log_event(LOG_INFO, "redis_replicas_enough", "node=%.*s answered=%lld wanted=%u",
+                  (int)name.len, name.at, have, wanted);
+}
+
+static void waited(struct link_call *on_link, redisReply *reply)
+{
+    struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
+    struct calls *calls = replicas->calls;
+    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
+    replicas->asked = false;
+    if (told)
+        say_replicas(replicas, reply->integer);
+    release(&replicas->waiting, enough ? OK : ERR_AGAIN);
+    if (reply)
+        freeReplyObject(reply);
+}
+
+static void ask_replicas(struct calls *calls, struct node *node)
+{
+    struct replicas *replicas = replicas_of(calls, node);
+    struct buf *out = link_out(&node->link);
+    bool only_probes = list_empty(&replicas->gathered);
+    int64_t most_us = calls->options.timeout_us / 2;
+    if (replicas->asked || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
+        return;
+    if (only_probes && most_us > PROBE_US)
+        most_us = PROBE_US;
+    replicas->probe = false;
+    resp_begin(out, 3);
+    resp_add_str(out, "WAIT");
+    resp_add_u64(out, calls->options.wait_replicas);
+    resp_add_u64(out, (uint64_t)most_us / 1000);
+    while (!list_empty(&replicas->gathered)) {
+        struct list *held = replicas->gathered.next;
+        list_remove(held);
+        list_add_tail(&replicas->waiting, held);
+    }
+    replicas->asked = true;
+    link_expect(&node->link, &replicas->wait);
+}
+
+void calls_flush(struct calls *calls)
+{
+    if (!calls->options.wait_replicas)
+        return;
+    for (unsigned i = 0; i < calls->options.topology->node_count; i++)
+        ask_replicas(calls, &calls->options.topology->nodes[i]);
+}
+
+/* ---- what the engine does ---- */
+
+void calls_init(struct calls *calls, const struct calls_options *options)
+{
+    char tag[SCRIPT_PREFIX_MAX + 16];
+    uint32_t count = options->space->partitions;
+    *calls = (struct calls){.options = *options};
+    calls->partitions = mem_zalloc(count * sizeof(struct partition));
+    for (uint32_t i = 0; i < count; i++) {
+        struct partition *partition = &calls->partitions[i];
+        list_init(&partition->calls);
+        list_init(&partition->unsent);
+        partition->slot = topology_slot(script_tag(options->space, i, tag));
+    }
+    calls->loading = mem_zalloc(REDIS_NODES_MAX * sizeof(struct loading));
+    calls->replicas = mem_zalloc(REDIS_NODES_MAX * sizeof(struct replicas));
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        struct replicas *replicas = &calls->replicas[i];
+        calls->loading[i].last.done = loaded;
+        list_init(&replicas->gathered);
+        list_init(&replicas->waiting);
+        replicas->wait.done = waited;
+        replicas->node = &options->topology->nodes[i];
+        replicas->calls = calls;
+    }
+}
+
+void calls_fini(struct calls *calls)
+{
+    for (uint32_t i = 0; calls->partitions && i < calls->options.space->partitions; i++) {
+        struct partition *partition = &calls->partitions[i];
+        while (!list_empty(&partition->calls))
+            finish(LIST_ENTRY(partition->calls.next, struct call, place), ERR_AGAIN);
+    }
+    while (calls->spare) {
+        struct call *call = call_take(calls);
+        buf_fini(&call->request);
+        mem_free(call);
+    }
+    mem_free(calls->partitions);
+    mem_free(calls->replicas);
+    mem_free(calls->loading);
+    calls->partitions = NULL;
+}
+
+struct call *calls_new(struct calls *calls, uint32_t partition)
+{
+    uint32_t place;
+    if (!ring_take(&calls->partitions[partition], &place))
+        return NULL;
+    struct call *call = calls_new_unkept(calls, partition);
+    call->id.place = place;
+    call->in_ring = true;
+    return call;
+}
+
+struct call *calls_new_unkept(struct calls *calls, uint32_t partition)
+{
+    struct partition *to = &calls->partitions[partition];
+    struct call *call = call_take(calls);
+    call->calls = calls;
+    call->id = (struct script_call){
+        .partition = partition, .number = ++to->number, .now_us = calls->now_us};
+    call->on_link.done = replied;
+    list_init(&call->on_link.place);
+    list_init(&call->unsent);
+    list_init(&call->held);
+    list_add_tail(&to->calls, &call->place);
+    return call;
+}
+
+void calls_send(struct call *call, void *owner,
+                void (*done)(void *owner, struct call *call, enum err err,
+                             const struct bytes *parts, uint32_t count))
+{
+    struct calls *calls = call->calls;
+    call->owner = owner;
+    call->done = done;
+    call->deadline_us = calls->now_us + calls->options.timeout_us;
+    wait_to_send(call, 0);
+    try_to_send(call);
+}
+
+void calls_node_ready(struct calls *calls, struct node *node)
+{
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (calls->partitions[i].open_at == node)
+            calls_close(calls, i); /* it may have lost them, or be another server */
+    }
+    /* Answers of the connection before: no WAIT on this one speaks for them. */
+    release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
+    load_scripts(calls, node);
+}
+
+struct node *calls_node(const struct calls *calls, uint32_t partition)
+{
+    return topology_node(calls->options.topology, calls->partitions[partition].slot);
+}
+
+bool calls_is_open(const struct calls *calls, uint32_t partition)
+{
+    const struct node *node = calls_node(calls, partition);
+    return node && calls->partitions[partition].open_at == node;
+}
+
+bool calls_lacks_replicas(const struct calls *calls, uint32_t partition)
+{
+    const struct node *node = calls_node(calls, partition);
+    return node && calls->replicas[node - calls->options.topology->nodes].said;
+}
+
+void calls_open(struct calls *calls, uint32_t partition, const struct node *node)
+{
+    calls->partitions[partition].open_at = node;
+}
+
+void calls_give_up(struct calls *calls, uint32_t partition)
+{
+    struct list *all = &calls->partitions[partition].calls, *next;
+    for (struct list *at = all->next; at != all; at = next) {
+        struct call *call = LIST_ENTRY(at, struct call, place);
+        next = at->next;
+        if (call->must && call->again && !call->sent_to && !call->reply)
+            finish(call, ERR_AGAIN);
+    }
+}
+
+void calls_close(struct calls *calls, uint32_t partition)
+{
+    calls->partitions[partition].open_at = NULL;
+}
+
+static void send_waiting(struct partition *partition)
+{
+    struct list *next;
+    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
+        next = at->next;
+        try_to_send(LIST_ENTRY(at, struct call, unsent));
+    }
+}
+
+/* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
+ */
+static void give_up_old(struct calls *calls, struct partition *partition)
+{
+    struct list *next;
+    for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
+        struct call *call = LIST_ENTRY(at, struct call, place);
+        next = at->next;
+        if (call->deadline_us > calls->now_us)
+            return;
+        if (call->must) {
+            if (call->late)
+                call->late(call->owner);
+            call->late = NULL;
+            continue;
+        }
+        if (call->sent_to || call->reply)
+            tell(call, ERR_AGAIN, NULL, 0);
+        else
+            finish(call, ERR_AGAIN);
+    }
+}
+
+void calls_tick(struct calls *calls, int64_t now_us)
+{
+    calls->now_us = now_us;
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        struct partition *partition = &calls->partitions[i];
+        if (!list_empty(&partition->unsent))
+            send_waiting(partition);
+        if (!list_empty(&partition->calls))
+            give_up_old(calls, partition);
+    }
+}
+
+/* Those whose time is up already only wait for their answers. */
+static int64_t next_deadline_us(const struct calls *calls, const struct partition *partition)
+{
+    for (struct list *at = partition->calls.next; at != &partition->calls; at = at->next) {
+        const struct call *call = LIST_ENTRY(at, struct call, place);
+        if (call->deadline_us > calls->now_us)
+            return call->deadline_us;
+    }
+    return INT64_MAX;
+}
+
+int64_t calls_next_us(const struct calls *calls)
+{
+    int64_t next_us = INT64_MAX;
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        const struct partition *partition = &calls->partitions[i];
+        /* What waits for its node goes when that says that it is there. While the partition is
+           being opened, the call that does it may have to be sent again, too. */
+        if (!list_empty(&partition->unsent) && calls_node(calls, i)) {
+            int64_t soon_us = calls->now_us + RETRY_US / 2;
+            next_us = soon_us < next_us ? soon_us : next_us;
+        }
+        int64_t deadline_us = next_deadline_us(calls, partition);
+        next_us = deadline_us < next_us ? deadline_us : next_us;
+    }
+    return next_us;
+}

@@ -1,0 +1,285 @@
+/*
+ * Commands that Redis carries out, but for the reserves that wait (waits.h): one call for a command
+ * on a job, calls to all partitions for one on topics.
+ */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/redis/engine_parts.h"
+
+/* What works for a ticket. */
+struct errand {
+    struct redis_engine *redis;
+    struct ticket *ticket; /* NULL: nobody asks any more */
+    enum cmd_kind kind;
+};
+
+/* A command that is one call. */
+struct op {
+    struct errand errand;
+};
+
+/* A command on topics: calls to all partitions. */
+struct gathering {
+    struct errand errand;
+    struct script_gather *gather;
+    struct cmd cmd; /* its bytes point to `topic` */
+    struct buf topic;
+    uint32_t under_way;
+    enum err err;
+};
+
+/* ---- answers ---- */
+
+static void errand_begin(struct errand *errand, struct redis_engine *redis, enum cmd_kind kind,
+                         struct ticket *ticket)
+{
+    *errand = (struct errand){.redis = redis, .ticket = ticket, .kind = kind};
+    if (ticket)
+        ticket->held = errand;
+}
+
+static void errand_answer(struct errand *errand, const struct reply *reply)
+{
+    struct ticket *ticket = errand->ticket;
+    errand->ticket = NULL;
+    if (!ticket)
+        return;
+    ticket->held = NULL;
+    ticket->answered(ticket, reply);
+}
+
+static void errand_fail(struct errand *errand, enum err err)
+{
+    errand_answer(errand, &(struct reply){.err = err, .kind = errand->kind});
+}
+
+/* ---- commands that are one call ---- */
+
+void command_give_back(void *owner, const struct job_view *job)
+{
+    struct redis_engine *redis = owner;
+    struct cmd_job release = {
+        .ref.seq = job->ref.seq,
+        .lease = job->lease,
+        .why = RELEASE_UNDELIVERED,
+    };
+    returns_add(&redis->returns, &release);
+}
+
+void command_bury_damaged(void *owner, const struct job_view *job)
+{
+    struct redis_engine *redis = owner;
+    struct cmd cmd = {.kind = CMD_BURY, .job = {.ref.seq = job->ref.seq, .lease = job->lease}};
+    log_event(LOG_ERROR, "body_damaged", "job=%llu hint=\"it is buried in its topic\"",
+              (unsigned long long)job->ref.seq);
+    command_on_job(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
+}
+
+/* What its answer says about a job is news for those who wait. */
+static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
+{
+    if (reply->kind == CMD_RESERVE_JOB && reply->count)
+        waits_handed(&redis->waits, reply->jobs);
+    else if (reply->jobs && reply->jobs->state == JOB_READY)
+        waits_see(&redis->waits, reply->jobs, partition);
+}
+
+static void op_answered(struct op *op, struct call *call, const struct bytes *parts, uint32_t count)
+{
+    struct redis_engine *redis = op->errand.redis;
+    struct script_answer answer = {.err = OK};
+    struct script_parts said = {.partition = call->id.partition,
+                                .at = parts,
+                                .count = count,
+                                .request = buf_bytes(&call->request)};
+    enum err err = script_read(&redis->space, op->errand.kind, &said, &redis->scratch, &answer);
+    if (err) {
+        errand_fail(&op->errand, err);
+        return;
+    }
+    if (!answer.reply.err)
+        see_job(redis, &answer.reply, call->id.partition);
+    if (op->errand.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
+        struct job_view job;
+        if (script_damaged(&redis->space, &said, &job, 1))
+            command_bury_damaged(redis, &job);
+    }
+    if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !answer.reply.err)
+        command_give_back(redis, answer.reply.jobs);
+    errand_answer(&op->errand, &answer.reply);
+}
+
+static void op_done(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                    uint32_t count)
+{
+    struct op *op = owner;
+    if (err)
+        errand_fail(&op->errand, err);
+    else
+        op_answered(op, call, parts, count);
+    arena_reset(&op->errand.redis->scratch);
+    mem_free(op);
+}
+
+static void op_late(void *owner)
+{
+    struct op *op = owner;
+    errand_fail(&op->errand, ERR_AGAIN);
+}
+
+/* Its answer, if it comes too late, gives back what it took. */
+static bool takes_job(enum cmd_kind kind)
+{
+    return kind == CMD_RESERVE_JOB;
+}
+
+void command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                    struct ticket *ticket)
+{
+    struct call *call = calls_new(&redis->calls, partition);
+    if (!call) {
+        if (ticket)
+            ticket->answered(ticket, &(struct reply){.err = ERR_AGAIN, .kind = cmd->kind});
+        return;
+    }
+    struct op *op = mem_alloc(sizeof(*op));
+    errand_begin(&op->errand, redis, cmd->kind, ticket);
+    script_ask(&call->request, &redis->space, &call->id, cmd);
+    call->changes = cmd_changes(cmd->kind);
+    call->must = takes_job(cmd->kind);
+    call->late = op_late;
+    calls_send(call, op, op_done);
+}
+
+/* ---- commands on topics ---- */
+
+/* `all`: for statistics, which show no rates; their many topics would push out those looked at. */
+static void add_view(struct redis_engine *redis, struct topic_view *view, bool all)
+{
+    static const struct lateness none;
+    const struct topic *topic = waits_topic(&redis->waits, view->name);
+    view->lateness = topic ? &topic->lateness : &none;
+    view->waiters = topic ? topic->waiters : 0;
+    if (!all)
+        rates_look(&redis->rates, view, redis->now_us);
+}
+
+static void sum_up(struct redis_engine *redis, const struct reply *reply)
+{
+    struct figures *figures = &redis->figures;
+    *figures = (struct figures){.topics = reply->count};
+    for (uint32_t i = 0; i < reply->count && reply->topics; i++) {
+        const struct topic_view *topic = &reply->topics[i];
+        for (int state = JOB_DELAYED; state < JOB_STATES; state++)
+            figures->jobs[state] += topic->jobs[state];
+        figures->urgent += topic->urgent;
+        figures->pushed += topic->pushed;
+        figures->reserved += topic->reserved;
+        figures->finished += topic->finished;
+        figures->deleted += topic->deleted;
+        figures->timeouts += topic->timeouts;
+        figures->released += topic->released;
+        figures->buried += topic->buried;
+        figures->kicked += topic->kicked;
+    }
+}
+
+/* A topic that only we know of: somebody waits for its first job. */
+static void view_waiters(const struct gathering *gathering, struct topic_view *view,
+                         struct reply *reply)
+{
+    const struct waits *waits = &gathering->errand.redis->waits;
+    const struct topic *topic = waits_topic(waits, buf_bytes(&gathering->topic));
+    if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic || !topic->waiters)
+        return;
+    *view = (struct topic_view){.name = buf_bytes(&gathering->topic)};
+    *reply = (struct reply){.kind = CMD_TOPIC, .count = 1, .topics = view};
+}
+
+static void gathering_reply(struct gathering *gathering)
+{
+    struct topic_view view;
+    struct redis_engine *redis = gathering->errand.redis;
+    struct reply reply = {.err = gathering->err, .kind = gathering->errand.kind};
+    if (!reply.err)
+        script_gather_reply(gathering->gather, &reply);
+    view_waiters(gathering, &view, &reply);
+    for (uint32_t i = 0; i < reply.count && reply.topics; i++)
+        add_view(redis, &reply.topics[i], gathering->cmd.topic.all);
+    if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all) {
+        sum_up(redis, &reply);
+        memcpy(redis->figures.due_within, script_gather_due_within(gathering->gather),
+               sizeof(redis->figures.due_within));
+    }
+    bool frees =
+        reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
+    for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
+        waits_ready(&redis->waits, buf_bytes(&gathering->topic), i);
+    errand_answer(&gathering->errand, &reply);
+}
+
+static void gathering_free(struct gathering *gathering)
+{
+    script_gather_free(gathering->gather);
+    buf_fini(&gathering->topic);
+    mem_free(gathering);
+}
+
+static void gathering_step(struct gathering *gathering);
+
+static void gathered(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                     uint32_t count)
+{
+    struct gathering *gathering = owner;
+    gathering->under_way--;
+    if (!err)
+        err = script_gather_take(gathering->gather, call->id.partition, parts, count);
+    if (err && !gathering->err)
+        gathering->err = err;
+    gathering_step(gathering);
+}
+
+static void gathering_ask(struct gathering *gathering, uint32_t partition)
+{
+    struct redis_engine *redis = gathering->errand.redis;
+    struct call *call = calls_new(&redis->calls, partition);
+    if (!call) {
+        gathering->err = ERR_AGAIN;
+        return;
+    }
+    script_gather_ask(gathering->gather, &call->request, &call->id);
+    call->changes = cmd_changes(gathering->errand.kind);
+    gathering->under_way++;
+    calls_send(call, gathering, gathered);
+}
+
+static void gathering_step(struct gathering *gathering)
+{
+    uint32_t partitions = gathering->errand.redis->space.partitions;
+    for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
+        if (script_gather_wants(gathering->gather, i))
+            gathering_ask(gathering, i);
+    }
+    if (gathering->under_way)
+        return;
+    gathering_reply(gathering);
+    gathering_free(gathering);
+}
+
+void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct ticket *ticket)
+{
+    struct gathering *gathering = mem_zalloc(sizeof(*gathering));
+    errand_begin(&gathering->errand, redis, cmd->kind, ticket);
+    buf_add_bytes(&gathering->topic, cmd->topic.topic);
+    gathering->cmd = *cmd;
+    gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
+    gathering->gather = script_gather_new(&redis->space, &gathering->cmd);
+    gathering_step(gathering);
+}
+
+void command_orphan(void *held)
+{
+    ((struct errand *)held)->ticket = NULL;
+}

@@ -1,0 +1,527 @@
+/*
+ * Invariants: a waiter is in its line and in the heap until it is answered; a line lives while it
+ * has waiters or calls.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "engine/redis/consumers_parts.h"
+
+enum { LUCK_MIN = 3 };
+
+const struct topic *waits_topic(const struct waits *waits, struct bytes name)
+{
+    return watched_find(&waits->watched, name);
+}
+
+void waits_handed(struct waits *waits, const struct job_view *job)
+{
+    struct topic *topic = watched_find(&waits->watched, job->topic);
+    int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
+    int64_t late_us = waits->now_us > due_us ? waits->now_us - due_us : 0;
+    unsigned bucket = lateness_bucket(late_us);
+    lateness_add(&waits->lateness, waits->now_us, bucket);
+    lateness_count(&waits->lateness_histogram, bucket, late_us);
+    if (topic)
+        lateness_add(&topic->lateness, waits->now_us, bucket);
+}
+
+/* ---- lines ---- */
+
+void line_touch(struct line *line)
+{
+    list_remove(&line->dirty);
+    list_add_tail(&line->waits->dirty, &line->dirty);
+}
+
+static bool line_is_for(const struct line *line, const struct cmd_reserve *reserve)
+{
+    if (line->topic_count != reserve->topic_count || line->bound != reserve->bound ||
+        line->listed_order != reserve->listed_order)
+        return false;
+    for (uint32_t i = 0; i < line->topic_count; i++) {
+        if (!bytes_eq(topic_name(line->topics[i].topic), reserve->topics[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
+static struct line *find_line(struct waits *waits, const struct cmd_reserve *reserve)
+{
+    struct topic *first = watched_find(&waits->watched, reserve->topics[0]);
+    if (!first)
+        return NULL;
+    for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct place, in_topic)->line;
+        if (line_is_for(line, reserve))
+            return line;
+    }
+    return NULL;
+}
+
+static struct line *line_new(struct waits *waits, const struct cmd_reserve *reserve)
+{
+    struct line *line = mem_zalloc(sizeof(*line));
+    line->waits = waits;
+    line->topic_count = reserve->topic_count;
+    line->listed_order = reserve->listed_order;
+    line->bound = reserve->bound;
+    line->topics = mem_zalloc(reserve->topic_count * sizeof(*line->topics));
+    line->asking = mem_zalloc(waits->options.space->partitions * sizeof(bool));
+    list_init(&line->waiters);
+    list_init(&line->dirty);
+    list_add_tail(&waits->lines, &line->place);
+    for (uint32_t i = 0; i < reserve->topic_count; i++) {
+        struct topic *topic = watched_need(&waits->watched, reserve->topics[i]);
+        line->topics[i] = (struct place){.line = line, .topic = topic};
+        list_add_tail(&topic->lines, &line->topics[i].in_topic);
+    }
+    return line;
+}
+
+static void line_free(struct line *line)
+{
+    if (line->waits->lucky == line)
+        line->waits->lucky = NULL;
+    for (uint32_t i = 0; i < line->topic_count; i++) {
+        struct topic *topic = line->topics[i].topic;
+        list_remove(&line->topics[i].in_topic);
+        if (list_empty(&topic->lines))
+            watched_rest(&line->waits->watched, topic);
+    }
+    list_remove(&line->place);
+    list_remove(&line->dirty);
+    mem_free(line->topics);
+    mem_free(line->asking);
+    mem_free(line);
+}
+
+static void free_if_over(struct line *line)
+{
+    if (line->calls == 0 && list_empty(&line->waiters))
+        line_free(line);
+}
+
+/* ---- the heap of deadlines ---- */
+
+static void heap_put(struct waits *waits, size_t at, struct waiter *waiter)
+{
+    waits->heap[at] = waiter;
+    waiter->in_heap = at;
+}
+
+static void heap_sift(struct waits *waits, size_t at, struct waiter *waiter)
+{
+    while (at > 0 && waits->heap[(at - 1) / 2]->deadline_us > waiter->deadline_us) {
+        heap_put(waits, at, waits->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child + 1 < waits->heap_count &&
+            waits->heap[child + 1]->deadline_us < waits->heap[child]->deadline_us)
+            child++;
+        if (child >= waits->heap_count || waits->heap[child]->deadline_us >= waiter->deadline_us)
+            break;
+        heap_put(waits, at, waits->heap[child]);
+        at = child;
+    }
+    heap_put(waits, at, waiter);
+}
+
+static void heap_add(struct waits *waits, struct waiter *waiter)
+{
+    if (waits->heap_count == waits->heap_cap) {
+        waits->heap_cap = waits->heap_cap ? waits->heap_cap * 2 : 64;
+        waits->heap = mem_realloc(waits->heap, waits->heap_cap * sizeof(*waits->heap));
+    }
+    waits->heap_count++;
+    heap_put(waits, waits->heap_count - 1, waiter);
+    heap_sift(waits, waits->heap_count - 1, waiter);
+}
+
+static void heap_remove(struct waits *waits, struct waiter *waiter)
+{
+    struct waiter *last = waits->heap[--waits->heap_count];
+    if (last != waiter) {
+        heap_put(waits, waiter->in_heap, last);
+        heap_sift(waits, last->in_heap, last);
+    }
+}
+
+/* ---- waiters ---- */
+
+static void count_waiter(const struct waiter *waiter, bool more)
+{
+    for (uint32_t i = 0; i < waiter->line->topic_count; i++) {
+        struct topic *topic = waiter->line->topics[i].topic;
+        topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
+    }
+}
+
+static void waiter_free(struct waiter *waiter)
+{
+    struct line *line = waiter->line;
+    count_waiter(waiter, false);
+    line->wanted -= waiter->max - waiter->job_count;
+    line->settles -= !waiter->parked || waiter->job_count;
+    heap_remove(line->waits, waiter);
+    list_remove(&waiter->place);
+    arena_fini(&waiter->arena);
+    mem_free(waiter);
+}
+
+static void waiter_answer(struct waiter *waiter, const struct reply *reply)
+{
+    struct ticket *ticket = waiter->ticket;
+    struct arena arena = waiter->arena; /* what it has got is good until the answer is taken */
+    waiter->arena = (struct arena){0};
+    waiter_free(waiter);
+    ticket->parked = 0;
+    ticket->held = NULL;
+    ticket->answered(ticket, reply);
+    arena_fini(&arena);
+}
+
+/* The place in the line's list of the topic that the job is of. */
+static uint32_t topic_place(const struct line *line, const struct job_view *job)
+{
+    uint32_t place = 0;
+    while (place < line->topic_count &&
+           !bytes_eq(topic_name(line->topics[place].topic), job->topic))
+        place++;
+    return place;
+}
+
+static int compare(uint64_t a, uint64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
+{
+    const struct line *line = ctx;
+    const struct job_view *a = a_at, *b = b_at;
+    int order = line->listed_order ? compare(topic_place(line, a), topic_place(line, b)) : 0;
+    if (!order)
+        order = compare(a->priority, b->priority);
+    if (!order)
+        order = (a->due_us > b->due_us) - (a->due_us < b->due_us);
+    return order ? order : compare(a->ref.seq, b->ref.seq);
+}
+
+void waiter_end(struct waiter *waiter, enum err err)
+{
+    if (waiter->job_count > 1) /* of several partitions, each in order */
+        qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs, waiter->line);
+    struct reply reply = {
+        .err = waiter->job_count ? OK : err,
+        .kind = CMD_RESERVE,
+        .count = waiter->job_count,
+        .jobs = waiter->jobs,
+    };
+    waiter_answer(waiter, &reply);
+}
+
+static void keep_job(struct waiter *waiter, const struct job_view *job)
+{
+    struct arena *arena = &waiter->arena;
+    if (!waiter->jobs)
+        waiter->jobs = arena_alloc(arena, waiter->max * sizeof(*job));
+    waiter->line->settles += waiter->parked && waiter->job_count == 0;
+    struct job_view *kept = &waiter->jobs[waiter->job_count++];
+    size_t retry_bytes = job->retry_count * sizeof(*job->retry_us);
+    *kept = *job;
+    kept->ref.id = arena_copy(arena, job->ref.id);
+    kept->topic = arena_copy(arena, job->topic);
+    kept->content_type = arena_copy(arena, job->content_type);
+    kept->body = arena_copy(arena, job->body);
+    if (retry_bytes) {
+        int64_t *retry_us = arena_alloc(arena, retry_bytes);
+        memcpy(retry_us, job->retry_us, retry_bytes);
+        kept->retry_us = retry_us;
+    }
+    waiter->got_bytes += job->body.len;
+    waiter->line->wanted--;
+}
+
+/*
+ * What is under way to a partition, perhaps from this very client, may make jobs ready there: who
+ * does not wait asks behind it, and is not answered from what is known.
+ */
+static void ask_behind(const struct line *line)
+{
+    const struct waits_options *options = &line->waits->options;
+    for (uint32_t i = 0; i < options->space->partitions; i++) {
+        if (list_empty(&options->calls->partitions[i].calls))
+            continue;
+        for (uint32_t topic = 0; topic < line->topic_count; topic++) {
+            struct known *known = &line->topics[topic].topic->known[i];
+            if (known->what == EMPTY)
+                *known = (struct known){.what = UNKNOWN, .news = true};
+        }
+    }
+}
+
+void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket)
+{
+    bool parks = reserve->wait_us > 0 && !waits->drained;
+    if (parks && waits->heap_count >= waits->options.waiters_max) {
+        struct reply full = {.err = ERR_WAITERS_LIMIT, .kind = CMD_RESERVE};
+        ticket->answered(ticket, &full);
+        return;
+    }
+    struct line *line = find_line(waits, reserve);
+    if (!line)
+        line = line_new(waits, reserve);
+    struct waiter *waiter = mem_zalloc(sizeof(*waiter));
+    int64_t wait_us = parks ? reserve->wait_us : waits->options.timeout_us;
+    waiter->line = line;
+    waiter->ticket = ticket;
+    waiter->max = reserve->max;
+    waiter->parked = parks;
+    if (__builtin_add_overflow(waits->now_us, wait_us, &waiter->deadline_us))
+        waiter->deadline_us = INT64_MAX;
+    list_add_tail(&line->waiters, &waiter->place);
+    line->wanted += waiter->max;
+    line->settles += !parks;
+    if (!parks)
+        ask_behind(line);
+    heap_add(waits, waiter);
+    count_waiter(waiter, true);
+    ticket->parked = 1;
+    ticket->held = waiter;
+    line_touch(line);
+}
+
+void waits_cancel(struct waits *waits, struct waiter *waiter)
+{
+    struct line *line = waiter->line;
+    for (uint32_t i = 0; i < waiter->job_count; i++)
+        waits->options.give_back(waits->options.owner, &waiter->jobs[i]);
+    waiter_free(waiter);
+    line_touch(line);
+}
+
+static void drain_line(struct line *line, enum err err)
+{
+    struct list *next;
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+        struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
+        next = at->next;
+        if (waiter->parked)
+            waiter_end(waiter, err);
+    }
+    line_touch(line);
+}
+
+void waits_drain(struct waits *waits, enum err err)
+{
+    waits->drained = err;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next)
+        drain_line(LIST_ENTRY(at, struct line, place), err);
+}
+
+/* ---- handing out ---- */
+
+static bool has_enough(const struct waiter *waiter)
+{
+    return waiter->job_count == waiter->max || waiter->got_bytes >= RESERVE_BODY_BYTES;
+}
+
+void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < count; i++)
+        waits_handed(line->waits, &jobs[i]);
+    while (next < count && !list_empty(&line->waiters)) {
+        struct waiter *waiter = LIST_ENTRY(line->waiters.next, struct waiter, place);
+        uint32_t wants = waiter->max - waiter->job_count;
+        if (waiter->job_count == 0 && wants <= count - next) {
+            struct reply reply = {.kind = CMD_RESERVE, .count = wants, .jobs = jobs + next};
+            next += wants;
+            waiter_answer(waiter, &reply);
+            continue;
+        }
+        while (next < count && !has_enough(waiter))
+            keep_job(waiter, &jobs[next++]);
+        if (has_enough(waiter))
+            waiter_end(waiter, OK);
+    }
+    for (; next < count; next++)
+        line->waits->options.give_back(line->waits->options.owner, &jobs[next]);
+}
+
+void waits_match(struct waits *waits)
+{
+    struct list now; /* a line may become dirty again meanwhile: it is looked at next turn */
+    list_init(&now);
+    while (!list_empty(&waits->dirty)) {
+        struct list *node = waits->dirty.next;
+        list_remove(node);
+        list_add_tail(&now, node);
+    }
+    while (!list_empty(&now)) {
+        struct line *line = LIST_ENTRY(now.next, struct line, dirty);
+        list_remove(&line->dirty);
+        line_step(line);
+        arena_reset(&waits->scratch);
+        free_if_over(line);
+    }
+}
+
+/* ---- news ---- */
+
+static void wake_lines(struct topic *topic)
+{
+    for (struct list *at = topic->lines.next; at != &topic->lines; at = at->next)
+        line_touch(LIST_ENTRY(at, struct place, in_topic)->line);
+}
+
+void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
+{
+    struct topic *topic = watched_find(&waits->watched, name);
+    if (!topic || partition >= waits->options.space->partitions)
+        return;
+    topic_notice(topic, partition);
+    wake_lines(topic);
+}
+
+/*
+ * What is due is mostly for consumers who wait. If it was for those of one line several times in a
+ * row, they ask right behind the promote: then a job is on its way after one round trip, not two.
+ * That a line is not the only one, or does not wait where others do, ends its luck.
+ */
+void waits_promoting(struct waits *waits, uint32_t partition)
+{
+    if (waits->lucky && waits->luck >= LUCK_MIN)
+        line_ask_behind(waits->lucky, partition);
+}
+
+void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition)
+{
+    struct topic *topic = watched_find(&waits->watched, name);
+    if (!topic)
+        return;
+    topic_promoted(topic, partition);
+    if (list_empty(&topic->lines))
+        return;
+    struct line *line = LIST_ENTRY(topic->lines.next, struct place, in_topic)->line;
+    waits->luck = line == waits->lucky ? waits->luck + 1 : 0;
+    waits->lucky = line;
+    wake_lines(topic);
+}
+
+void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition)
+{
+    struct topic *topic = watched_find(&waits->watched, job->topic);
+    struct script_rank rank = {.priority = job->priority, .us = job->due_us};
+    if (!topic)
+        return;
+    topic_see(topic, partition, rank, waits->now_us);
+    wake_lines(topic);
+}
+
+static void forget(struct waits *waits, struct topic *topic)
+{
+    topic_forget(topic, waits->options.space->partitions);
+    wake_lines(topic);
+}
+
+static void each_topic(struct waits *waits, void (*see)(struct waits *, struct topic *))
+{
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        for (uint32_t i = 0; i < line->topic_count; i++)
+            see(waits, line->topics[i].topic);
+    }
+    for (struct list *at = waits->watched.idle.next; at != &waits->watched.idle; at = at->next)
+        see(waits, LIST_ENTRY(at, struct topic, idle));
+}
+
+void waits_forget(struct waits *waits)
+{
+    each_topic(waits, forget);
+}
+
+void waits_subscribed(struct waits *waits, bool subscribed)
+{
+    waits->subscribed = subscribed;
+    waits_forget(waits);
+}
+
+static void forget_if_time(struct waits *waits, struct topic *topic)
+{
+    if (topic->again_us <= waits->now_us)
+        forget(waits, topic);
+    else if (topic->again_us < waits->again_us)
+        waits->again_us = topic->again_us;
+}
+
+static void end_patience(struct waits *waits)
+{
+    waits->patience_us = INT64_MAX;
+    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+        struct line *line = LIST_ENTRY(at, struct line, place);
+        if (!line->looking)
+            continue;
+        if (line->patience_us <= waits->now_us)
+            line_touch(line);
+        else if (line->patience_us < waits->patience_us)
+            waits->patience_us = line->patience_us;
+    }
+}
+
+void waits_tick(struct waits *waits, int64_t now_us)
+{
+    waits->now_us = now_us;
+    while (waits->heap_count && waits->heap[0]->deadline_us <= now_us) {
+        struct waiter *waiter = waits->heap[0];
+        line_touch(waiter->line);
+        waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
+    }
+    if (waits->again_us <= now_us) {
+        waits->again_us = INT64_MAX;
+        each_topic(waits, forget_if_time);
+    }
+    if (waits->patience_us <= now_us)
+        end_patience(waits);
+}
+
+int64_t waits_next_us(const struct waits *waits)
+{
+    int64_t next_us = waits->heap_count ? waits->heap[0]->deadline_us : INT64_MAX;
+    if (!list_empty(&waits->dirty))
+        return waits->now_us;
+    next_us = waits->patience_us < next_us ? waits->patience_us : next_us;
+    return waits->again_us < next_us ? waits->again_us : next_us;
+}
+
+uint64_t waits_count(const struct waits *waits)
+{
+    return waits->heap_count;
+}
+
+/* ---- life ---- */
+
+void waits_init(struct waits *waits, const struct waits_options *options)
+{
+    *waits = (struct waits){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
+    watched_init(&waits->watched, options->space->partitions);
+    list_init(&waits->lines);
+    list_init(&waits->dirty);
+}
+
+void waits_fini(struct waits *waits)
+{
+    while (waits->heap_count) {
+        struct waiter *waiter = waits->heap[0];
+        waiter_end(waiter, ERR_DRAINING);
+    }
+    while (!list_empty(&waits->lines))
+        line_free(LIST_ENTRY(waits->lines.next, struct line, place));
+    watched_fini(&waits->watched);
+    mem_free(waits->heap);
+    arena_fini(&waits->scratch);
+}

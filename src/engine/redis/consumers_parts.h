@@ -1,0 +1,46 @@
+/*
+ * What the files of the waits share, and nobody else: waits.c has who waits, asking.c asks Redis
+ * for their jobs.
+ */
+#ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
+#define LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
+
+#include "engine/redis/consumers.h"
+
+/* A line's place in a topic. */
+struct place {
+    struct list in_topic; // topic::lines
+    struct line *line;
+    struct topic *topic;
+};
+
+struct line {
+    struct waits *waits;
+    struct list place;   // waits::lines
+    struct list dirty;   // waits::dirty, or nowhere
+    struct list waiters; // waiter::place, first come first
+    struct place *topics;
+    uint32_t topic_count;
+    bool listed_order, bound;
+    uint64_t settles; /* waiters for whom settle() would do something: see there */
+    uint32_t calls;   /* under way */
+    uint32_t silent;  /* of these, the ones whose time is up: nobody waits for them any more */
+    uint64_t wanted;  /* jobs, by all waiters */
+    uint64_t asked;   /* jobs, by calls under way */
+    bool *asking;     /* for each partition: a call is under way */
+    uint32_t looking; /* calls under way that nothing is asked for before, until: */
+    int64_t patience_us;
+};
+
+/* In the next turn's match something may be done for it. */
+void line_touch(struct line *line);
+/* Asks for what is wanted where there may be some, and answers those for whom nothing more comes.
+ */
+void line_step(struct line *line);
+/* Asks behind a promote that is under way to the partition. */
+void line_ask_behind(struct line *line, uint32_t partition);
+void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count);
+/* Nothing more comes: what it has got, or `err`. */
+void waiter_end(struct waiter *waiter, enum err err);
+
+#endif

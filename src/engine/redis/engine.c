@@ -1,0 +1,507 @@
+/*
+ * Owns all of the engine's parts: tells each what the others learn, and calls them in the order of
+ * a turn.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/redis/engine_parts.h"
+
+enum {
+    OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
+    OPEN_SAY_US = 1000 * 1000, /* how long it waits in silence */
+    OPEN_STEP_MS = 5,
+    ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
+    COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
+};
+
+static struct redis_engine *of_engine(struct engine *engine)
+{
+    return (struct redis_engine *)engine; /* its first member */
+}
+
+/* ---- servers come and go ---- */
+
+static void server_is_fit(void *owner)
+{
+    struct redis_engine *redis = owner;
+    opener_start(&redis->opener);
+    if (!redis->members.started)
+        members_start(&redis->members);
+}
+
+static void node_ready(struct topology_ear *ear, struct node *node)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    fitness_ask(&redis->fitness, node);
+    calls_node_ready(&redis->calls, node);
+    waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
+}
+
+static void node_lost(struct topology_ear *ear, struct node *node)
+{
+    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    fitness_node_lost(&redis->fitness, node);
+    notices_lost(&redis->notices, &node->link.address);
+}
+
+static void sentinel_refused(struct topology_ear *ear, const struct link *link)
+{
+    fitness_lost(&LIST_ENTRY(ear, struct redis_engine, topology_ear)->fitness, link);
+}
+
+static void partition_refused(void *owner, uint32_t stored)
+{
+    struct redis_engine *redis = owner;
+    fitness_refuse_queue(&redis->fitness, stored);
+}
+
+/* Its notices speak of what it knew last, which may be less than what we did. */
+static void partition_opened(void *owner, uint32_t partition)
+{
+    struct redis_engine *redis = owner;
+    timers_due(&redis->timers, partition, redis->now_us);
+}
+
+static void partition_forgot_us(void *owner)
+{
+    waits_forget(&((struct redis_engine *)owner)->waits);
+}
+
+static void promote_sent(void *owner, uint32_t partition)
+{
+    waits_promoting(&((struct redis_engine *)owner)->waits, partition);
+}
+
+static void promote_told(void *owner, struct bytes topic, uint32_t partition)
+{
+    waits_promoted(&((struct redis_engine *)owner)->waits, topic, partition);
+}
+
+static void given_back(void *owner, const struct job_view *job, uint32_t partition)
+{
+    struct redis_engine *redis = owner;
+    if (job->state == JOB_READY)
+        waits_see(&redis->waits, job, partition);
+}
+
+/* ---- the engine port ---- */
+
+static bool reaches_all(const struct redis_engine *redis)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        all = all && calls_is_open(&redis->calls, i);
+    return all;
+}
+
+/* What Redis says to our beats, once a second: a change like others. */
+static bool takes_changes(const struct redis_engine *redis)
+{
+    const struct node *node = calls_node(&redis->calls, 0);
+    return node && !node->said_stalled && !calls_lacks_replicas(&redis->calls, 0);
+}
+
+static void engine_use_budget(struct engine *engine, struct budget *budget)
+{
+    of_engine(engine)->budget = budget;
+}
+
+static void engine_time(struct engine *engine, int64_t now_us)
+{
+    struct redis_engine *redis = of_engine(engine);
+    redis->now_us = now_us;
+    redis->topology.now_us = now_us; /* answers are read before anything else ticks */
+    redis->opener.now_us = now_us;
+    redis->members.now_us = now_us;
+    redis->timers.now_us = now_us;
+    redis->calls.now_us = now_us;
+    redis->waits.now_us = now_us;
+    redis->returns.now_us = now_us;
+}
+
+static void engine_begin(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    link_poll(redis->epoll, redis->now_us);
+    topology_tick(&redis->topology, redis->now_us);
+    notices_tick(&redis->notices, redis->now_us);
+    opener_tick(&redis->opener, redis->now_us);
+    members_tick(&redis->members, redis->now_us);
+    timers_tick(&redis->timers, redis->now_us);
+    calls_tick(&redis->calls, redis->now_us);
+    returns_tick(&redis->returns, redis->now_us);
+    waits_tick(&redis->waits, redis->now_us);
+}
+
+static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
+{
+    struct bytes topic = cmd->push.topic;
+    return (uint32_t)(sum_of(topic.at, topic.len) % redis->space.partitions);
+}
+
+/* Nobody is there any more who would hear that it failed. */
+static bool must_return(const struct cmd *cmd)
+{
+    return cmd->kind == CMD_RELEASE && cmd->job.why != RELEASE_ASKED && cmd->job.lease;
+}
+
+static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
+{
+    struct redis_engine *redis = of_engine(engine);
+    uint32_t partition = 0;
+    enum err err = OK;
+    ticket->parked = 0;
+    ticket->held = NULL;
+    if (redis->budget)
+        budget_spend(redis->budget, COMMAND_NS);
+    if (cmd->kind == CMD_PUSH && redis->refusing_pushes) {
+        ticket->answered(ticket, &(struct reply){.err = ERR_DRAINING, .kind = cmd->kind});
+        return;
+    }
+    if (must_return(cmd)) {
+        returns_add(&redis->returns, &cmd->job);
+        ticket->answered(ticket, &(struct reply){.kind = cmd->kind}); /* it will be done */
+        return;
+    }
+    switch (script_route(&redis->space, cmd, &partition, &err)) {
+    case SCRIPT_ONE: command_on_job(redis, partition, cmd, ticket); break;
+    /* Jobs of a topic whose numbers we make go to one partition: there their order is exact. */
+    case SCRIPT_ANY: command_on_job(redis, partition_for(redis, cmd), cmd, ticket); break;
+    case SCRIPT_READY: waits_reserve(&redis->waits, &cmd->reserve, ticket); break;
+    case SCRIPT_ALL: command_on_topics(redis, cmd, ticket); break;
+    case SCRIPT_REFUSED:
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+        break;
+    }
+}
+
+static void engine_cancel(struct engine *engine, struct ticket *ticket)
+{
+    struct redis_engine *redis = of_engine(engine);
+    if (ticket->held && ticket->parked)
+        waits_cancel(&redis->waits, ticket->held);
+    else if (ticket->held)
+        command_orphan(ticket->held);
+    ticket->held = NULL;
+    ticket->parked = 0;
+}
+
+static void engine_match(struct engine *engine)
+{
+    waits_match(&of_engine(engine)->waits);
+}
+
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+static int64_t engine_end(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    calls_flush(&redis->calls);
+    topology_flush(&redis->topology);
+    link_flush(&redis->notices.link);
+    int64_t next_us = topology_next_us(&redis->topology);
+    next_us = sooner(next_us, link_next_us(&redis->notices.link));
+    next_us = sooner(next_us, opener_next_us(&redis->opener));
+    next_us = sooner(next_us, members_next_us(&redis->members));
+    next_us = sooner(next_us, timers_next_us(&redis->timers));
+    next_us = sooner(next_us, calls_next_us(&redis->calls));
+    next_us = sooner(next_us, returns_next_us(&redis->returns));
+    return sooner(next_us, waits_next_us(&redis->waits));
+}
+
+static void engine_refuse_pushes(struct engine *engine)
+{
+    of_engine(engine)->refusing_pushes = true;
+}
+
+static void engine_drain(struct engine *engine)
+{
+    struct redis_engine *redis = of_engine(engine);
+    redis->draining = true;
+    waits_drain(&redis->waits, ERR_DRAINING);
+}
+
+static enum err engine_health(const struct engine *engine)
+{
+    const struct redis_engine *redis = (const struct redis_engine *)engine;
+    if (redis->draining || redis->refusing_pushes)
+        return ERR_DRAINING;
+    return reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
+}
+
+static void engine_figures(const struct engine *engine, struct figures *out_figures)
+{
+    const struct redis_engine *redis = (const struct redis_engine *)engine;
+    *out_figures = redis->figures;
+    out_figures->waiters = waits_count(&redis->waits);
+    out_figures->lateness = redis->waits.lateness;
+    out_figures->lateness_histogram = redis->waits.lateness_histogram;
+}
+
+static const struct engine_verbs verbs = {
+    .use_budget = engine_use_budget,
+    .time = engine_time,
+    .begin = engine_begin,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .match = engine_match,
+    .end = engine_end,
+    .refuse_pushes = engine_refuse_pushes,
+    .drain = engine_drain,
+    .health = engine_health,
+    .figures = engine_figures,
+};
+
+/* ---- life ---- */
+
+static bool we_reach_all(void *owner)
+{
+    return reaches_all(owner);
+}
+
+/* Others may have given back what our connections held, and dropped the answers kept for us: we
+ * leave word in every partition again. */
+static void we_were_silent(void *owner)
+{
+    struct redis_engine *redis = owner;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        opener_again(&redis->opener, i);
+}
+
+/* The answers kept for us go with us: a request may be sent again until it is old. */
+static int64_t alive_us(const struct redis_options *options)
+{
+    int64_t least_us = options->timeout_us + 2 * MEMBERS_BEAT_US;
+    return least_us > ALIVE_US ? least_us : ALIVE_US;
+}
+
+static void make_parts(struct redis_engine *redis)
+{
+    const struct redis_options *options = &redis->options;
+    rates_init(&redis->rates);
+    redis->topology_ear =
+        (struct topology_ear){.ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
+    fitness_init(&redis->fitness,
+                 &(struct fitness_options){.url = &options->url,
+                                           .space = &redis->space,
+                                           .wait_replicas = options->wait_replicas > 0,
+                                           .fit = server_is_fit,
+                                           .owner = redis});
+    topology_init(&redis->topology,
+                  &(struct topology_options){.url = &options->url,
+                                             .ear = &redis->topology_ear,
+                                             .sentinel_user = options->sentinel_user,
+                                             .sentinel_password = options->sentinel_password,
+                                             .tls = redis->tls,
+                                             .epoll = redis->epoll,
+                                             .timeout_us = options->timeout_us},
+                  redis->now_us);
+    calls_init(&redis->calls, &(struct calls_options){.space = &redis->space,
+                                                      .topology = &redis->topology,
+                                                      .timeout_us = options->timeout_us,
+                                                      .wait_replicas = options->wait_replicas});
+    opener_init(&redis->opener, &(struct opener_options){.space = &redis->space,
+                                                         .calls = &redis->calls,
+                                                         .refused = partition_refused,
+                                                         .opened = partition_opened,
+                                                         .forgotten = partition_forgot_us,
+                                                         .owner = redis});
+    members_init(&redis->members, &(struct members_options){.space = &redis->space,
+                                                            .calls = &redis->calls,
+                                                            .alive_us = alive_us(options),
+                                                            .serves = we_reach_all,
+                                                            .missed = we_were_silent,
+                                                            .owner = redis});
+    timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
+                                                         .calls = &redis->calls,
+                                                         .members = &redis->members,
+                                                         .promoting = promote_sent,
+                                                         .promoted = promote_told,
+                                                         .missed = partition_forgot_us,
+                                                         .owner = redis});
+    returns_init(&redis->returns, &(struct returns_options){.space = &redis->space,
+                                                            .calls = &redis->calls,
+                                                            .returned = given_back,
+                                                            .owner = redis});
+    waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
+                                                      .calls = &redis->calls,
+                                                      .waiters_max = options->waiters_max,
+                                                      .timeout_us = options->timeout_us,
+                                                      .give_back = command_give_back,
+                                                      .damaged = command_bury_damaged,
+                                                      .owner = redis});
+    notices_init(&redis->notices,
+                 &(struct notices_options){.space = &redis->space,
+                                           .topology = &redis->topology,
+                                           .waits = &redis->waits,
+                                           .opener = &redis->opener,
+                                           .members = &redis->members,
+                                           .timers = &redis->timers,
+                                           .fitness = &redis->fitness,
+                                           .link = {.epoll = redis->epoll,
+                                                    .user = options->url.user,
+                                                    .password = options->url.password,
+                                                    .db = options->url.db,
+                                                    .tls = redis->tls,
+                                                    .timeout_us = options->timeout_us}});
+}
+
+static bool serves(const struct redis_engine *redis)
+{
+    return !engine_health(&redis->engine) && redis->waits.subscribed;
+}
+
+/* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
+static void why_not(const struct redis_engine *redis, struct redis_trouble *out_trouble)
+{
+    char room[REDIS_HOST_MAX + 8];
+    const struct link *link = topology_trouble(&redis->topology);
+    if (!link)
+        link = &redis->notices.link;
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    char said[REDIS_TROUBLE_MAX];
+    failure_say(link->trouble[0] ? link->trouble : "it does not answer", said, sizeof(said));
+    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.*s: %.300s", (int)name.len,
+                   name.at, said);
+}
+
+static void say_waiting(const struct redis_engine *redis)
+{
+    struct redis_trouble trouble = {.text = ""};
+    why_not(redis, &trouble);
+    log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
+              trouble.text);
+}
+
+/* Turns without clients, until every partition is open and notices are heard, or something
+ * says no. */
+static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
+{
+    struct fitness *fitness = &redis->fitness;
+    struct clock *clock = redis->options.clock;
+    int64_t give_up_us = redis->now_us + OPEN_US, say_us = redis->now_us + OPEN_SAY_US;
+    while (redis->now_us < give_up_us && !fitness->unfit && !serves(redis)) {
+        struct epoll_event event;
+        engine_time(&redis->engine, clock->now_us(clock));
+        engine_begin(&redis->engine);
+        (void)engine_end(&redis->engine); /* we do not sleep long */
+        if (redis->now_us >= say_us) {
+            say_us = INT64_MAX;
+            say_waiting(redis);
+        }
+        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
+    }
+    fitness->serving = !fitness->unfit && serves(redis);
+    if (fitness->serving)
+        return OK;
+    if (fitness->unfit)
+        *out_trouble = fitness->trouble;
+    else
+        why_not(redis, out_trouble);
+    return fitness->unfit ? fitness->unfit : ERR_IO;
+}
+
+/* Of limits.jobs, for each partition: all together are above it by less than one each. */
+static uint64_t share_of(uint64_t limit, uint32_t partitions)
+{
+    return limit / partitions + (limit % partitions != 0);
+}
+
+enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
+                           struct redis_trouble *out_trouble)
+{
+    struct redis_engine *redis = mem_zalloc(sizeof(*redis));
+    char daemon[8];
+    redis->engine.verbs = &verbs;
+    redis->options = *options;
+    redis->now_us = options->clock->now_us(options->clock);
+    redis->epoll = epoll_create1(EPOLL_CLOEXEC);
+    bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
+    enum err err = redis->epoll < 0 || !random
+                       ? ERR_IO
+                       : script_space_init(&redis->space, bytes_str(options->prefix),
+                                           options->partitions, daemon);
+    if (err)
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
+                       err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
+                                          : strerror(errno));
+    if (!err && options->url.tls)
+        err = tls_new(&options->tls, &redis->tls, out_trouble);
+    if (err) {
+        script_space_fini(&redis->space);
+        if (redis->epoll >= 0)
+            (void)close(redis->epoll);
+        mem_free(redis);
+        return err;
+    }
+    redis->space.db = options->url.db;
+    redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
+    redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
+    make_parts(redis);
+    err = wait_for_redis(redis, out_trouble);
+    if (err) {
+        redis_engine_close(redis);
+        return err;
+    }
+    *out_redis = redis;
+    return OK;
+}
+
+/* What its connections hold goes back now, and others take over its partitions. */
+static void leave(struct redis_engine *redis)
+{
+    struct clock *clock = redis->options.clock;
+    int64_t give_up_us = redis->now_us + redis->options.timeout_us / 2;
+    timers_leave(&redis->timers);
+    members_leave(&redis->members);
+    while ((redis->timers.leaving || redis->members.asked) && redis->now_us < give_up_us) {
+        struct epoll_event event;
+        (void)engine_end(&redis->engine); /* sends; we do not sleep long */
+        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
+        engine_time(&redis->engine, clock->now_us(clock));
+        link_poll(redis->epoll, redis->now_us);
+    }
+}
+
+void redis_engine_close(struct redis_engine *redis)
+{
+    if (!redis)
+        return;
+    if (redis->fitness.fit && !redis->fitness.unfit)
+        leave(redis);
+    notices_fini(&redis->notices);
+    topology_fini(&redis->topology);
+    calls_fini(&redis->calls);
+    waits_fini(&redis->waits);
+    returns_fini(&redis->returns);
+    timers_fini(&redis->timers);
+    members_fini(&redis->members);
+    opener_fini(&redis->opener);
+    script_space_fini(&redis->space);
+    arena_fini(&redis->scratch);
+    rates_fini(&redis->rates);
+    tls_free(redis->tls);
+    (void)close(redis->epoll);
+    mem_free(redis);
+}
+
+struct engine *redis_engine_port(struct redis_engine *redis)
+{
+    return &redis->engine;
+}
+
+int redis_engine_fd(const struct redis_engine *redis)
+{
+    return redis->epoll;
+}

@@ -1,0 +1,53 @@
+/*
+ * What the files of the engine share, and nobody else: engine.c owns its parts and serves the port,
+ * command.c has the commands that are under way.
+ *
+ * A ticket under way names in `held` what works for it: a waiter (then `parked` is set), else an
+ * errand of command.c, which goes on without it when its asker goes (command_orphan).
+ */
+#ifndef LATERD_ENGINE_REDIS_ENGINE_PARTS_H
+#define LATERD_ENGINE_REDIS_ENGINE_PARTS_H
+
+#include "engine/redis/partition_init.h"
+#include "engine/redis/preflight.h"
+#include "engine/redis/rates.h"
+#include "engine/redis/redis.h"
+#include "engine/redis/requeue.h"
+#include "engine/redis/subscription.h"
+
+struct redis_engine {
+    struct engine engine;
+    struct redis_options options;
+    struct script_space space;
+    int epoll;
+    struct tls *tls; /* NULL: none */
+    struct topology topology;
+    struct topology_ear topology_ear;
+    struct calls calls;
+    struct opener opener;
+    struct members members;
+    struct timers timers;
+    struct waits waits;
+    struct returns returns;
+    struct notices notices;
+    struct fitness fitness;
+    struct rates rates;
+    struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
+    struct arena scratch;
+    struct budget *budget; /* see engine_verbs::use_budget; or NULL */
+    int64_t now_us;
+    bool refusing_pushes, draining;
+};
+
+/* A command on one job. ticket NULL: nobody asks, but it is to be done. */
+void command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                    struct ticket *ticket);
+void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct ticket *ticket);
+/* Nobody waits for the answer any more. */
+void command_orphan(void *held);
+
+/* The job was reserved for somebody who has gone; its body is damaged. `owner`: the engine. */
+void command_give_back(void *owner, const struct job_view *job);
+void command_bury_damaged(void *owner, const struct job_view *job);
+
+#endif

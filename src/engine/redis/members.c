@@ -1,0 +1,250 @@
+/*
+ * Invariants: no name is in `others` twice, nor is ours; a member is there until it is dead.
+ */
+#include "engine/redis/members.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+enum {
+    AGAIN_US = 100 * 1000, /* after a beat that failed */
+    /* A beat that is answered later than that has interrupted our contact. */
+    IN_CONTACT_US = MEMBERS_BEAT_US + 500 * 1000,
+};
+
+/* ---- who owns what ---- */
+
+static bool is_fresh(const struct members *members, const struct member *member)
+{
+    return members->now_us - member->heard_us < MEMBERS_FRESH_US;
+}
+
+static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
+{
+    return sum_seeded(name, SCRIPT_NAME, partition);
+}
+
+/* Ours is compared with the others'; `how` is how one must be to be asked at all. */
+static bool outranked(const struct members *members, uint32_t partition, bool only_serving)
+{
+    uint64_t ours = rank_of(members->options.space->daemon, partition);
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct member *other = &members->others[i];
+        if (is_fresh(members, other) && (!only_serving || other->how == SCRIPT_SERVES) &&
+            rank_of(other->name, partition) > ours)
+            return true;
+    }
+    return false;
+}
+
+static bool somebody_serves(const struct members *members)
+{
+    bool serves = members->how == SCRIPT_SERVES;
+    for (uint32_t i = 0; i < members->count && !serves; i++)
+        serves = is_fresh(members, &members->others[i]) && members->others[i].how == SCRIPT_SERVES;
+    return serves;
+}
+
+/* Those who do not reach all partitions own none, unless there is nobody else. */
+static void share_out(struct members *members)
+{
+    bool only_serving = somebody_serves(members);
+    bool may = members->contact_us && !members->leaving &&
+               (!only_serving || members->how == SCRIPT_SERVES);
+    for (uint32_t i = 0; i < members->options.space->partitions; i++)
+        members->ours[i] = may && !outranked(members, i, only_serving);
+}
+
+/* ---- who lives ---- */
+
+static struct member *find(struct members *members, const char name[SCRIPT_NAME])
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (memcmp(members->others[i].name, name, SCRIPT_NAME) == 0)
+            return &members->others[i];
+    }
+    return NULL;
+}
+
+static void add(struct members *members, const struct member *member)
+{
+    if (members->count == members->cap) {
+        members->cap = members->cap ? members->cap * 2 : 8;
+        members->others = mem_realloc(members->others, members->cap * sizeof(*members->others));
+    }
+    members->others[members->count++] = *member;
+}
+
+/* It is dead, or has left, perhaps before it had given back all it held. */
+static void drop_gone(struct members *members, struct member *member)
+{
+    *member = members->others[--members->count];
+    members->gone++;
+}
+
+/* It was said `heard_us`, by our clock. */
+static void hear(struct members *members, const struct script_member *said, int64_t heard_us)
+{
+    struct member *known = find(members, said->name);
+    bool alive = members->now_us - heard_us < members->options.alive_us;
+    members->look_at_us = members->now_us;
+    if (memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0)
+        return;
+    if (said->how == SCRIPT_LEAVES) {
+        if (known)
+            drop_gone(members, known);
+    } else if (!known && alive && members->count < SCRIPT_MEMBERS_MAX) {
+        struct member member = {.how = said->how, .heard_us = heard_us};
+        memcpy(member.name, said->name, SCRIPT_NAME);
+        add(members, &member);
+    } else if (known && heard_us >= known->heard_us) {
+        known->how = said->how;
+        known->heard_us = heard_us;
+    }
+}
+
+void members_heard(struct members *members, const struct script_member *said)
+{
+    hear(members, said, members->now_us);
+}
+
+bool members_know(const struct members *members)
+{
+    return members->contact_us && members->now_us - members->contact_us < IN_CONTACT_US &&
+           members->now_us - members->since_us >= members->options.alive_us;
+}
+
+static int64_t sooner(int64_t a_us, int64_t b_us)
+{
+    return a_us < b_us ? a_us : b_us;
+}
+
+/* Drops the dead, shares out anew, and finds out when that must be done next. */
+static void look(struct members *members)
+{
+    members->look_at_us = INT64_MAX;
+    for (uint32_t i = members->count; i-- > 0;) {
+        struct member *member = &members->others[i];
+        int64_t dead_at_us = member->heard_us + members->options.alive_us;
+        if (dead_at_us <= members->now_us) {
+            drop_gone(members, member);
+        } else {
+            int64_t stale_at_us = member->heard_us + MEMBERS_FRESH_US;
+            bool fresh = stale_at_us > members->now_us;
+            members->look_at_us = sooner(members->look_at_us, fresh ? stale_at_us : dead_at_us);
+        }
+    }
+    share_out(members);
+}
+
+bool members_own(const struct members *members, uint32_t partition)
+{
+    return members->ours[partition];
+}
+
+void members_living(const struct members *members, struct buf *out)
+{
+    buf_add(out, members->options.space->daemon, SCRIPT_NAME);
+    for (uint32_t i = 0; i < members->count; i++)
+        buf_add(out, members->others[i].name, SCRIPT_NAME);
+}
+
+/* ---- our own beat ---- */
+
+static void in_contact(struct members *members)
+{
+    bool first = !members->contact_us;
+    if (first || members->now_us - members->contact_us > IN_CONTACT_US)
+        members->since_us = members->now_us;
+    if (!first && members->now_us - members->reached_us >= members->options.alive_us)
+        members->options.missed(members->options.owner);
+    members->contact_us = members->now_us;
+    members->reached_us = members->beat_sent_us;
+    members->beats++;
+}
+
+static void answered(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                     uint32_t count)
+{
+    struct members *members = owner;
+    struct script_member others[SCRIPT_MEMBERS_MAX];
+    struct script_parts said = {.at = parts, .count = count};
+    uint32_t known = 0;
+    (void)call;
+    members->asked--;
+    if (!err)
+        err = script_read_members(&said, others, &known);
+    if (err) {
+        members->beat_at_us = members->now_us + AGAIN_US;
+        return;
+    }
+    members->beat_at_us = members->beat_sent_us + MEMBERS_BEAT_US;
+    in_contact(members);
+    for (uint32_t i = 0; i < known; i++)
+        hear(members, &others[i], members->beat_sent_us - others[i].age_us);
+    members->look_at_us = members->now_us;
+}
+
+static void beat(struct members *members)
+{
+    struct call *call = calls_new_unkept(members->options.calls, 0);
+    bool serves = members->options.serves(members->options.owner);
+    members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
+    if (members->leaving)
+        members->how = SCRIPT_LEAVES;
+    script_ask_beat(&call->request, members->options.space, &call->id, members->how);
+    call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
+    members->asked++;
+    members->beat_sent_us = members->now_us;
+    members->beat_at_us = members->now_us + MEMBERS_BEAT_US;
+    calls_send(call, members, answered);
+}
+
+/* ---- what the engine does ---- */
+
+void members_init(struct members *members, const struct members_options *options)
+{
+    *members = (struct members){.options = *options, .look_at_us = INT64_MAX};
+    members->how = SCRIPT_LIVES;
+    members->ours = mem_zalloc(options->space->partitions * sizeof(bool));
+}
+
+void members_fini(struct members *members)
+{
+    mem_free(members->others);
+    mem_free(members->ours);
+    *members = (struct members){0};
+}
+
+void members_start(struct members *members)
+{
+    members->started = true;
+    members->beat_at_us = members->now_us;
+}
+
+void members_leave(struct members *members)
+{
+    members->leaving = true;
+    share_out(members);
+    if (members->started)
+        beat(members);
+}
+
+void members_tick(struct members *members, int64_t now_us)
+{
+    members->now_us = now_us;
+    if (members->started && !members->asked && !members->leaving && members->beat_at_us <= now_us)
+        beat(members);
+    if (members->look_at_us <= now_us)
+        look(members);
+}
+
+int64_t members_next_us(const struct members *members)
+{
+    int64_t next_us = members->look_at_us;
+    if (members->started && !members->asked && !members->leaving)
+        next_us = sooner(next_us, members->beat_at_us);
+    return next_us;
+}

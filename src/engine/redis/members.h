@@ -1,0 +1,82 @@
+/*
+ * The daemons that serve this queue, as this one knows them: who lives, and whose affair each
+ * partition's timer is.
+ *
+ * Each daemon says once a second that it lives (a beat), in one call to partition 0, and all hear
+ * it at once by a notice. So an idle daemon sends one command a second, however many partitions
+ * there are. Nobody holds a lease: each daemon works out by itself who owns a partition, by
+ * rendezvous hashing (Thaler and Ravishankar, 1998) among those whose beat it heard lately.
+ * Daemons whose views differ for a moment may both think that they own a partition, or neither:
+ * two owners do no harm, and none only makes jobs late.
+ *
+ * A daemon that was not heard for MEMBERS_FRESH_US owns nothing any more: its partitions are
+ * another's. One that was not heard for alive_us is dead, and what it held is given back; but only
+ * a daemon that itself heard of others so long without a pause may say so: else a Redis that comes
+ * back would make all others look dead.
+ */
+#ifndef LATERD_ENGINE_REDIS_MEMBERS_H
+#define LATERD_ENGINE_REDIS_MEMBERS_H
+
+#include "engine/redis/call.h"
+
+enum {
+    MEMBERS_BEAT_US = 1000 * 1000,
+    MEMBERS_FRESH_US = 1400 * 1000, /* a beat may come that much late */
+};
+
+struct member {
+    char name[SCRIPT_NAME];
+    enum script_how how;
+    int64_t heard_us; /* when it surely lived, by our clock */
+};
+
+struct members_options {
+    const struct script_space *space;
+    struct calls *calls;
+    int64_t alive_us; /* a daemon that is silent for so long is dead */
+    /* Do we reach all partitions now? If not, somebody else had better own them. */
+    bool (*serves)(void *owner);
+    /* We were silent for so long that others may have taken us for dead. */
+    void (*missed)(void *owner);
+    void *owner;
+};
+
+struct members {
+    struct members_options options;
+    struct member *others;
+    uint32_t count, cap;
+    uint64_t gone;  /* dead or left, ever: each calls for forgetting, see timers.h */
+    uint64_t beats; /* of ours, answered ever: each was heard by all, see notices.h */
+    bool *ours;     /* for each partition */
+    uint32_t asked; /* beats under way */
+    bool started, leaving;
+    enum script_how how;
+    int64_t beat_sent_us, beat_at_us;
+    int64_t contact_us; /* our last beat was answered; 0: none was */
+    int64_t reached_us; /* that beat was sent: since then, at the latest, others think we live */
+    int64_t since_us;   /* since when all of ours were answered in time */
+    int64_t look_at_us; /* when somebody is not fresh, or not alive, any more */
+    int64_t now_us;
+};
+
+void members_init(struct members *members, const struct members_options *options);
+void members_fini(struct members *members);
+
+/* Redis is there and fit: says that we live. */
+void members_start(struct members *members);
+/* A notice: another daemon, or we, said how it is. */
+void members_heard(struct members *members, const struct script_member *said);
+/* Says goodbye. */
+void members_leave(struct members *members);
+
+/* Is the partition's timer our affair? */
+bool members_own(const struct members *members, uint32_t partition);
+/* Have we heard of others for long enough to say who is dead? */
+bool members_know(const struct members *members);
+/* Appends the names of all who live, ourselves among them. */
+void members_living(const struct members *members, struct buf *out);
+
+void members_tick(struct members *members, int64_t now_us);
+int64_t members_next_us(const struct members *members);
+
+#endif

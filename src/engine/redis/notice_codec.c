@@ -1,0 +1,93 @@
+/*
+ * What daemons hear of each other and of the partitions: notices, and answers to beats.
+ */
+#include <string.h>
+
+#include "base/codec.h"
+#include "engine/redis/script_parts.h"
+
+bool script_take_number(struct bytes *text, uint64_t *out_number)
+{
+    size_t digits = 0;
+    while (digits < text->len && text->at[digits] >= '0' && text->at[digits] <= '9')
+        digits++;
+    if (!bytes_to_u64(bytes_of(text->at, digits), out_number))
+        return false;
+    *text = bytes_of(text->at + digits, text->len - digits);
+    return true;
+}
+
+enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
+                             uint32_t *out_count)
+{
+    enum { HOW = SCRIPT_NAME, SAID = SCRIPT_NAME + 1 };
+    if (parts->count != 2 || parts->at[0].len != SCRIPT_ANSWER_BYTES ||
+        parts->at[1].len % SCRIPT_MEMBER_BYTES != 0)
+        return ERR_CORRUPT;
+    int64_t now_us = script_clock(parts->at, parts->count);
+    size_t count = parts->at[1].len / SCRIPT_MEMBER_BYTES;
+    *out_count = count < SCRIPT_MEMBERS_MAX ? (uint32_t)count : SCRIPT_MEMBERS_MAX;
+    for (uint32_t i = 0; i < *out_count; i++) {
+        const char *at = parts->at[1].at + (size_t)i * SCRIPT_MEMBER_BYTES;
+        uint64_t said_us = get_u64(at + SAID);
+        if (said_us > (uint64_t)SCRIPT_FOREVER)
+            return ERR_CORRUPT;
+        out_members[i].how = at[HOW] == SCRIPT_SERVES ? SCRIPT_SERVES : SCRIPT_LIVES;
+        out_members[i].age_us = now_us > (int64_t)said_us ? now_us - (int64_t)said_us : 0;
+        memcpy(out_members[i].name, at, SCRIPT_NAME);
+    }
+    return OK;
+}
+
+/* What follows the partition's number, each after a space. */
+static enum err read_news(const struct script_space *space, struct bytes rest,
+                          struct script_notice *notice)
+{
+    uint64_t due_us;
+    if (rest.len < 2 || rest.at[0] != ' ')
+        return ERR_CORRUPT;
+    rest = bytes_of(rest.at + 1, rest.len - 1);
+    if (notice->news == SCRIPT_MADE) {
+        notice->by_us = bytes_eq(rest, bytes_of(space->daemon, SCRIPT_NAME));
+        return OK;
+    }
+    if (notice->news == SCRIPT_READY_NOW) {
+        notice->topic = rest;
+        return OK;
+    }
+    if (!bytes_to_u64(rest, &due_us) || due_us > (uint64_t)SCRIPT_FOREVER)
+        return ERR_CORRUPT;
+    notice->due_us = script_time_out(space, notice->partition, (int64_t)due_us);
+    return OK;
+}
+
+static enum err read_member(struct bytes rest, struct script_member *member)
+{
+    if (rest.len != 1 + SCRIPT_NAME ||
+        (rest.at[0] != SCRIPT_SERVES && rest.at[0] != SCRIPT_LIVES && rest.at[0] != SCRIPT_LEAVES))
+        return ERR_CORRUPT;
+    member->how = (enum script_how)rest.at[0];
+    memcpy(member->name, rest.at + 1, SCRIPT_NAME);
+    return OK;
+}
+
+enum err script_notice(const struct script_space *space, struct bytes message,
+                       struct script_notice *out_notice)
+{
+    uint64_t partition;
+    if (message.len < 2 || !memchr("rwnb", message.at[0], 4))
+        return ERR_CORRUPT;
+    struct script_notice notice = {.news = (enum script_news)message.at[0]};
+    struct bytes rest = bytes_of(message.at + 1, message.len - 1);
+    enum err err;
+    if (notice.news == SCRIPT_MEMBER) {
+        err = read_member(rest, &notice.member);
+    } else if (script_take_number(&rest, &partition) && partition < space->partitions) {
+        notice.partition = (uint32_t)partition;
+        err = read_news(space, rest, &notice);
+    } else {
+        err = ERR_CORRUPT;
+    }
+    *out_notice = notice;
+    return err;
+}

@@ -1,0 +1,311 @@
+/*
+ * Owns the questions that are under way: one `check` for each server that came, which all its
+ * `question`s belong to. A verdict is spoken when the last of them is answered.
+ */
+#include "engine/redis/preflight.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "client/redis/failure.h"
+#include "client/redis/resp.h"
+
+enum { WORDS_MAX = 5, RULES_MAX = 256 };
+
+/* Words that stand for a name of the queue's. */
+static const char KEY[] = "{}:h", CHANNEL[] = ":notice";
+
+enum occasion { ALWAYS, IN_CLUSTER, WITH_REPLICAS };
+
+/*
+ * Redis looks at rights before it looks at anything else but the number of arguments, so each of
+ * these is refused, or meets its next obstacle: no such script, no such field, a field without a
+ * value, a number that is none, a member that is to be updated and is not there.
+ */
+static const struct {
+    enum occasion occasion;
+    const char *words[WORDS_MAX];
+} trials[] = {
+    {ALWAYS, {"INFO"}},                /* the first, as `judge` knows, */
+    {IN_CLUSTER, {"CLUSTER", "INFO"}}, /* and the second */
+    {IN_CLUSTER, {"CLUSTER", "SLOTS"}},
+    {IN_CLUSTER, {"ASKING"}},
+    {WITH_REPLICAS, {"WAIT", "0", "0"}},
+    {ALWAYS, {"TIME"}},
+    {ALWAYS, {"SCRIPT", "LOAD", "="}},
+    {ALWAYS, {"EVALSHA", "=", "1", KEY}},
+    {ALWAYS, {"PUBLISH", CHANNEL, ""}},
+    {ALWAYS, {"HDEL", KEY, ""}},
+    {ALWAYS, {"HEXISTS", KEY, ""}},
+    {ALWAYS, {"HGET", KEY, ""}},
+    {ALWAYS, {"HINCRBY", KEY, "", "="}},
+    {ALWAYS, {"HMGET", KEY, ""}},
+    {ALWAYS, {"HSET", KEY, "", "", ""}},
+    {ALWAYS, {"ZADD", KEY, "XX", "0", ""}},
+    {ALWAYS, {"ZCOUNT", KEY, "1", "0"}},
+    {ALWAYS, {"ZLEXCOUNT", KEY, "+", "-"}},
+    {ALWAYS, {"ZRANGE", KEY, "1", "0"}},
+    {ALWAYS, {"ZRANGEBYLEX", KEY, "+", "-"}},
+    {ALWAYS, {"ZRANGEBYSCORE", KEY, "1", "0"}},
+    {ALWAYS, {"ZREM", KEY, ""}},
+    {ALWAYS, {"ZSCORE", KEY, ""}},
+};
+
+enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
+
+struct check;
+
+struct question {
+    struct link_call call;
+    struct check *check;
+};
+
+struct check {
+    struct fitness *fitness;
+    struct node *node;
+    struct question questions[TRIALS];
+    unsigned owed;                 /* answers */
+    redisReply *info, *cluster;    /* NULL: not told */
+    char obstacle[160];            /* an error that is no lack of rights; empty: none */
+    char missing_rules[RULES_MAX]; /* as ACL SETUSER wants them; empty: none */
+    bool left;                     /* the connection ended */
+};
+
+/* ---- verdicts ---- */
+
+static void refuse(struct fitness *fitness, const struct link *link, enum err err,
+                   const char *reason)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&link->address, room, sizeof(room));
+    if (fitness->serving) { /* it was good when we began: say so, and go on as well as we can */
+        log_event(LOG_ERROR, "redis_unfit", "node=%.*s reason=\"%s\"", (int)name.len, name.at,
+                  reason);
+        return;
+    }
+    if (fitness->unfit)
+        return; /* the first reason is the nearest to the cause */
+    fitness->unfit = err;
+    char said[REDIS_TROUBLE_MAX];
+    failure_say(reason, said, sizeof(said));
+    (void)snprintf(fitness->trouble.text, sizeof(fitness->trouble.text), "%.*s: %.300s",
+                   (int)name.len, name.at, said);
+}
+
+/* The rule that gives the right which Redis says is missing: it names the command in quotes, but of
+ * keys and channels only says that there are some. */
+static void add_rule(const struct fitness *fitness, const char *error, char *rules)
+{
+    char rule[SCRIPT_PREFIX_MAX + 16] = "";
+    size_t len = strlen(rules);
+    const char *open = strchr(error, '\'');
+    const char *close = open ? strchr(open + 1, '\'') : NULL;
+    const char *prefix = fitness->options.space->prefix;
+    if (close && (size_t)(close - open) < sizeof(rule))
+        (void)snprintf(rule, sizeof(rule), "+%.*s", (int)(close - open - 1), open + 1);
+    else if (strstr(error, "channel"))
+        (void)snprintf(rule, sizeof(rule), "&%s:*", prefix);
+    else if (strstr(error, "key"))
+        (void)snprintf(rule, sizeof(rule), "~{%s:*", prefix);
+    if (rule[0] && !strstr(rules, rule))
+        (void)snprintf(rules + len, RULES_MAX - len, " %s", rule);
+}
+
+static void refuse_rights(struct fitness *fitness, const struct link *link, const char *rules)
+{
+    const char *user = link->options.user; /* a sentinel's are others */
+    char reason[REDIS_TROUBLE_MAX];
+    (void)snprintf(reason, sizeof(reason),
+                   "NOPERM: the user has not all rights: ACL SETUSER %.64s%s",
+                   user[0] ? user : "default", rules);
+    refuse(fitness, link, ERR_UNSUPPORTED, reason);
+}
+
+/* It may get better by itself. Until there has been a good server, this one is asked again soon. */
+static void wait_for(struct fitness *fitness, struct node *node, const char *reason)
+{
+    if (!fitness->serving)
+        node_doubt(node, reason);
+}
+
+static void judge(struct check *check)
+{
+    struct fitness *fitness = check->fitness;
+    const struct link *link = &check->node->link;
+    struct bytes info = bytes_of(check->info->str, (size_t)check->info->len), cluster = BYTES("");
+    const char *reason = "";
+    bool want_cluster = fitness->options.url->topology == REDIS_CLUSTER;
+    if (check->cluster)
+        cluster = bytes_of(check->cluster->str, (size_t)check->cluster->len);
+    if (script_is_cluster(info) != want_cluster) {
+        refuse(fitness, link, ERR_UNSUPPORTED,
+               want_cluster ? "it is not part of a cluster: use redis://"
+                            : "it is part of a cluster: use redis+cluster://");
+        return;
+    }
+    enum err err = script_judge(info, cluster, &reason);
+    if (err == ERR_AGAIN) {
+        wait_for(fitness, check->node, reason);
+    } else if (err) {
+        refuse(fitness, link, err, reason);
+    } else {
+        node_accept(check->node);
+        fitness->fit = true;
+        fitness->options.fit(fitness->options.owner);
+    }
+}
+
+static void conclude(struct check *check)
+{
+    if (check->left)
+        return; /* another will be asked */
+    if (check->missing_rules[0])
+        refuse_rights(check->fitness, &check->node->link, check->missing_rules);
+    else if (!check->info)
+        wait_for(check->fitness, check->node,
+                 check->obstacle[0] ? check->obstacle : "it does not answer INFO");
+    else
+        judge(check);
+}
+
+/* ---- questions ---- */
+
+static void check_free(struct check *check)
+{
+    if (check->info)
+        freeReplyObject(check->info);
+    if (check->cluster)
+        freeReplyObject(check->cluster);
+    mem_free(check);
+}
+
+/* Takes the reply over if it is one of those that `judge` reads. */
+static bool keep(struct check *check, size_t which, redisReply *reply)
+{
+    redisReply **place = which == 0 ? &check->info : which == 1 ? &check->cluster : NULL;
+    if (!place || reply->type != REDIS_REPLY_STRING)
+        return false;
+    *place = reply;
+    return true;
+}
+
+static void told(struct link_call *call, redisReply *reply)
+{
+    struct question *question = LIST_ENTRY(call, struct question, call);
+    struct check *check = question->check;
+    size_t which = (size_t)(question - check->questions);
+    check->owed--;
+    if (!reply) {
+        check->left = true;
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        if (failure_read(bytes_of(reply->str, (size_t)reply->len)).kind == FAILURE_DENIED)
+            add_rule(check->fitness, reply->str, check->missing_rules);
+        else if (which == 0)
+            (void)snprintf(check->obstacle, sizeof(check->obstacle), "%s", reply->str);
+    }
+    if (reply && !keep(check, which, reply))
+        freeReplyObject(reply);
+    if (check->owed)
+        return;
+    conclude(check);
+    check_free(check);
+}
+
+static void add_word(struct buf *out, const struct script_space *space, const char *word)
+{
+    char room[SCRIPT_PREFIX_MAX + 32], key[SCRIPT_PREFIX_MAX + 20];
+    if (word == KEY) {
+        struct bytes tag = script_tag(space, 0, room);
+        (void)snprintf(key, sizeof(key), "%.*s:h", (int)tag.len, tag.at);
+        resp_add_str(out, key);
+    } else if (word == CHANNEL) {
+        resp_add(out, script_channel(space, room));
+    } else {
+        resp_add_str(out, word);
+    }
+}
+
+static void ask(struct check *check, size_t which)
+{
+    struct buf *out = link_out(&check->node->link);
+    struct question *question = &check->questions[which];
+    const char *const *words = trials[which].words;
+    unsigned count = 0;
+    while (count < WORDS_MAX && words[count])
+        count++;
+    resp_begin(out, count);
+    for (unsigned i = 0; i < count; i++)
+        add_word(out, check->fitness->options.space, words[i]);
+    question->check = check;
+    question->call.done = told;
+    check->owed++;
+    link_expect(&check->node->link, &question->call);
+}
+
+void fitness_init(struct fitness *fitness, const struct fitness_options *options)
+{
+    *fitness = (struct fitness){.options = *options};
+}
+
+void fitness_ask(struct fitness *fitness, struct node *node)
+{
+    struct check *check = mem_zalloc(sizeof(*check));
+    bool occasions[] = {
+        [ALWAYS] = true,
+        [IN_CLUSTER] = fitness->options.url->topology == REDIS_CLUSTER,
+        [WITH_REPLICAS] = fitness->options.wait_replicas,
+    };
+    check->fitness = fitness;
+    check->node = node;
+    for (size_t i = 0; i < TRIALS; i++) {
+        if (occasions[trials[i].occasion])
+            ask(check, i);
+    }
+}
+
+/* ---- what happens without being asked for ---- */
+
+void fitness_lost(struct fitness *fitness, const struct link *link)
+{
+    char rules[RULES_MAX] = "";
+    if (fitness->serving)
+        return; /* it is away, and logged as that */
+    if (failure_read(bytes_str(link->trouble)).kind != FAILURE_DENIED)
+        return;
+    add_rule(fitness, link->trouble, rules);
+    bool lacks_right = strncmp(link->trouble, "NOPERM", 6) == 0 && rules[0];
+    if (lacks_right)
+        refuse_rights(fitness, link, rules);
+    else
+        refuse(fitness, link, ERR_UNSUPPORTED, link->trouble);
+}
+
+void fitness_node_lost(struct fitness *fitness, const struct node *node)
+{
+    bool lone = fitness->options.url->topology == REDIS_SINGLE;
+    if (lone && node->replica && !fitness->serving)
+        refuse(fitness, &node->link, ERR_UNSUPPORTED, "it is a replica");
+    else
+        fitness_lost(fitness, &node->link);
+}
+
+void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions)
+{
+    if (fitness->unfit)
+        return; /* one partition says it for all */
+    const struct script_space *space = fitness->options.space;
+    fitness->unfit = ERR_INVALID;
+    if (stored_partitions == space->partitions)
+        (void)snprintf(
+            fitness->trouble.text, sizeof(fitness->trouble.text),
+            "the queue %.64s was made by a version of laterd that this one cannot follow: "
+            "run that one, or begin a new queue with another redis.prefix",
+            space->prefix);
+    else
+        (void)snprintf(
+            fitness->trouble.text, sizeof(fitness->trouble.text),
+            "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
+            "that again (this is %u), or begin a new queue with another redis.prefix",
+            space->prefix, stored_partitions, space->partitions);
+}

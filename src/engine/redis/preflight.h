@@ -1,0 +1,43 @@
+/*
+ * Is a server fit to hold a queue? Asked of each one that comes: by what it says of itself (its
+ * version, whether it may drop keys, whether it is part of a cluster and that is whole), and by
+ * trying every command that the engine needs in a way that changes nothing, for a user may lack
+ * the right to any of them.
+ *
+ * At the start, what is plainly wrong ends it at once (`unfit`, `trouble`), and what may get better
+ * by itself is waited for. Later either is logged, and the engine goes on as well as it can.
+ */
+#ifndef LATERD_ENGINE_REDIS_PREFLIGHT_H
+#define LATERD_ENGINE_REDIS_PREFLIGHT_H
+
+#include "client/redis/node.h"
+#include "engine/redis/script.h"
+
+struct fitness_options {
+    const struct redis_url *url;
+    const struct script_space *space;
+    bool wait_replicas;       /* WAIT will be needed */
+    void (*fit)(void *owner); /* a server was found fit */
+    void *owner;
+};
+
+struct fitness {
+    struct fitness_options options;
+    bool fit;       /* some server was found fit */
+    bool serving;   /* set when the start is over: from now on reasons are only logged */
+    enum err unfit; /* why the start must end, and `trouble` says it in words */
+    struct redis_trouble trouble;
+};
+
+void fitness_init(struct fitness *fitness, const struct fitness_options *options);
+
+/* The server takes commands from now on. What is asked is told, at the latest, when it is gone. */
+void fitness_ask(struct fitness *fitness, struct node *node);
+/* A connection ended, as link->trouble says: some reasons stay as long as nobody mends them. */
+void fitness_lost(struct fitness *fitness, const struct link *link);
+/* The same, of the connection to a node: a lone server that is a replica will not do, either. */
+void fitness_node_lost(struct fitness *fitness, const struct node *node);
+/* The queue itself is not as ours is. Logged; the first reason stays. */
+void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * The timer of each partition: one daemon at a time, its owner (see members.h), makes what is due
+ * ready there. It sleeps until the next job is due, or a notice says that one is due sooner.
+ *
+ * The owner also gives back what dead daemons held there: when one has died or left, when it
+ * becomes the owner, since the one before may have died at it, and once more when one that had left
+ * word there shortly before its death is old enough to be told from one that has just come.
+ */
+#ifndef LATERD_ENGINE_REDIS_PROMOTER_H
+#define LATERD_ENGINE_REDIS_PROMOTER_H
+
+#include "engine/redis/members.h"
+
+struct timer {
+    struct timers *timers;
+    uint32_t partition;
+    bool owner;
+    bool promote_asked, forget_asked;
+    bool hurry;            /* a notice came while promote was under way */
+    int64_t promote_at_us; /* of the owner */
+    int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
+    uint64_t gone;         /* members::gone, when they were last */
+};
+
+struct timers_options {
+    const struct script_space *space;
+    struct calls *calls;
+    const struct members *members;
+    /* A promote is under way to the partition: what is sent now is done after it. */
+    void (*promoting)(void *owner, uint32_t partition);
+    /* By its answer, the topic has ready jobs there, and our mark is gone. */
+    void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
+    /* Such an answer was lost. */
+    void (*missed)(void *owner);
+    void *owner;
+};
+
+struct timers {
+    struct timers_options options;
+    struct timer *timers; /* one for each partition */
+    struct buf living;
+    int64_t now_us;
+    uint32_t leaving; /* calls under way by which we forget ourselves */
+};
+
+void timers_init(struct timers *timers, const struct timers_options *options);
+void timers_fini(struct timers *timers);
+
+/* A notice: something is due at this time. */
+void timers_due(struct timers *timers, uint32_t partition, int64_t due_us);
+/* Notices may have been missed: looks what is due everywhere. */
+void timers_look(struct timers *timers);
+/* Gives back all that our own connections hold: call it until there is no more to wait for. */
+void timers_leave(struct timers *timers);
+
+/* After members_tick. */
+void timers_tick(struct timers *timers, int64_t now_us);
+int64_t timers_next_us(const struct timers *timers);
+
+#endif

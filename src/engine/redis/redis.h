@@ -1,0 +1,61 @@
+/*
+ * The Redis engine behind port/engine.h: the queue lives in Redis, and any number of daemons serve
+ * it at once. What a command does there is a script's (script.h); here are who asks, what waits,
+ * and what happens while Redis is away.
+ *
+ *     engine.c    the verbs of the port, commands and their answers
+ *     waits.c     parked reserves: who waits
+ *     asking.c    their calls for jobs
+ *     watched.c   what we know of ready jobs
+ *     returns.c   jobs whose consumers have gone
+ *     timers.c    who makes due jobs ready
+ *     notices.c   what daemons tell each other through Redis
+ *     fitness.c   whether a server is fit to hold a queue
+ *     call.c      calls of scripts: sent, sent again, answered once
+ *     topology.c  which server has which partition: one, Sentinel's master, a cluster
+ *     sentinels.c who the sentinels say is master, and when that changes
+ *     node.c      a server that is a master
+ *     link.c      a connection
+ *     tls.c       TLS under it
+ *     lookup.c    where its name is
+ *
+ * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which says that
+ * nobody knows; only a parked reserve waits on while Redis is away.
+ */
+#ifndef LATERD_ENGINE_REDIS_REDIS_H
+#define LATERD_ENGINE_REDIS_REDIS_H
+
+#include "client/redis/tls.h"
+#include "port/clock.h"
+#include "port/engine.h"
+
+struct redis_engine;
+
+struct redis_options {
+    struct redis_url url;
+    const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
+    struct tls_options tls;                        /* if the url asks for it */
+    const char *prefix;
+    uint32_t partitions;
+    int64_t timeout_us;
+    unsigned wait_replicas;
+    uint64_t jobs_max; /* in all partitions together */
+    uint32_t topics_max, waiters_max;
+    struct clock *clock;
+};
+
+/*
+ * Connects, and looks whether this Redis is fit to hold a queue. ERR_IO: it cannot be reached;
+ * ERR_UNSUPPORTED, ERR_INVALID: it must not be used; out_trouble says why.
+ */
+enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
+                           struct redis_trouble *out_trouble) MUST_USE;
+/* Gives up what this daemon holds, and tells all who wait. NULL does nothing. */
+void redis_engine_close(struct redis_engine *redis);
+
+struct engine *redis_engine_port(struct redis_engine *redis);
+
+/* Readable when something came; watch it edge-triggered. */
+int redis_engine_fd(const struct redis_engine *redis);
+
+#endif

@@ -1,0 +1,560 @@
+/*
+ * Asks: which script a command becomes, where it goes, and its bytes. One pass, into the buffer
+ * that goes out.
+ */
+#include "base/check.h"
+#include "base/codec.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "engine/redis/script_parts.h"
+
+#define CHANNEL_END ":notice"
+
+enum {
+    TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
+    PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
+    REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
+    MEMBER_KEPT_US = 60 * 1000 * 1000, /* the record of a daemon that says nothing more */
+};
+
+/* ---- the space ---- */
+
+enum err script_space_init(struct script_space *space, struct bytes prefix, uint32_t partitions,
+                           const char daemon[8])
+{
+    if (prefix.len == 0 || prefix.len > SCRIPT_PREFIX_MAX || partitions == 0 ||
+        partitions > SCRIPT_PARTITIONS_MAX || memchr(prefix.at, '{', prefix.len) ||
+        memchr(prefix.at, '}', prefix.len))
+        return ERR_INVALID;
+    *space = (struct script_space){.partitions = partitions};
+    space->ahead_us = mem_zalloc(partitions * sizeof(*space->ahead_us));
+    memcpy(space->prefix, prefix.at, prefix.len);
+    memcpy(space->daemon, daemon, sizeof(space->daemon));
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        script_write(&space->scripts[kind].text, kind);
+        script_sha1(script_text(space, kind), space->scripts[kind].digest);
+    }
+    return OK;
+}
+
+void script_space_fini(struct script_space *space)
+{
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++)
+        buf_fini(&space->scripts[kind].text);
+    mem_free(space->ahead_us);
+    space->ahead_us = NULL;
+}
+
+struct bytes script_text(const struct script_space *space, enum script_kind kind)
+{
+    return buf_bytes(&space->scripts[kind].text);
+}
+
+const char *script_digest(const struct script_space *space, enum script_kind kind)
+{
+    return space->scripts[kind].digest;
+}
+
+static size_t put(char *room, size_t at, struct bytes text)
+{
+    memcpy(room + at, text.at, text.len);
+    return at + text.len;
+}
+
+static size_t put_number(char *room, size_t at, uint32_t number)
+{
+    char digits[10];
+    size_t count = 0;
+    do {
+        digits[count++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    while (count)
+        room[at++] = digits[--count];
+    return at;
+}
+
+struct bytes script_tag(const struct script_space *space, uint32_t partition, char *room)
+{
+    size_t len = put(room, 0, BYTES("{"));
+    len = put(room, len, bytes_str(space->prefix));
+    len = put(room, len, BYTES(":"));
+    len = put_number(room, len, partition);
+    return bytes_of(room, put(room, len, BYTES("}")));
+}
+
+struct bytes script_channel(const struct script_space *space, char *room)
+{
+    size_t len = put(room, 0, bytes_str(space->prefix));
+    len = put(room, len, BYTES(CHANNEL_END));
+    if (space->db) {
+        len = put(room, len, BYTES(":"));
+        len = put_number(room, len, space->db);
+    }
+    return bytes_of(room, len);
+}
+
+int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us)
+{
+    int64_t there;
+    if (us == INT64_MAX)
+        return SCRIPT_FOREVER;
+    if (__builtin_add_overflow(us, space->ahead_us[partition], &there))
+        there = us < 0 ? 0 : SCRIPT_FOREVER;
+    if (there < 0)
+        return 0;
+    return there < SCRIPT_FOREVER ? there : SCRIPT_FOREVER - 1;
+}
+
+int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us)
+{
+    return us >= SCRIPT_FOREVER ? INT64_MAX : us - space->ahead_us[partition];
+}
+
+static int64_t span_in(int64_t us)
+{
+    return us < SCRIPT_FOREVER ? us : SCRIPT_FOREVER;
+}
+
+/* ---- where a command goes ---- */
+
+static enum script_route route_ref(const struct script_space *space, const struct job_ref *ref,
+                                   uint32_t *out_partition)
+{
+    uint64_t number = ref->id.len ? sum_of(ref->id.at, ref->id.len) : ref->seq;
+    *out_partition = (uint32_t)(number % space->partitions);
+    return SCRIPT_ONE;
+}
+
+static enum script_route refuse(enum err *out_err)
+{
+    *out_err = ERR_INVALID;
+    return SCRIPT_REFUSED;
+}
+
+static bool is_topic(struct bytes name)
+{
+    return name.len > 0 && name.len <= TOPIC_NAME_MAX;
+}
+
+static enum script_route route_push(const struct script_space *space, const struct cmd_push *push,
+                                    uint32_t *out_partition, enum err *out_err)
+{
+    struct job_ref ref;
+    if (push->id.len && (!job_ref_parse(push->id, &ref) || !ref.id.len))
+        return refuse(out_err); /* too long, or a name that the server may give to another job */
+    if (!is_topic(push->topic) || push->content_type.len > CONTENT_TYPE_MAX ||
+        push->retry_count > RETRY_STEPS_MAX || push->body.len > UINT32_MAX || push->ttr_us < 1)
+        return refuse(out_err);
+    return push->id.len ? route_ref(space, &ref, out_partition) : SCRIPT_ANY;
+}
+
+static enum script_route route_topic(const struct cmd *cmd, enum err *out_err)
+{
+    enum job_state state = cmd->topic.state;
+    bool shows = cmd->kind == CMD_PEEK || cmd->kind == CMD_LIST || cmd->kind == CMD_CLEAR_TOPIC;
+    if (shows && (state <= JOB_GONE || state >= JOB_STATES))
+        return refuse(out_err);
+    if (cmd->kind != CMD_TOPICS && !is_topic(cmd->topic.topic))
+        return refuse(out_err);
+    return SCRIPT_ALL;
+}
+
+enum script_route script_route(const struct script_space *space, const struct cmd *cmd,
+                               uint32_t *out_partition, enum err *out_err)
+{
+    switch (cmd->kind) {
+    case CMD_PUSH: return route_push(space, &cmd->push, out_partition, out_err);
+    case CMD_RESERVE:
+        if (cmd->reserve.topic_count > TOPICS_MAX) {
+            *out_err = ERR_UNSUPPORTED;
+            return SCRIPT_REFUSED;
+        }
+        for (uint32_t i = 0; i < cmd->reserve.topic_count; i++) {
+            if (!is_topic(cmd->reserve.topics[i]))
+                return refuse(out_err);
+        }
+        return SCRIPT_READY;
+    case CMD_RESCHEDULE:
+        if (cmd->job.has_body &&
+            (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
+            return refuse(out_err);
+        return route_ref(space, &cmd->job.ref, out_partition);
+    case CMD_RESERVE_JOB:
+    case CMD_FINISH:
+    case CMD_RELEASE:
+    case CMD_TOUCH:
+    case CMD_BURY:
+    case CMD_KICK:
+    case CMD_RUN:
+    case CMD_GET:
+    case CMD_DELETE: return route_ref(space, &cmd->job.ref, out_partition);
+    case CMD_PEEK:
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: return route_topic(cmd, out_err);
+    }
+    return refuse(out_err);
+}
+
+/* ---- requests in RESP ---- */
+
+static size_t put_length(char *room, size_t at, char mark, size_t length)
+{
+    CHECK(length <= UINT32_MAX);
+    room[at++] = mark;
+    at = put_number(room, at, (uint32_t)length);
+    return put(room, at, BYTES("\r\n"));
+}
+
+static void add_pair(struct buf *out, struct bytes a, struct bytes b)
+{
+    buf_reserve(out, a.len + b.len + 16);
+    size_t at = put_length(out->at, out->len, '$', a.len + b.len);
+    if (a.len)
+        at = put(out->at, at, a);
+    if (b.len)
+        at = put(out->at, at, b);
+    out->len = put(out->at, at, BYTES("\r\n"));
+}
+
+void script_add(struct buf *out, struct bytes argument)
+{
+    add_pair(out, argument, (struct bytes){0});
+}
+
+void script_add_i64(struct buf *out, int64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (number < 0)
+        digits[--at] = '-';
+    script_add(out, bytes_of(digits + at, sizeof(digits) - at));
+}
+
+/* ARGV[1]: is it sent again ('0' or '1'), the place in the ring of answers, its number. */
+static void add_request(struct buf *out, const struct script_space *space,
+                        const struct script_call *call)
+{
+    char request[REQUEST_BYTES];
+    request[0] = '0';
+    request[1] = 'a';
+    memcpy(request + 2, space->daemon, 8);
+    request[10] = (char)(call->place >> 8);
+    request[11] = (char)(call->place & 255);
+    put_u64(request + 12, call->number);
+    script_add(out, bytes_of(request, sizeof(request)));
+}
+
+enum { KEYS = 4 };
+
+void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
+                  enum script_kind kind, uint32_t arguments)
+{
+    const struct bytes ends[KEYS] = {BYTES(":h"), BYTES(":d"), BYTES(":r"), BYTES(":o")};
+    char room[SCRIPT_PREFIX_MAX + 16];
+    struct bytes tag = script_tag(space, call->partition, room);
+    buf_reserve(out, 16);
+    out->len = put_length(out->at, out->len, '*', 3 + KEYS + 1 + arguments);
+    script_add(out, BYTES("EVALSHA"));
+    script_add(out, bytes_of(script_digest(space, kind), SCRIPT_DIGEST));
+    script_add(out, BYTES("4"));
+    for (int i = 0; i < KEYS; i++)
+        add_pair(out, tag, ends[i]);
+    add_request(out, space, call);
+}
+
+struct bytes script_argument(struct bytes request, uint32_t index)
+{
+    const char *at = memchr(request.at, '\n', request.len), *end = request.at + request.len;
+    CHECK(at);
+    at++;
+    for (uint32_t word = 0;; word++) {
+        size_t len = 0;
+        for (at++; at < end && *at != '\r'; at++)
+            len = 10 * len + (size_t)(*at - '0');
+        at += 2;
+        CHECK(at < end && len < (size_t)(end - at));
+        if (word == 2 + KEYS + index)
+            return bytes_of(at, len);
+        at += len + 2;
+    }
+}
+
+void script_mark_again(char *request, size_t len)
+{
+    struct bytes argument = script_argument(bytes_of(request, len), 1);
+    char *mark = request + (argument.at - request);
+    CHECK(argument.len == REQUEST_BYTES && (*mark == '0' || *mark == '1'));
+    *mark = '1';
+}
+
+/* ---- push ---- */
+
+/* What a head says of content type and body, into `at` (15 bytes). */
+static void put_content(char *at, enum body_kind body_kind, struct bytes content_type,
+                        struct bytes body)
+{
+    uint64_t sum = sum_of(body.at, body.len);
+    if (content_type.len)
+        sum = sum_seeded(content_type.at, content_type.len, sum);
+    put_u8(at, (uint8_t)body_kind);
+    put_u8(at + 1, (uint8_t)content_type.len);
+    put_u8(at + 2, 0);
+    put_u32(at + 3, (uint32_t)body.len);
+    put_u64(at + 7, sum);
+}
+
+static uint32_t seconds_until(int64_t now_us, int64_t due_us)
+{
+    if (due_us <= now_us)
+        return 0;
+    uint64_t seconds = ((uint64_t)due_us - (uint64_t)now_us + 999999) / 1000000;
+    return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+}
+
+/* ARGV[2] and [3]: the head of a new job, but for its number and the time when it is made. Order as
+ * in docs/redis-layout.md. */
+static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
+{
+    char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
+    put_u8(head, JOB_DELAYED);
+    put_u8(head + 1, push->order == ORDER_ARRIVAL ? 2 : 0);
+    put_u8(head + 38, push->retry_count);
+    put_u8(head + 39, (uint8_t)push->id.len);
+    put_u32(head + 40, push->priority);
+    put_u32(head + 44, seconds_until(now_us, push->due_us));
+    put_u64(head + 48, (uint64_t)due_us);
+    put_u64(head + 72, (uint64_t)span_in(push->ttr_us));
+    put_u8(head + 80, (uint8_t)push->topic.len);
+    put_content(head + 81, push->body_kind, push->content_type, push->body);
+    size_t len = put(head, SCRIPT_HEAD_BYTES, push->topic);
+    if (push->id.len)
+        len = put(head, len, push->id);
+    for (uint8_t i = 0; i < push->retry_count; i++, len += 8)
+        put_u64(head + len, (uint64_t)span_in(push->retry_us[i]));
+    script_add(out, bytes_of(head, SCRIPT_MADE_AT));
+    size_t rest = SCRIPT_MADE_AT + SCRIPT_MADE_BYTES;
+    script_add(out, bytes_of(head + rest, len - rest));
+}
+
+static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        room[at + i] = (char)(number >> 8 * (bytes - 1 - i));
+    return at + bytes;
+}
+
+/* A place but for what only the script knows: the number at its end, the arrival before that. */
+static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
+{
+    char place[1 + TOPIC_NAME_MAX + 4 + 8];
+    place[0] = (char)push->topic.len;
+    size_t len = put(place, 1, push->topic);
+    len = put_big_endian(place, len, push->priority, 4);
+    if (push->order != ORDER_ARRIVAL)
+        len = put_big_endian(place, len, (uint64_t)due_us, 8);
+    script_add(out, bytes_of(place, len));
+}
+
+/* Strings that C can make are made here: each that the script made would cost Redis more. */
+static void ask_push(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, const struct cmd_push *push)
+{
+    static const char exists[] = {
+        [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
+    int64_t due_us = script_time_in(space, call->partition, push->due_us);
+    struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
+    script_begin(out, space, call, SCRIPT_PUSH, 11);
+    add_head(out, push, due_us, call->now_us);
+    add_pair(out, push->content_type, push->body);
+    script_add_i64(out, due_us);
+    add_place(out, push, due_us);
+    add_pair(out, BYTES("#p"), push->topic);
+    add_pair(out, push->id.len ? BYTES("i") : BYTES(""), push->id);
+    script_add(out, push->buried ? BYTES("b") : order);
+    script_add(out, bytes_of(&exists[push->if_exists], 1));
+    script_add_i64(out, space->jobs_max ? (int64_t)space->jobs_max : SCRIPT_FOREVER);
+    script_add_i64(out, space->topics_max);
+}
+
+/* ---- one job ---- */
+
+/* ARGV[3] to [5]: the job, by id or by the eight bytes of its number, and the lease. */
+static void add_ref(struct buf *out, const struct cmd_job *job)
+{
+    char name[8];
+    script_add(out, job->ref.id);
+    script_add(out, bytes_of(name, put_big_endian(name, 0, job->ref.seq, sizeof(name))));
+    /* A lease that no double holds is none of ours; nor is this one. */
+    script_add_i64(out, job->lease <= SCRIPT_FOREVER ? (int64_t)job->lease : SCRIPT_FOREVER);
+}
+
+static void ask_end(struct buf *out, const struct script_space *space,
+                    const struct script_call *call, const struct cmd *cmd)
+{
+    char options[2];
+    size_t count = 0;
+    if (cmd->job.is_done)
+        options[count++] = 'd';
+    if (cmd->job.if_free)
+        options[count++] = 'f';
+    script_begin(out, space, call, SCRIPT_END, 5);
+    script_add(out, cmd->kind == CMD_FINISH ? BYTES("f") : BYTES("d"));
+    add_ref(out, &cmd->job);
+    script_add(out, bytes_of(options, count));
+}
+
+static void add_maybe(struct buf *out, bool given, int64_t number)
+{
+    if (given)
+        script_add_i64(out, number);
+    else
+        script_add(out, (struct bytes){0});
+}
+
+static struct bytes change_options(const struct cmd *cmd)
+{
+    if (cmd->kind == CMD_RESERVE_JOB && cmd->job.bound)
+        return BYTES("b");
+    if (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_UNDELIVERED)
+        return BYTES("u");
+    if (cmd->kind == CMD_RELEASE && cmd->job.why == RELEASE_ABANDONED)
+        return BYTES("x");
+    return (struct bytes){0};
+}
+
+static void ask_change(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, const struct cmd *cmd, struct bytes what)
+{
+    const struct cmd_job *job = &cmd->job;
+    bool has_due = (cmd->kind == CMD_RELEASE && job->has_delay) ||
+                   (cmd->kind == CMD_RESCHEDULE && job->has_due);
+    bool has_priority = job->has_priority && (cmd->kind == CMD_RELEASE || cmd->kind == CMD_BURY ||
+                                              cmd->kind == CMD_RESCHEDULE);
+    bool has_body = cmd->kind == CMD_RESCHEDULE && job->has_body;
+    script_begin(out, space, call, SCRIPT_CHANGE, has_body ? 10 : 9);
+    script_add(out, what);
+    add_ref(out, job);
+    script_add(out, change_options(cmd));
+    add_maybe(out, has_due, script_time_in(space, call->partition, job->due_us));
+    add_maybe(out, has_priority, job->priority);
+    add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, span_in(job->ttr_us));
+    if (!has_body) {
+        script_add(out, (struct bytes){0});
+        return;
+    }
+    char content[15];
+    put_content(content, job->body_kind, job->content_type, job->body);
+    script_add(out, bytes_of(content, sizeof(content)));
+    add_pair(out, job->content_type, job->body);
+}
+
+static void ask_get(struct buf *out, const struct script_space *space,
+                    const struct script_call *call, const struct cmd_job *job)
+{
+    script_begin(out, space, call, SCRIPT_GET, 4);
+    script_add(out, (struct bytes){0}); /* ARGV[2] */
+    add_ref(out, job);
+}
+
+void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
+                const struct cmd *cmd)
+{
+    switch (cmd->kind) {
+    case CMD_PUSH: ask_push(out, space, call, &cmd->push); return;
+    case CMD_FINISH:
+    case CMD_DELETE: ask_end(out, space, call, cmd); return;
+    case CMD_GET: ask_get(out, space, call, &cmd->job); return;
+    case CMD_RESERVE_JOB: ask_change(out, space, call, cmd, BYTES("v")); return;
+    case CMD_RELEASE: ask_change(out, space, call, cmd, BYTES("l")); return;
+    case CMD_TOUCH: ask_change(out, space, call, cmd, BYTES("t")); return;
+    case CMD_BURY: ask_change(out, space, call, cmd, BYTES("b")); return;
+    case CMD_KICK: ask_change(out, space, call, cmd, BYTES("k")); return;
+    case CMD_RUN: ask_change(out, space, call, cmd, BYTES("r")); return;
+    case CMD_RESCHEDULE: ask_change(out, space, call, cmd, BYTES("s")); return;
+    case CMD_RESERVE:
+    case CMD_PEEK:
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: break;
+    }
+    CHECK(cmd->kind == CMD_PUSH); /* script_route() sends no other here */
+}
+
+/* ---- what is not one job's ---- */
+
+void script_ask_reserve(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, const struct cmd_reserve *reserve,
+                        uint32_t max, bool wait)
+{
+    char options[3];
+    size_t count = 0;
+    if (reserve->listed_order)
+        options[count++] = 'l';
+    if (reserve->bound)
+        options[count++] = 'b';
+    if (wait)
+        options[count++] = 'w';
+    uint32_t at_once = 1 + PLACES_MAX / reserve->topic_count;
+    if (at_once > SCRIPT_HEADS_MAX)
+        at_once = SCRIPT_HEADS_MAX;
+    script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
+    script_add(out, bytes_of(options, count));
+    script_add_i64(out, max < at_once ? max : at_once);
+    script_add_i64(out, RESERVE_BODY_BYTES);
+    for (uint32_t i = 0; i < reserve->topic_count; i++)
+        script_add(out, reserve->topics[i]);
+}
+
+void script_ask_promote(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, uint32_t max)
+{
+    script_begin(out, space, call, SCRIPT_PROMOTE, 1);
+    script_add_i64(out, max);
+}
+
+void script_ask_open(struct buf *out, const struct script_space *space,
+                     const struct script_call *call)
+{
+    char room[SCRIPT_PREFIX_MAX + 32];
+    script_begin(out, space, call, SCRIPT_OPEN, 4);
+    script_add_i64(out, call->partition);
+    script_add_i64(out, space->partitions);
+    script_add(out, script_channel(space, room));
+    script_add_i64(out, SCRIPT_LAYOUT);
+}
+
+void script_ask_beat(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, enum script_how how)
+{
+    char letter = (char)how;
+    script_begin(out, space, call, SCRIPT_BEAT, 2);
+    script_add(out, bytes_of(&letter, 1));
+    script_add_i64(out, MEMBER_KEPT_US);
+}
+
+void script_ask_forget(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, struct bytes living, int64_t young_us,
+                       uint32_t max)
+{
+    script_begin(out, space, call, SCRIPT_FORGET, 3);
+    script_add_i64(out, max);
+    script_add(out, living);
+    script_add_i64(out, young_us);
+}

@@ -1,0 +1,334 @@
+/*
+ * The scripts of the Redis engine, and the contract between them and the engine in C: which
+ * script a command becomes, in which partition, with which arguments, and what its answer says.
+ * Pure: bytes in, bytes out; connections, time-outs and parked consumers are the engine's.
+ * docs/redis-layout.md shows the keys byte by byte; docs/decisions/0010 says why they are so.
+ *
+ * The queue is cut into partitions. Each is four keys on one hash tag, `{PREFIX:p}:h` (a hash:
+ * jobs, ids, counts, answers), `:d` (delayed jobs by due time), `:r` (reserved ones by the end of
+ * their ttr) and `:o` (in order: ready and buried jobs, names of topics). All four are named in
+ * every call and none is ever empty, so a cluster that moves a slot says TRYAGAIN, never a half
+ * truth.
+ *
+ * Invariants
+ *
+ * R1 A transition is one call of one script. A job is in exactly one of delayed, reserved, ready
+ * and buried. A due job that nobody has promoted yet is delayed, but is shown as ready.
+ *
+ * R2 A job lives in partition `seq % partitions`. That of a client's id is a hash of the id, and
+ * the job's number is made there, so both names lead to one place.
+ *
+ * R3 Numbers and leases are about the microsecond of their making and only grow, so that none is
+ * given twice even if Redis forgot its last seconds, and numbers order jobs of all partitions.
+ *
+ * R4 A change leaves its answer in a ring of SCRIPT_RING places per daemon and partition. A request
+ * sent again (script_mark_again) is answered from there and does nothing.
+ *
+ * R5 Times in Redis are microseconds on Redis' own clock, from 0 to 2^53 - 1 (the year 2255), which
+ * a score holds exactly. Earlier and later ones are clamped; the last stands for INT64_MAX.
+ */
+#ifndef LATERD_ENGINE_REDIS_SCRIPT_H
+#define LATERD_ENGINE_REDIS_SCRIPT_H
+
+#include "base/arena.h"
+#include "core/cmd.h"
+
+enum {
+    SCRIPT_PARTITIONS_MAX = 1024,
+    SCRIPT_PREFIX_MAX = 64,  /* bytes */
+    SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: see script_call */
+    SCRIPT_DIGEST = 40,      /* hex digits of SHA-1 */
+    SCRIPT_PARTS_MAX = 4096, /* of any answer */
+    SCRIPT_NAME = 8,         /* bytes of a daemon's name */
+    SCRIPT_MEMBERS_MAX = 1024,
+};
+
+enum script_kind {
+    SCRIPT_OPEN,
+    SCRIPT_BEAT,
+    SCRIPT_FORGET,
+    SCRIPT_PROMOTE,
+    SCRIPT_PUSH,
+    SCRIPT_RESERVE,
+    SCRIPT_END,    /* FINISH, DELETE */
+    SCRIPT_CHANGE, /* RESERVE_JOB, RELEASE, TOUCH, BURY, KICK, RUN, RESCHEDULE */
+    SCRIPT_GET,
+    SCRIPT_LIST,  /* LIST, PEEK */
+    SCRIPT_SWEEP, /* KICK_TOPIC, CLEAR_TOPIC */
+    SCRIPT_TOPIC, /* PAUSE, RESUME, TOPIC, TOPICS */
+    SCRIPT_COUNT
+};
+
+/*
+ * Which queue, and who asks. Made once. `ahead_us`, one for each partition, is how far the clock of
+ * its server is ahead of ours, if the engine knows and minds (0: the clocks are one): it is added
+ * to times that go in, and taken off times that come out.
+ */
+struct script_space {
+    char prefix[SCRIPT_PREFIX_MAX + 1];
+    uint32_t partitions;
+    unsigned db;              /* of Redis; a cluster has 0 only */
+    char daemon[SCRIPT_NAME]; /* random: this life of this process */
+    uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
+    uint32_t topics_max;      /* the same of topics */
+    int64_t *ahead_us;
+    struct {
+        struct buf text;
+        char digest[SCRIPT_DIGEST];
+    } scripts[SCRIPT_COUNT];
+};
+
+/* ERR_INVALID: the prefix is empty, too long or holds '{' or '}', or partitions are out of range.
+ */
+enum err script_space_init(struct script_space *space, struct bytes prefix, uint32_t partitions,
+                           const char daemon[8]) MUST_USE;
+void script_space_fini(struct script_space *space);
+
+/* For SCRIPT LOAD: send all of them when a connection is made, and again after NOSCRIPT. */
+struct bytes script_text(const struct script_space *space, enum script_kind kind);
+const char *script_digest(const struct script_space *space, enum script_kind kind);
+
+/* `{PREFIX:p}`, by whose CRC16 a cluster's slot is found, into room[SCRIPT_PREFIX_MAX + 16]. */
+struct bytes script_tag(const struct script_space *space, uint32_t partition, char *room);
+
+/* ---- where a command goes ---- */
+
+enum script_route {
+    SCRIPT_ONE,     /* to *out_partition */
+    SCRIPT_ANY,     /* to whichever the engine likes: a push whose number the server makes */
+    SCRIPT_READY,   /* a reserve: to partitions that may have ready jobs: see script_ask_reserve */
+    SCRIPT_ALL,     /* a command on topics: see script_gather */
+    SCRIPT_REFUSED, /* *out_err: ERR_INVALID, as the core answers it */
+};
+
+enum script_route script_route(const struct script_space *space, const struct cmd *cmd,
+                               uint32_t *out_partition, enum err *out_err);
+
+/*
+ * One request. `number` counts the requests of this daemon to this partition, 1, 2, 3 …, over
+ * all connections. `place` is one in the ring that no unanswered request has. After a connection
+ * broke, send the same bytes again once script_mark_again() has marked them: if the script ran the
+ * first time, its first answer comes again. (Requests that change nothing may be repeated as they
+ * are; marking them does no harm.)
+ */
+struct script_call {
+    uint32_t partition;
+    uint32_t place; /* below SCRIPT_RING */
+    uint64_t number;
+    int64_t now_us; /* our clock: what a delay counts from */
+};
+
+/*
+ * Appends the whole request, EVALSHA and all, in RESP. `cmd` is one of script_route()'s ONE or ANY.
+ */
+void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
+                const struct cmd *cmd);
+
+/*
+ * A reserve of up to `max` jobs; of 0, it only looks what there is. `wait`: leave a mark at each of
+ * its topics, unless `max` jobs came or (max 0) it has some; the next job that becomes ready there
+ * takes the mark away and publishes a notice. So a partition is asked again only after (a) a notice
+ * for one of the topics, (b) an answer that was not `marked`, (c) the answer's next_us (a pause
+ * ends), (d) the subscription broke: then all partitions are unknown again. Subscribe first, then
+ * leave marks. A mark that nobody hears any more costs one PUBLISH.
+ */
+void script_ask_reserve(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, const struct cmd_reserve *reserve,
+                        uint32_t max, bool wait);
+
+/*
+ * Makes what is due ready, ends leases whose ttr ran out or whose daemon is dead; up to `max`
+ * steps. Any daemon may, at any time; the partition's owner should, when it is told to. The
+ * answer: now_us; count (steps done); more (call again at once); next_us (INT64_MAX = nothing is
+ * due: a notice comes when that changes).
+ */
+void script_ask_promote(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, uint32_t max);
+
+/*
+ * The first call to each partition over a new connection: makes the partition, if need be, and
+ * leaves word there that answers and connections of this daemon are in it. The answer: err
+ * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
+ * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
+ * it left are gone).
+ */
+void script_ask_open(struct buf *out, const struct script_space *space,
+                     const struct script_call *call);
+
+/* How a daemon is. */
+enum script_how {
+    SCRIPT_SERVES = 'y',
+    SCRIPT_LIVES = 'n', /* but does not reach all partitions now */
+    SCRIPT_LEAVES = 'x',
+};
+
+/*
+ * "I live", said about once a second, to partition 0 for all of them: see members.h. All daemons
+ * hear it, as a notice. script_read_members() reads the answer.
+ */
+void script_ask_beat(struct buf *out, const struct script_space *space,
+                     const struct script_call *call, enum script_how how);
+
+struct script_member {
+    char name[SCRIPT_NAME];
+    enum script_how how;
+    int64_t age_us; /* since it said so, by Redis' clock; for a notice: 0 */
+};
+
+/*
+ * Forgets daemons that left word in the partition and are not among the living: what their
+ * connections held is ready again, the answers kept for them go. One that left word less than
+ * young_us ago is left alone. `living` are names, one behind the other; empty: forgets the asker
+ * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again),
+ * next_us (then, because of one that was left alone; INT64_MAX: none was).
+ */
+void script_ask_forget(struct buf *out, const struct script_space *space,
+                       const struct script_call *call, struct bytes living, int64_t young_us,
+                       uint32_t max);
+
+/* Marks a request, as made by the functions above, as one that may have been done already. */
+void script_mark_again(char *request, size_t len);
+
+/* ---- answers ---- */
+
+/*
+ * Every script answers with an array of strings, or with one that stands for itself: `parts`,
+ * borrowed. An error instead is the engine's affair; one is ours: it begins with SCRIPT_CLOSED and
+ * says that the partition is not there (Redis lost its data): open it, then send the request
+ * again.
+ */
+#define SCRIPT_CLOSED "LATERDCLOSED"
+
+struct script_parts {
+    uint32_t partition; /* that answered */
+    const struct bytes *at;
+    uint32_t count;
+    struct bytes request; /* PUSH: what was answered, for its answer does not repeat the job */
+};
+
+struct script_answer {
+    enum err err;
+    enum job_state state; /* ERR_WRONG_STATE: the job's */
+    bool kept, replaced;  /* PUSH */
+    bool more;
+    bool marked; /* reserve: marks were left at all topics that have none */
+    uint32_t count;
+    int64_t now_us;  /* our clock; 0 = the script did not look */
+    int64_t next_us; /* our clock; INT64_MAX = never */
+    uint64_t seq;
+    struct bytes firsts; /* reserve: see script_first() */
+    struct reply reply;  /* of script_read(): as the core would answer, its err included */
+};
+
+/* What the server's clock said when it answered; 0: nothing. */
+int64_t script_clock(const struct bytes *parts, uint32_t count);
+
+/*
+ * Reads an answer to script_ask…. ERR_CORRUPT: it is not what a script of ours says. Jobs (an array
+ * from `arena`; their bytes borrow from the parts) go to out_answer->reply. Their bodies are
+ * checked: one whose checksum does not match is left out, and reply.err is ERR_DAMAGED if none is
+ * left; the engine should then bury it: see script_damaged().
+ */
+enum err script_read(const struct script_space *space, enum cmd_kind kind,
+                     const struct script_parts *parts, struct arena *arena,
+                     struct script_answer *out_answer) MUST_USE;
+
+/* Reads the answer to open, forget or promote. */
+enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
+                            struct script_answer *out_answer) MUST_USE;
+
+/* Reads the answer to a beat: up to SCRIPT_MEMBERS_MAX daemons, the asker among them. */
+enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
+                             uint32_t *out_count) MUST_USE;
+
+/* Where a job stands among the ready ones of its topic: the lower, the sooner it is taken. */
+struct script_rank {
+    uint32_t priority;
+    int64_t us; /* the due time, or that of its arrival; our clock */
+};
+
+/* What was left in a topic when a reserve had been done. */
+enum script_first { SCRIPT_UNSEEN, SCRIPT_NONE, SCRIPT_FIRST };
+
+/* Of the topic in this place of the reserve's list; of a SCRIPT_FIRST, out_rank is the first's. */
+enum script_first script_first(const struct script_space *space, uint32_t partition,
+                               const struct script_answer *answer, uint32_t place,
+                               struct script_rank *out_rank);
+
+/*
+ * The reserved jobs of an answer whose bodies are damaged: bury each (CMD_BURY with its seq and
+ * lease) so that an operator sees it. Returns how many, up to `max`.
+ */
+uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,
+                        struct job_view *out_jobs, uint32_t max);
+
+/* ---- commands on topics: one answer out of all partitions' ---- */
+
+/*
+ * The engine's loop:
+ *     script_gather_new(space, cmd)
+ *     for each partition p: while script_gather_wants(gather, p): script_gather_ask(gather, p, …),
+ *         send; on its answer script_gather_take(gather, p, parts); then look at all p again
+ *     when script_gather_done(gather): script_gather_reply(gather, …), answer, free
+ * Long commands take several calls to a partition, each a bounded slice; kicking and clearing go
+ * from one partition to the next, the others ask all at once. The first error ends it.
+ */
+struct script_gather;
+
+struct script_gather *script_gather_new(const struct script_space *space, const struct cmd *cmd);
+void script_gather_free(struct script_gather *gather);
+/* Is a call to this partition to be sent now? False while one is under way. */
+bool script_gather_wants(const struct script_gather *gather, uint32_t partition);
+void script_gather_ask(struct script_gather *gather, struct buf *out,
+                       const struct script_call *call);
+/* ERR_CORRUPT as script_read. Copies what it keeps. */
+enum err script_gather_take(struct script_gather *gather, uint32_t partition,
+                            const struct bytes *parts, uint32_t count) MUST_USE;
+bool script_gather_done(const struct script_gather *gather); /* answered; nothing under way */
+/* Of TOPICS with `all`: jobs that fall due in each of the spans of struct figures. */
+const uint64_t *script_gather_due_within(const struct script_gather *gather);
+/* The reply's bytes live until the gather is freed. Rates, lateness and waiters are the daemon's
+ * own to add: Redis does not know them. */
+void script_gather_reply(struct script_gather *gather, struct reply *out_reply);
+
+/* ---- notices ---- */
+
+/* All partitions publish on one channel, `PREFIX:notice`; in a database other than 0 it ends in
+ * `:DB`, because channels know no databases. Into room[SCRIPT_PREFIX_MAX + 32]. */
+struct bytes script_channel(const struct script_space *space, char *room);
+
+enum script_news {
+    SCRIPT_READY_NOW = 'r', /* a job became ready in `topic`, where somebody had left a mark */
+    SCRIPT_DUE = 'w',       /* something is due sooner than the owner knows: at `due_us` */
+    SCRIPT_MADE = 'n',      /* the partition was made, `by_us`: what was there before is gone */
+    SCRIPT_MEMBER = 'b',    /* a daemon says how it is: `member` */
+};
+
+struct script_notice {
+    enum script_news news;
+    uint32_t partition; /* but for a member */
+    struct bytes topic; /* borrowed */
+    bool by_us;
+    int64_t due_us;
+    struct script_member member;
+};
+
+/* ERR_CORRUPT: not a notice of ours. */
+enum err script_notice(const struct script_space *space, struct bytes message,
+                       struct script_notice *out_notice) MUST_USE;
+
+/* ---- is this Redis fit? ---- */
+
+/*
+ * Judges the texts of INFO and (only if script_is_cluster) of CLUSTER INFO; `cluster` is empty
+ * otherwise. OK, or an error with a sentence for people in *out_reason (static). ERR_UNSUPPORTED:
+ * too old, may evict keys, a cluster without all its slots. ERR_AGAIN: the cluster is not up yet,
+ * or this server has no part in it. The number of partitions is checked when
+ * they are opened (script_ask_open).
+ */
+enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason) MUST_USE;
+bool script_is_cluster(struct bytes info);
+/* Of INFO: may this server be written to (role:master)? */
+bool script_is_master(struct bytes info);
+
+#endif

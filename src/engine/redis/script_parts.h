@@ -1,0 +1,58 @@
+/*
+ * What the files of the scripts share, and nobody else: script.c asks, script_read.c reads answers,
+ * script_gather.c makes one answer out of many, script_fit.c judges servers, script_news.c reads
+ * what daemons hear of each other, script_text.c holds the texts, script_digest.c their names.
+ */
+#ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
+#define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
+
+#include "engine/redis/script.h"
+
+#define SCRIPT_FOREVER INT64_C(9007199254740991) /* 2^53 - 1: stands for INT64_MAX */
+
+enum {
+    SCRIPT_LAYOUT = 2,      /* raise it when what lies in Redis changes */
+    SCRIPT_HEAD_BYTES = 96, /* of a job, before its topic: docs/redis-layout.md */
+    SCRIPT_MADE_AT = 56,    /* in a head: number and time of making, which only the script knows */
+    SCRIPT_MADE_BYTES = 16,
+    SCRIPT_ANSWER_BYTES = 32,
+    SCRIPT_MEMBER_BYTES = 17, /* of an answer to a beat */
+    SCRIPT_FIGURES = 17,      /* of a topic */
+    SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
+    SCRIPT_TOPICS_PAGE = 200, /* each takes some ten microseconds */
+};
+
+/* A job's head as it lies in Redis; its times are Redis'. */
+struct script_head {
+    struct job_view view; /* times by our clock */
+    uint64_t content_sum; /* XXH3 of content type and body */
+    int64_t rank_us;      /* place among the ready, Redis' clock */
+    int64_t since_us;     /* BURIED: since when, RESERVED: until when; Redis' clock */
+};
+
+void script_sha1(struct bytes text, char out_hex[SCRIPT_DIGEST]);
+void script_write(struct buf *out, enum script_kind kind);
+
+/* From our clock to that of the partition's server, and back. */
+int64_t script_time_in(const struct script_space *space, uint32_t partition, int64_t us);
+int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us);
+
+/* Appends a string in RESP. */
+void script_add(struct buf *out, struct bytes argument);
+void script_add_i64(struct buf *out, int64_t number);
+/* Appends a request up to ARGV[1]; `arguments` more must follow. */
+void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
+                  enum script_kind kind, uint32_t arguments);
+/* ARGV[index] of such a request: borrowed. */
+struct bytes script_argument(struct bytes request, uint32_t index);
+
+/* `now_us` is the answer's, by our clock: what is due by then is shown as ready. */
+enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
+                          struct arena *arena, struct script_head *out_head) MUST_USE;
+/* Puts content type and body into the view. ERR_DAMAGED: its checksum does not match. */
+enum err script_read_content(struct bytes part, struct script_head *head) MUST_USE;
+
+/* The number at the beginning of `text`, at most what fits 64 bits; *text then begins behind it. */
+bool script_take_number(struct bytes *text, uint64_t *out_number);
+
+#endif

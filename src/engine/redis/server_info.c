@@ -1,0 +1,81 @@
+/*
+ * Is a server fit for us? Reads the texts that Redis and its relatives tell of themselves; a field
+ * that is missing is taken for the worst.
+ */
+#include "engine/redis/script_parts.h"
+
+/* The value behind "name:" at the beginning of a line; empty: there is no such line. */
+static struct bytes field_of(struct bytes text, struct bytes name)
+{
+    size_t at = 0;
+    while (at < text.len) {
+        const char *end = memchr(text.at + at, '\n', text.len - at);
+        size_t stop = end ? (size_t)(end - text.at) : text.len;
+        struct bytes line = bytes_of(text.at + at, stop - at);
+        if (line.len && line.at[line.len - 1] == '\r')
+            line.len--;
+        if (line.len > name.len && bytes_starts(line, name) && line.at[name.len] == ':')
+            return bytes_of(line.at + name.len + 1, line.len - name.len - 1);
+        at = stop + 1;
+    }
+    return (struct bytes){0};
+}
+
+static bool is_at_least_6_2(struct bytes version)
+{
+    uint64_t major = 0, minor = 0;
+    if (!script_take_number(&version, &major) || version.len == 0 || version.at[0] != '.')
+        return false;
+    version = bytes_of(version.at + 1, version.len - 1);
+    if (!script_take_number(&version, &minor))
+        return false;
+    return major > 6 || (major == 6 && minor >= 2);
+}
+
+static bool says(struct bytes text, struct bytes name, struct bytes value)
+{
+    return bytes_eq(field_of(text, name), value);
+}
+
+/* What the server is: "standalone", "cluster" or "sentinel". */
+static bool is_mode(struct bytes info, struct bytes mode)
+{
+    return says(info, BYTES("redis_mode"), mode) ||
+           says(info, BYTES("server_mode"), mode); /* as Valkey names it */
+}
+
+enum err script_judge(struct bytes info, struct bytes cluster, const char **out_reason)
+{
+    const char *reason = NULL;
+    bool member = script_is_cluster(info);
+    /* Not yet taken into the cluster, or taken out of it: another may know more. */
+    bool alone = member && says(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
+    if (!is_at_least_6_2(field_of(info, BYTES("redis_version"))))
+        reason = "the server is older than Redis 6.2";
+    else if (is_mode(info, BYTES("sentinel")))
+        reason = "the server is a Sentinel: use a redis+sentinel:// address";
+    else if (!says(info, BYTES("maxmemory"), BYTES("0")) &&
+             !says(info, BYTES("maxmemory_policy"), BYTES("noeviction")))
+        reason = "its maxmemory-policy may evict jobs: set it to noeviction";
+    else if (member && !alone && !says(cluster, BYTES("cluster_slots_assigned"), BYTES("16384")))
+        reason = "not all slots of the cluster are assigned";
+    if (reason) {
+        *out_reason = reason;
+        return ERR_UNSUPPORTED;
+    }
+    if (member && (alone || !says(cluster, BYTES("cluster_state"), BYTES("ok")))) {
+        *out_reason = alone ? "it knows of no slots" : "its cluster_state is not ok";
+        return ERR_AGAIN;
+    }
+    return OK;
+}
+
+bool script_is_cluster(struct bytes info)
+{
+    return is_mode(info, BYTES("cluster"));
+}
+
+bool script_is_master(struct bytes info)
+{
+    return says(info, BYTES("role"), BYTES("master"));
+}

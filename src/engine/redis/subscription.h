@@ -1,0 +1,48 @@
+/*
+ * The subscription to the queue's notices: a connection of its own to any server that takes
+ * commands (a cluster passes messages on to all its servers), and to another when that one is gone.
+ * What is heard is passed on to those who wait for jobs, to the timers and to the members.
+ *
+ * All daemons hear each beat of ours (members.h). If some were answered and nothing was heard, the
+ * connection leads nowhere any more, or servers of the cluster do not reach each other: it is made
+ * anew, and those who wait look for jobs themselves meanwhile.
+ *
+ * While it is not up nobody here is woken, so a start waits for it, and fails with its reason: a
+ * user of Redis 7 has no right to any channel unless somebody gave it.
+ */
+#ifndef LATERD_ENGINE_REDIS_SUBSCRIPTION_H
+#define LATERD_ENGINE_REDIS_SUBSCRIPTION_H
+
+#include "engine/redis/consumers.h"
+#include "engine/redis/partition_init.h"
+#include "engine/redis/preflight.h"
+#include "engine/redis/promoter.h"
+
+struct notices_options {
+    const struct script_space *space;
+    struct topology *topology;
+    struct waits *waits; /* knows whether we are subscribed */
+    struct opener *opener;
+    struct members *members;
+    struct timers *timers;
+    struct fitness *fitness;  /* is told why a subscription ended */
+    struct link_options link; /* `ear` and `subscriber` are made here */
+};
+
+struct notices {
+    struct notices_options options;
+    struct link link; /* flushed and asked for its next time by the owner */
+    struct link_ear ear;
+    uint64_t beats; /* members::beats, when something was heard last */
+};
+
+/* Does not move afterwards. */
+void notices_init(struct notices *notices, const struct notices_options *options);
+void notices_fini(struct notices *notices);
+
+/* Connects, and moves to where the queue is served. */
+void notices_tick(struct notices *notices, int64_t now_us);
+/* A server is gone: nothing will be heard from it. */
+void notices_lost(struct notices *notices, const struct redis_address *address);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * What a daemon knows of the topics that its consumers ask for: for each partition, whether ready
+ * jobs may be there.
+ *
+ *     EMPTY    it has none, and a mark is left there: a notice comes with the next one
+ *     TAKEN    we took the last one, and left no mark: who waits has to ask once more
+ *     UNKNOWN  nobody has asked yet
+ *     NOTICED  a notice came: it has some, or had until another daemon was quicker
+ *     READY    it has some, and we know where the first one stands
+ *
+ * A topic that nobody asks for any more is kept for a while, the longest idle is forgotten first:
+ * it is UNKNOWN next time.
+ */
+#ifndef LATERD_ENGINE_REDIS_TOPIC_CACHE_H
+#define LATERD_ENGINE_REDIS_TOPIC_CACHE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/pool.h"
+#include "engine/redis/script.h"
+
+enum knowledge { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
+
+struct known {
+    struct script_rank first; /* READY: of the first job, unless others have changed it since */
+    int64_t at_us;            /* READY, TAKEN: since when we know */
+    uint8_t what;             /* enum knowledge */
+    bool news;                /* came since it was asked: an answer that says "none" is too old */
+};
+
+struct topic {
+    char *name;
+    uint8_t name_len;
+    uint32_t number;     /* in watched::all */
+    struct known *known; /* for each partition */
+    int64_t again_us;    /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
+    struct list lines;   // place::in_topic
+    struct list idle;    // watched::idle, while no line asks for it
+    uint64_t waiters;
+    struct lateness lateness; /* of jobs handed out here */
+};
+
+struct watched {
+    uint32_t partitions;
+    struct pool all; // struct topic
+    struct map by_name;
+    struct list idle; // topic::idle, the longest idle first
+};
+
+void watched_init(struct watched *watched, uint32_t partitions);
+/* No topic has lines any more. */
+void watched_fini(struct watched *watched);
+
+struct topic *watched_find(const struct watched *watched, struct bytes name); /* or NULL */
+/* Makes it if need be: it is for a line then. */
+struct topic *watched_need(struct watched *watched, struct bytes name);
+/* No line asks for it any more. */
+void watched_rest(struct watched *watched, struct topic *topic);
+
+struct bytes topic_name(const struct topic *topic);
+/* A notice: a job became ready in the partition. */
+void topic_notice(struct topic *topic, uint32_t partition);
+/* The same, but it is no news to a reserve that is answered after this. */
+void topic_promoted(struct topic *topic, uint32_t partition);
+/* A ready job was seen there. It is no news to a reserve that is answered after this. */
+void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
+/* What we know is worth nothing: our marks may be gone. */
+void topic_forget(struct topic *topic, uint32_t partitions);
+
+/* Below 0: a stands before b. */
+int rank_compare(struct script_rank a, struct script_rank b);
+
+#endif

@@ -1,0 +1,326 @@
+/*
+ * Chooses the dialect, and has what all dialects share. The paths of /v1 and of the server's own
+ * pages are served whatever the root dialect is.
+ */
+#include "proto/api/api.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "proto/api/api_parts.h"
+#include "proto/http/host.h"
+
+const char *api_dialect_name(enum api_dialect dialect)
+{
+    switch (dialect) {
+    case DIALECT_DELAY_QUEUE: return "delay-queue";
+    case DIALECT_DELAYQUEUE_JAVA: return "delayqueue-java";
+    case DIALECT_NONE: return "none";
+    case DIALECT_COUNT: break;
+    }
+    return "v1";
+}
+
+int api_status(enum err err)
+{
+    switch (err) {
+    case OK: return 200;
+    case ERR_EMPTY: return 204;
+    case ERR_INVALID: return 400;
+    case ERR_NOT_FOUND: return 404;
+    case ERR_EXISTS:
+    case ERR_STALE_LEASE:
+    case ERR_WRONG_STATE: return 409;
+    case ERR_TOO_LARGE: return 413;
+    case ERR_JOBS_LIMIT:
+    case ERR_TOPICS_LIMIT:
+    case ERR_WAITERS_LIMIT: return 429;
+    case ERR_UNSUPPORTED: return 501;
+    case ERR_MEMORY_LIMIT:
+    case ERR_STORE_FAILED:
+    case ERR_DRAINING:
+    case ERR_AGAIN: return 503;
+    /* 507 and not 503: trying again soon is no use, somebody must make room. */
+    case ERR_DISK_LIMIT:
+    case ERR_DISK_FULL: return 507;
+    case ERR_DAMAGED:
+    case ERR_IO:
+    case ERR_CORRUPT:
+    case ERR_LOCKED:
+    case ERR_COUNT: break;
+    }
+    return 500;
+}
+
+/* ---- what the dialects share ---- */
+
+void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
+                     const char *detail)
+{
+    *problem = (struct problem){.status = status, .err = ERR_INVALID, .code = code};
+    memcpy(problem->field, field, strnlen(field, sizeof(problem->field) - 1));
+    memcpy(problem->detail, detail, strnlen(detail, sizeof(problem->detail) - 1));
+}
+
+bool api_refuse_name(struct problem *problem, struct bytes name, const char *code,
+                     const char *detail)
+{
+    char text[sizeof(problem->field)] = "";
+    size_t len = name.len < sizeof(text) ? name.len : sizeof(text) - 1;
+    while (len && !bytes_is_utf8(bytes_of(name.at, len)))
+        len--; /* do not cut a character in two */
+    memcpy(text, name.at, len);
+    return api_refuse(problem, 400, code, text, detail);
+}
+
+void api_problem_add(struct problem *problem, const char *text)
+{
+    size_t len = strnlen(problem->detail, sizeof(problem->detail) - 1);
+    size_t room = sizeof(problem->detail) - 1 - len;
+    memcpy(problem->detail + len, text, strnlen(text, room));
+}
+
+void api_problem_addf(struct problem *problem, const char *format, ...)
+{
+    char text[sizeof(problem->detail)];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments); /* cut to fit */
+    va_end(arguments);
+    api_problem_add(problem, text);
+}
+
+void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err)
+{
+    static const struct api_limits none;
+    const struct api_limits *of = limits ? limits : &none;
+    uint64_t limit = err == ERR_JOBS_LIMIT      ? of->jobs
+                     : err == ERR_TOPICS_LIMIT  ? of->topics
+                     : err == ERR_WAITERS_LIMIT ? of->waiters
+                     : err == ERR_MEMORY_LIMIT  ? of->memory_bytes
+                     : err == ERR_DISK_LIMIT    ? of->disk_bytes
+                                                : 0;
+    api_problem_set(problem, api_status(err), err_name(err), "", err_text(err));
+    problem->err = err;
+    if (limit)
+        api_problem_addf(problem, "; the limit is %llu", (unsigned long long)limit);
+}
+
+void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
+                      const struct api_limits *limits)
+{
+    api_problem_set(problem, status, err_name(ERR_TOO_LARGE), field, "");
+    api_problem_addf(problem, "the body has %llu bytes; limits.body_bytes is %u",
+                     (unsigned long long)bytes, limits->body_bytes);
+}
+
+void api_refuse_call(struct call *call, int status, const char *code, const char *detail)
+{
+    call->kind = CALL_PROBLEM;
+    api_problem_set(&call->problem, status, code, "", detail);
+}
+
+void api_send(const struct api_output *output, int status, const char *content_type,
+              struct bytes body)
+{
+    const struct call_style *style = output->style;
+    struct http_response response = {
+        .status = status,
+        .content_type = content_type,
+        .close = style->close,
+        .http10_keep_alive = style->http10 && !style->close,
+        .head_only = style->head_only,
+        .date = output->date,
+    };
+    http_respond(output->out, &response, body);
+}
+
+static bool has_control(struct bytes text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.at[i] < 0x20 || text.at[i] == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+const char *api_topic_flaw(struct bytes name)
+{
+    if (name.len == 0)
+        return "is empty";
+    if (name.len > TOPIC_NAME_MAX)
+        return "is longer than 200 bytes";
+    if (has_control(name))
+        return "has a control character";
+    return bytes_is_utf8(name) ? NULL : "is not valid UTF-8";
+}
+
+const char *api_id_flaw(struct bytes id)
+{
+    struct job_ref ref;
+    if (id.len == 0)
+        return "is empty";
+    if (id.len > JOB_ID_MAX)
+        return "is longer than 255 bytes";
+    if (has_control(id))
+        return "has a control character";
+    if (!bytes_is_utf8(id))
+        return "is not valid UTF-8";
+    if (!job_ref_parse(id, &ref) || ref.id.len == 0)
+        return "has the form of the server's own ids, an at sign and a number";
+    return NULL;
+}
+
+bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
+                  struct bytes *out_text)
+{
+    struct buf room = {0};
+    struct bytes decoded;
+    bool good = http_percent_decode(text, plus_is_space, &room, &decoded);
+    if (good)
+        *out_text = arena_copy(scratch, decoded);
+    buf_fini(&room);
+    return good;
+}
+
+void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style style)
+{
+    char room[JOB_TEXT_ID_MAX];
+    json_add_text(out, job_ref_text(ref, room), style);
+}
+
+/* ---- which dialect ---- */
+
+static bool is_below_v1(struct bytes path)
+{
+    return bytes_starts(path, BYTES("/v1")) && (path.len == 3 || path.at[3] == '/');
+}
+
+/* The server's own pages. */
+static bool decode_page(const struct http_request *request, struct call *call)
+{
+    static const struct {
+        struct bytes path;
+        enum call_kind kind;
+    } pages[] = {
+        {{"/", 1}, CALL_ROOT},
+        {{"/healthz", 8}, CALL_HEALTHZ},
+        {{"/readyz", 7}, CALL_READYZ},
+        {{"/metrics", 8}, CALL_METRICS},
+        {{"/v1/stats", 9}, CALL_STATS},
+        {{"/v1/openapi.json", 16}, CALL_OPENAPI},
+        {{"/v1/limits", 10}, CALL_LIMITS},
+    };
+    struct bytes rest = request->query, name, value;
+    for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+        if (!bytes_eq(request->path, pages[i].path))
+            continue;
+        call->style.dialect = DIALECT_COUNT;
+        call->kind = pages[i].kind;
+        if (request->method != HTTP_M_GET && request->method != HTTP_M_HEAD) {
+            api_refuse_call(call, 405, "method_not_allowed", "this page can only be read");
+            call->problem.allow = "GET, HEAD";
+        } else if (is_below_v1(request->path) && http_query_next(&rest, &name, &value)) {
+            call->kind = CALL_PROBLEM;
+            (void)api_refuse_name(&call->problem, name, "unknown_parameter",
+                                  "this page takes no query parameters");
+        }
+        return true;
+    }
+    return false;
+}
+
+/*
+ * May the page behind this request have what it asks for? A page of another origin may read what a
+ * browser lets it read, but drive nothing: a browser sends simple requests to any address, a local
+ * server's too, without asking. In the roots' dialects every call changes something, GET or not.
+ */
+static bool refuse_cross_site(const struct http_request *request, bool is_v1, struct call *call)
+{
+    bool reads = request->method == HTTP_M_GET || request->method == HTTP_M_HEAD;
+    bool always_200 = call->style.dialect == DIALECT_DELAY_QUEUE && !is_v1;
+    if (!request->cross_site || (is_v1 && reads))
+        return false;
+    if (is_v1)
+        call->style.dialect = DIALECT_COUNT;
+    api_refuse_call(call, always_200 ? 200 : 403, "cross_site",
+                    "a web page of another origin may not change anything here (Origin, "
+                    "Sec-Fetch-Site)");
+    return true;
+}
+
+/*
+ * A page that had its own name point to us (DNS rebinding) is of our origin to its browser, and may
+ * read, too: so nothing is answered, in no dialect, not even a page of the server's own.
+ */
+static bool refuse_unknown_host(const struct api_site *site, const struct http_request *request,
+                                struct call *call)
+{
+    if (site->any_host || host_is_known(request->host, site->hosts))
+        return false;
+    if (is_below_v1(request->path))
+        call->style.dialect = DIALECT_COUNT;
+    api_refuse_call(call, 403, "unknown_host",
+                    "the request's Host is no name of this server: ask for it by IP address or as "
+                    "localhost, or add the name to server.hosts in its configuration");
+    return true;
+}
+
+void api_decode(const struct api_site *site, const struct api_limits *limits,
+                const struct http_request *request, int64_t now_us, struct arena *scratch,
+                struct call *call)
+{
+    struct api_input input = {
+        .limits = limits, .request = request, .now_us = now_us, .scratch = scratch};
+    enum api_dialect root = site->root;
+    call->kind = CALL_CMD;
+    call->style = (struct call_style){
+        .limits = limits,
+        .dialect = (uint8_t)root,
+        .close = !request->keep_alive,
+        .http10 = request->http10,
+        .head_only = request->method == HTTP_M_HEAD,
+    };
+    if (refuse_unknown_host(site, request, call))
+        return;
+    bool is_v1 = is_below_v1(request->path) || root == DIALECT_NONE || root == DIALECT_COUNT;
+    if (root == DIALECT_DELAY_QUEUE && !is_v1 && request->method == HTTP_M_POST) {
+        if (!refuse_cross_site(request, is_v1, call))
+            delay_queue_decode(&input, call); /* the hot path: no page is POSTed */
+    } else if (decode_page(request, call) || refuse_cross_site(request, is_v1, call)) {
+        return;
+    } else if (is_v1) {
+        call->style.dialect = DIALECT_COUNT;
+        v1_decode(&input, call);
+    } else if (root == DIALECT_DELAYQUEUE_JAVA) {
+        delayqueue_java_decode(&input, call);
+    } else {
+        delay_queue_decode(&input, call);
+    }
+    if (call->kind == CALL_CMD || call->kind == CALL_CLEAR)
+        call->style.cmd = (uint8_t)call->cmd.kind;
+}
+
+void api_reply(const struct call_style *style, const struct reply *reply, int64_t now_us,
+               struct bytes date, struct buf *out)
+{
+    struct api_output output = {.style = style, .date = date, .out = out};
+    switch ((enum api_dialect)style->dialect) {
+    case DIALECT_DELAY_QUEUE: delay_queue_reply(&output, reply); break;
+    case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_reply(&output, reply); break;
+    case DIALECT_NONE:
+    case DIALECT_COUNT: v1_reply(&output, reply, now_us); break;
+    }
+}
+
+void api_problem(const struct call_style *style, const struct problem *problem, struct bytes date,
+                 struct buf *out)
+{
+    struct api_output output = {.style = style, .date = date, .out = out};
+    switch ((enum api_dialect)style->dialect) {
+    case DIALECT_DELAY_QUEUE: delay_queue_problem(&output, problem); break;
+    case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_problem(&output, problem); break;
+    case DIALECT_NONE:
+    case DIALECT_COUNT: v1_problem(&output, problem); break;
+    }
+}

@@ -1,0 +1,80 @@
+/*
+ * What the dialects share: the words of a refusal, checks of names, and the way out. Each dialect
+ * has a decode, a reply and a problem function; api.c chooses.
+ */
+#ifndef LATERD_PROTO_API_API_PARTS_H
+#define LATERD_PROTO_API_API_PARTS_H
+
+#include "proto/api/api.h"
+#include "proto/json.h"
+
+/* What decoding a request has at hand. */
+struct api_input {
+    const struct api_limits *limits;
+    const struct http_request *request;
+    int64_t now_us;
+    struct arena *scratch;
+};
+
+/* Where a response goes. */
+struct api_output {
+    const struct call_style *style;
+    struct bytes date;
+    struct buf *out;
+};
+
+void delay_queue_decode(const struct api_input *input, struct call *call);
+void delay_queue_reply(const struct api_output *output, const struct reply *reply);
+void delay_queue_problem(const struct api_output *output, const struct problem *problem);
+
+void delayqueue_java_decode(const struct api_input *input, struct call *call);
+void delayqueue_java_reply(const struct api_output *output, const struct reply *reply);
+void delayqueue_java_problem(const struct api_output *output, const struct problem *problem);
+
+/* `path` is anything, "/v1" and what is not there included. */
+void v1_decode(const struct api_input *input, struct call *call);
+void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us);
+void v1_problem(const struct api_output *output, const struct problem *problem);
+
+/* Fills in a problem; detail and field are cut to fit. */
+void api_problem_set(struct problem *problem, int status, const char *code, const char *field,
+                     const char *detail);
+/* Appends to the detail, cut to fit. */
+void api_problem_add(struct problem *problem, const char *text);
+void api_problem_addf(struct problem *problem, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* What the engine refused, with the limit's value if it was one; `limits` may be NULL. */
+void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err);
+/* The body of a job has so many bytes, which is too many. */
+void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
+                      const struct api_limits *limits);
+/* The same, for `return`. Inline, so that whoever reads the caller sees that it is always false. */
+static inline bool api_refuse(struct problem *problem, int status, const char *code,
+                              const char *field, const char *detail)
+{
+    api_problem_set(problem, status, code, field, detail);
+    return false;
+}
+/* Refuses (400) a field or parameter of that name, which is cut to fit; false. */
+bool api_refuse_name(struct problem *problem, struct bytes name, const char *code,
+                     const char *detail);
+/* Refuses a call, which becomes CALL_PROBLEM. */
+void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
+
+/* A whole response with this body. */
+void api_send(const struct api_output *output, int status, const char *content_type,
+              struct bytes body);
+
+/* NULL if a topic may have this name, else why not, to be read after "the topic". */
+const char *api_topic_flaw(struct bytes name);
+/* NULL if a client may choose this id, else why not, to be read after "the id". */
+const char *api_id_flaw(struct bytes id);
+
+/* Percent-decodes into the arena. False: bad escape or NUL. */
+bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
+                  struct bytes *out_text);
+
+/* text of an id, as JSON. */
+void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style style);
+
+#endif

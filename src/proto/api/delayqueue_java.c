@@ -1,0 +1,216 @@
+/*
+ * The `delayqueue-java` dialect: three calls with form or query parameters, JSON out. Its ids are
+ * numbers, which clients may parse as such, so a server-made id is shown as its bare number here;
+ * a client's id that looks like a number (pushed through another dialect) gets a '=' before it, so
+ * that no two jobs are ever shown by one name.
+ */
+#include "base/rfc3339.h"
+#include "proto/api/api_parts.h"
+
+#define SECOND_US INT64_C(1000000)
+
+enum { MILLISECOND_US = 1000, TTR_MAX_S = 86400 };
+
+static const char json_type[] = "application/json;charset=UTF-8";
+
+static void refuse(struct call *call, const char *exception)
+{
+    api_refuse_call(call, 200, "refused", exception);
+}
+
+static void refuse_body(const struct api_input *input, struct bytes body, struct call *call)
+{
+    call->kind = CALL_PROBLEM;
+    api_problem_body(&call->problem, 200, "message", body.len, input->limits);
+}
+
+/* ---- decoding ---- */
+
+/* A parameter from the query or the form, decoded; false: not there, or badly encoded. */
+static bool parameter(const struct api_input *input, struct bytes wanted, struct bytes *out_value)
+{
+    struct bytes places[] = {input->request->query, input->request->body}, name, value;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        while (http_query_next(&places[i], &name, &value)) {
+            if (bytes_eq(name, wanted))
+                return api_unescape(value, true, input->scratch, out_value);
+        }
+    }
+    return false;
+}
+
+static bool read_due(const struct api_input *input, int64_t *out_us)
+{
+    struct bytes text;
+    uint64_t ms;
+    if (!parameter(input, BYTES("delayTime"), &text))
+        return false;
+    if (bytes_to_u64(text, &ms) && ms <= (uint64_t)(MOMENT_MAX_US / MILLISECOND_US)) {
+        *out_us = (int64_t)ms * MILLISECOND_US;
+        return true;
+    }
+    return moment_read_local(text, input->limits->east_us, out_us);
+}
+
+static void decode_push(const struct api_input *input, struct call *call)
+{
+    struct bytes topic, message, ttr;
+    int64_t due_us;
+    uint64_t ttr_s;
+    if (!parameter(input, BYTES("topic"), &topic) || api_topic_flaw(topic))
+        refuse(call, "topic: 1 to 200 bytes of UTF-8, no control characters");
+    else if (!read_due(input, &due_us))
+        refuse(call, "delayTime: epoch milliseconds, or yyyy-MM-dd HH:mm:ss");
+    else if (!parameter(input, BYTES("ttrTime"), &ttr) || !bytes_to_u64(ttr, &ttr_s) || ttr_s < 1 ||
+             ttr_s > TTR_MAX_S)
+        refuse(call, "ttrTime: seconds, 1 to 86400");
+    else if (!parameter(input, BYTES("message"), &message))
+        refuse(call, "message: missing or badly encoded");
+    else if (message.len > input->limits->body_bytes)
+        refuse_body(input, message, call);
+    else
+        call->cmd = (struct cmd){
+            .kind = CMD_PUSH,
+            .push = {.topic = topic,
+                     .due_us = due_us,
+                     .ttr_us = (int64_t)ttr_s * SECOND_US,
+                     .body = message},
+        };
+}
+
+static void decode_pop(const struct api_input *input, struct bytes raw, struct call *call)
+{
+    struct bytes *topic = arena_alloc(input->scratch, sizeof(*topic));
+    if (!api_unescape(raw, false, input->scratch, topic) || api_topic_flaw(*topic)) {
+        refuse(call, "topic: 1 to 200 bytes of UTF-8, no control characters");
+        return;
+    }
+    call->cmd = (struct cmd){
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topic, .topic_count = 1, .max = 1},
+    };
+}
+
+static bool is_number(struct bytes text)
+{
+    uint64_t number;
+    return bytes_to_u64(text, &number);
+}
+
+/* Ids as add_id shows them. */
+static bool read_ref(struct bytes text, struct job_ref *out_ref)
+{
+    uint64_t seq;
+    if (bytes_to_u64(text, &seq)) {
+        *out_ref = (struct job_ref){.seq = seq};
+        return true;
+    }
+    if (text.len && text.at[0] == '=' && is_number(bytes_of(text.at + 1, text.len - 1)))
+        text = bytes_of(text.at + 1, text.len - 1);
+    return job_ref_parse(text, out_ref);
+}
+
+static void decode_finish(const struct api_input *input, struct call *call)
+{
+    struct bytes id;
+    call->cmd = (struct cmd){.kind = CMD_DELETE,
+                             .job.is_done = true}; /* from any state, as in the original */
+    if (!parameter(input, BYTES("id"), &id) || !read_ref(id, &call->cmd.job.ref))
+        refuse(call, "id: 1 to 255 bytes");
+}
+
+void delayqueue_java_decode(const struct api_input *input, struct call *call)
+{
+    struct bytes path = input->request->path, pop = BYTES("/pop/");
+    enum http_method method = input->request->method;
+    bool push = bytes_eq(path, BYTES("/push")), finish = bytes_eq(path, BYTES("/finish"));
+    bool popping = bytes_starts(path, pop) && path.len > pop.len;
+    if (!push && !finish && !popping) {
+        api_refuse_call(call, 404, "not_found", "there is nothing at this path");
+    } else if (popping ? method != HTTP_M_GET : method != HTTP_M_POST) {
+        api_refuse_call(call, 405, "method_not_allowed", "Request method not supported");
+        call->problem.allow = popping ? "GET" : "POST";
+    } else if (push) {
+        decode_push(input, call);
+    } else if (finish) {
+        decode_finish(input, call);
+    } else {
+        decode_pop(input, bytes_of(path.at + pop.len, path.len - pop.len), call);
+    }
+}
+
+/* ---- replying ---- */
+
+static void add_id(struct buf *out, const struct job_ref *ref)
+{
+    if (ref->id.len && !is_number(ref->id)) {
+        json_add_text(out, ref->id, JSON_STYLE_PLAIN);
+        return;
+    }
+    buf_add_char(out, '"');
+    if (ref->id.len) {
+        buf_add_char(out, '=');
+        buf_add_bytes(out, ref->id);
+    } else {
+        buf_add_u64(out, ref->seq);
+    }
+    buf_add_char(out, '"');
+}
+
+static void add_job(struct buf *out, const struct job_view *job)
+{
+    buf_add_str(out, "{\"id\":");
+    add_id(out, &job->ref);
+    buf_add_str(out, ",\"topic\":");
+    json_add_text(out, job->topic, JSON_STYLE_PLAIN);
+    buf_add_str(out, ",\"delayTime\":");
+    buf_add_i64(out, job->due_us / MILLISECOND_US);
+    buf_add_str(out, ",\"ttrTime\":");
+    buf_add_i64(out, job->ttr_us / SECOND_US);
+    buf_add_str(out, ",\"message\":");
+    json_add_text(out, job->body, JSON_STYLE_PLAIN);
+    buf_add_char(out, '}');
+}
+
+static void send_failure(const struct api_output *output, const struct problem *problem)
+{
+    struct buf body = {0};
+    buf_add_str(&body, "{\"code\":1,\"msg\":\"系统异常，请联系管理员\",\"exception\":");
+    json_add_text(&body, bytes_str(problem->detail), JSON_STYLE_PLAIN);
+    buf_add_char(&body, '}');
+    api_send(output, problem->status, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}
+
+void delayqueue_java_problem(const struct api_output *output, const struct problem *problem)
+{
+    send_failure(output, problem);
+}
+
+void delayqueue_java_reply(const struct api_output *output, const struct reply *reply)
+{
+    enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
+    bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND);
+    struct buf body = {0};
+    if (reply->err != OK && !nothing) {
+        struct problem problem;
+        api_problem_of(&problem, output->style->limits, reply->err);
+        problem.status = 200;
+        send_failure(output, &problem);
+        return;
+    }
+    buf_add_str(&body, "{\"code\":0,\"msg\":\"操作成功！\"");
+    if (kind == CMD_PUSH) {
+        buf_add_str(&body, ",\"data\":");
+        add_id(&body, &reply->jobs[0].ref);
+    } else if (kind == CMD_RESERVE) {
+        buf_add_str(&body, ",\"data\":");
+        if (nothing || reply->count == 0)
+            buf_add_str(&body, "null");
+        else
+            add_job(&body, &reply->jobs[0]);
+    }
+    buf_add_char(&body, '}');
+    api_send(output, 200, json_type, buf_bytes(&body));
+    buf_fini(&body);
+}

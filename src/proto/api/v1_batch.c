@@ -1,0 +1,120 @@
+/*
+ * Batches of one command: a JSON array of items, or NDJSON. A batch is looked through before its
+ * first item is done, so that a broken array or too long a batch changes nothing.
+ */
+#include "proto/api/v1.h"
+
+/* False: a batch of so many items is too large. */
+static bool size_fits(const struct v1_input *input, uint32_t count)
+{
+    if (count <= input->limits->batch_jobs)
+        return true;
+    (void)api_refuse(input->problem, 413, "batch_too_large", "", "");
+    api_problem_addf(input->problem, "the batch has %u jobs; limits.batch_jobs is %u", count,
+                     input->limits->batch_jobs);
+    return false;
+}
+
+/* The next line that is not blank; false: none is left. `line_number` counts all of them. */
+static bool next_line(struct bytes *rest, struct bytes *out_line, uint32_t *line_number)
+{
+    while (rest->len) {
+        const char *end = memchr(rest->at, '\n', rest->len);
+        size_t len = end ? (size_t)(end - rest->at) : rest->len, step = len + (end != NULL);
+        *out_line = bytes_of(rest->at, len);
+        *rest = bytes_of(rest->at + step, rest->len - step);
+        ++*line_number;
+        for (size_t i = 0; i < len; i++) {
+            if (!strchr(" \t\r", out_line->at[i]) || out_line->at[i] == '\0')
+                return true;
+        }
+    }
+    return false;
+}
+
+static void begin(const struct v1_call *v1, struct bytes items, bool ndjson)
+{
+    v1->call->kind = CALL_BATCH;
+    v1->call->style.cmd = (uint8_t)v1->kind;
+    v1->call->batch =
+        (struct api_batch){.kind = v1->kind, .rest = items, .ndjson = ndjson, .topic = v1->part};
+}
+
+bool v1_begin_lines(const struct v1_call *v1)
+{
+    struct bytes rest = v1->request->body, line;
+    uint32_t count = 0, line_number = 0;
+    while (next_line(&rest, &line, &line_number))
+        count++;
+    if (!size_fits(&v1->input, count))
+        return false;
+    begin(v1, v1->request->body, true);
+    return true;
+}
+
+bool v1_begin_array(const struct v1_call *v1, struct bytes array)
+{
+    struct json json;
+    struct json_value item;
+    uint32_t count = 0;
+    json_init(&json, array, v1->input.limits->json_depth);
+    if (!json_open(&json, JSON_KIND_ARRAY))
+        return v1_refuse_json(&v1->input, &json);
+    struct bytes inside = bytes_of(json.at, (size_t)(json.end - json.at));
+    while (json_item(&json, &item))
+        count++;
+    if (!json_end(&json))
+        return v1_refuse_json(&v1->input, &json);
+    if (!size_fits(&v1->input, count))
+        return false;
+    begin(v1, inside, false);
+    return true;
+}
+
+/* The next item of an array that is known to be well-formed. */
+static bool next_item(struct api_batch *batch, struct bytes *out_item)
+{
+    struct json json;
+    struct json_value item;
+    json_init(&json, batch->rest, JSON_DEPTH_MAX);
+    json.depth = 1;
+    json.fresh = batch->done == 0;
+    if (!json_item(&json, &item))
+        return false;
+    *out_item = item.text;
+    if (item.kind == JSON_KIND_STRING) /* shown with its quotes, to be refused as what it is */
+        *out_item = bytes_of(item.text.at - 1, item.text.len + 2);
+    batch->rest = bytes_of(json.at, (size_t)(json.end - json.at));
+    return true;
+}
+
+/* An item's refusal begins with where it stands, for whoever looks for it in a long file. */
+static void name_line(struct problem *problem, uint32_t line_number)
+{
+    struct buf detail = {0};
+    buf_add_str(&detail, "line ");
+    buf_add_u64(&detail, line_number);
+    buf_add_str(&detail, ": ");
+    buf_add_str(&detail, problem->detail);
+    buf_add_char(&detail, '\0');
+    memset(problem->detail, 0, sizeof(problem->detail));
+    api_problem_add(problem, detail.at);
+    buf_fini(&detail);
+}
+
+bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, int64_t now_us,
+                    struct arena *scratch, struct cmd *out_cmd, struct problem *out_problem)
+{
+    struct v1_input input = {
+        .limits = limits, .now_us = now_us, .scratch = scratch, .problem = out_problem};
+    struct bytes item;
+    *out_problem = (struct problem){0};
+    if (!(batch->ndjson ? next_line(&batch->rest, &item, &batch->line) : next_item(batch, &item)))
+        return false;
+    batch->done++;
+    bool good = batch->kind == CMD_FINISH ? v1_read_finish(&input, item, out_cmd)
+                                          : v1_read_push(&input, batch->topic, item, out_cmd);
+    if (!good && batch->ndjson)
+        name_line(out_problem, batch->line);
+    return true;
+}

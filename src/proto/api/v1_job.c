@@ -1,0 +1,110 @@
+/* Commands on one job or on a list of them, and reserve. */
+#include "proto/api/v1.h"
+
+static uint32_t fields_of(enum cmd_kind kind)
+{
+    switch (kind) {
+    case CMD_FINISH: return V1_BIT(V1_LEASE);
+    case CMD_RELEASE:
+        return V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY);
+    case CMD_TOUCH: return V1_BIT(V1_LEASE) | V1_BIT(V1_TTR);
+    case CMD_BURY: return V1_BIT(V1_LEASE) | V1_BIT(V1_PRIORITY);
+    case CMD_RESCHEDULE:
+        return V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_BODY) |
+               V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE);
+    case CMD_PUSH:
+    case CMD_RESERVE:
+    case CMD_RESERVE_JOB:
+    case CMD_PEEK:
+    case CMD_KICK:
+    case CMD_RUN:
+    case CMD_GET:
+    case CMD_DELETE:
+    case CMD_KICK_TOPIC:
+    case CMD_CLEAR_TOPIC:
+    case CMD_PAUSE:
+    case CMD_RESUME:
+    case CMD_REMOVE_TOPIC:
+    case CMD_TOPICS:
+    case CMD_TOPIC:
+    case CMD_LIST: break;
+    }
+    return 0;
+}
+
+bool v1_decode_job(const struct v1_call *v1)
+{
+    struct v1_fields fields;
+    struct cmd_job job = {0};
+    if (!v1_read_body(&v1->input, v1->request->body, fields_of(v1->kind), &fields))
+        return false;
+    bool timed = v1_given(&fields, V1_DELAY) || v1_given(&fields, V1_DUE);
+    bool bodied = v1_given(&fields, V1_BODY) || v1_given(&fields, V1_BODY_BASE64);
+    if (v1->kind == CMD_RESCHEDULE && fields.given == 0)
+        return api_refuse(v1->input.problem, 400, "nothing_to_change", "",
+                          "give at least one of delay, due, priority, body, body_base64");
+    if (v1_given(&fields, V1_CONTENT_TYPE) && !bodied)
+        return api_refuse(v1->input.problem, 400, "bad_field", "content_type",
+                          "the content type changes only together with the body");
+    if (!job_ref_parse(v1->part, &job.ref))
+        return api_refuse(v1->input.problem, 400, "bad_path", "id", "this is not an id");
+    job.lease = fields.lease;
+    job.has_delay = timed && v1->kind == CMD_RELEASE;
+    job.has_due = timed && v1->kind == CMD_RESCHEDULE;
+    job.due_us = fields.due_us;
+    job.has_priority = v1_given(&fields, V1_PRIORITY);
+    job.priority = fields.priority;
+    job.has_ttr = v1_given(&fields, V1_TTR);
+    job.ttr_us = fields.ttr_us;
+    job.has_body = bodied;
+    job.body_kind = fields.body_kind;
+    job.body = fields.body;
+    job.content_type = fields.content_type;
+    v1->call->cmd.job = job;
+    return true;
+}
+
+/* ---- batches of finishes ---- */
+
+bool v1_read_finish(const struct v1_input *input, struct bytes text, struct cmd *out_cmd)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(input, text, V1_BIT(V1_REF) | V1_BIT(V1_LEASE), &fields))
+        return false;
+    if (!v1_given(&fields, V1_REF))
+        return api_refuse(input->problem, 400, "missing_field", "id",
+                          "each job to finish needs its id");
+    *out_cmd = (struct cmd){.kind = CMD_FINISH, .job = {.ref = fields.ref, .lease = fields.lease}};
+    return true;
+}
+
+bool v1_decode_finishes(const struct v1_call *v1)
+{
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, V1_BIT(V1_JOBS), &fields))
+        return false;
+    if (!v1_given(&fields, V1_JOBS))
+        return api_refuse(v1->input.problem, 400, "missing_field", "jobs",
+                          "finish needs the jobs: {\"jobs\":[{\"id\":\"a\",\"lease\":\"1\"}]}");
+    return v1_begin_array(v1, fields.jobs);
+}
+
+/* ---- reserve ---- */
+
+bool v1_decode_reserve(const struct v1_call *v1)
+{
+    uint32_t allowed = V1_BIT(V1_TOPICS) | V1_BIT(V1_WAIT) | V1_BIT(V1_MAX);
+    struct v1_fields fields;
+    if (!v1_read_body(&v1->input, v1->request->body, allowed, &fields))
+        return false;
+    if (!v1_given(&fields, V1_TOPICS))
+        return api_refuse(v1->input.problem, 400, "missing_field", "topics",
+                          "reserve needs the topics to take jobs from");
+    v1->call->cmd.reserve = (struct cmd_reserve){
+        .topics = fields.topics,
+        .topic_count = fields.topic_count,
+        .max = v1_given(&fields, V1_MAX) ? fields.max : 1,
+        .wait_us = v1_given(&fields, V1_WAIT) ? fields.wait_us : 0,
+    };
+    return true;
+}

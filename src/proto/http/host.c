@@ -1,0 +1,87 @@
+#include "proto/http/host.h"
+
+enum { NAME_BYTES_MAX = 253 };
+
+struct bytes host_without_port(struct bytes host)
+{
+    size_t len = host.len;
+    while (len && host.at[len - 1] >= '0' && host.at[len - 1] <= '9')
+        len--;
+    return len && host.at[len - 1] == ':' ? bytes_of(host.at, len - 1) : host;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Four numbers up to 255. A browser writes every other spelling of an address so. */
+static bool is_ipv4(struct bytes text)
+{
+    unsigned numbers = 0;
+    size_t at = 0;
+    for (; at < text.len; numbers++) {
+        size_t start = at;
+        uint64_t number;
+        while (at < text.len && is_digit(text.at[at]))
+            at++;
+        if (!bytes_to_u64(bytes_of(text.at + start, at - start), &number) || number > 255)
+            return false;
+        if (at < text.len && (text.at[at] != '.' || ++at == text.len))
+            return false;
+    }
+    return numbers == 4;
+}
+
+/* What stands in brackets is no name: the brackets, and the characters of an address, suffice. */
+static bool is_ipv6(struct bytes text)
+{
+    if (text.len < 4 || text.at[0] != '[' || text.at[text.len - 1] != ']')
+        return false;
+    for (size_t i = 1; i + 1 < text.len; i++) {
+        char c = text.at[i], letter = (char)(c | 0x20);
+        if (!is_digit(c) && !(letter >= 'a' && letter <= 'f') && c != ':' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+bool host_next_name(struct bytes *names, struct bytes *out_name)
+{
+    size_t start = 0, end;
+    while (start < names->len && (names->at[start] == ' ' || names->at[start] == ','))
+        start++;
+    for (end = start; end < names->len && names->at[end] != ' ' && names->at[end] != ','; end++)
+        continue;
+    *out_name = bytes_of(names->at + start, end - start);
+    *names = bytes_of(names->at + end, names->len - end);
+    return out_name->len > 0;
+}
+
+bool host_is_name(struct bytes name)
+{
+    if (bytes_eq(name, BYTES("*")))
+        return true;
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i], letter = (char)(c | 0x20);
+        if (!is_digit(c) && !(letter >= 'a' && letter <= 'z') && c != '-' && c != '_' && c != '.')
+            return false;
+    }
+    return name.len > 0 && name.len <= NAME_BYTES_MAX;
+}
+
+bool host_is_known(struct bytes host, struct bytes names)
+{
+    struct bytes name, asked = host_without_port(host);
+    if (host.len == 0 || is_ipv4(asked) || is_ipv6(asked))
+        return true;
+    if (asked.len && asked.at[asked.len - 1] == '.')
+        asked.len--;
+    if (bytes_eq_nocase(asked, BYTES("localhost")))
+        return true;
+    while (host_next_name(&names, &name)) {
+        if (bytes_eq_nocase(asked, name) || bytes_eq(name, BYTES("*")))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,279 @@
+/*
+ * /metrics in the Prometheus text format. The number of topics shown one by one is bounded
+ * (metrics.topics); all totals are over all topics.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "engine/embedded/embedded.h"
+#include "server/admin/pages.h"
+
+static void family(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_addf(out, "# HELP laterd_%s %s\n# TYPE laterd_%s %s\n", name, help, name, type);
+}
+
+static void single(struct buf *out, const char *name, const char *type, const char *help,
+                   uint64_t value)
+{
+    family(out, name, type, help);
+    buf_addf(out, "laterd_%s %llu\n", name, (unsigned long long)value);
+}
+
+/* Microseconds as decimal seconds, exactly. */
+static void add_seconds(struct buf *out, uint64_t us)
+{
+    buf_addf(out, "%llu.%06llu", (unsigned long long)(us / 1000000),
+             (unsigned long long)(us % 1000000));
+}
+
+static void add_label(struct buf *out, struct bytes value)
+{
+    for (size_t i = 0; i < value.len; i++) {
+        if (value.at[i] == '"' || value.at[i] == '\\')
+            buf_add_char(out, '\\');
+        if (value.at[i] == '\n')
+            buf_add_str(out, "\\n");
+        else
+            buf_add_char(out, value.at[i]);
+    }
+}
+
+struct durations {
+    const uint64_t *counts; /* by bucket */
+    unsigned bucket_count;
+    int64_t (*bound_us)(unsigned bucket); /* of the last one INT64_MAX */
+    uint64_t sum_us;
+};
+
+static void histogram(struct buf *out, const char *name, const char *help,
+                      const struct durations *durations)
+{
+    uint64_t seen = 0;
+    family(out, name, "histogram", help);
+    for (unsigned bucket = 0; bucket < durations->bucket_count; bucket++) {
+        int64_t bound_us = durations->bound_us(bucket);
+        seen += durations->counts[bucket];
+        buf_addf(out, "laterd_%s_bucket{le=\"", name);
+        if (bound_us == INT64_MAX)
+            buf_add_str(out, "+Inf");
+        else
+            add_seconds(out, (uint64_t)bound_us);
+        buf_addf(out, "\"} %llu\n", (unsigned long long)seen);
+    }
+    buf_addf(out, "laterd_%s_sum ", name);
+    add_seconds(out, durations->sum_us);
+    buf_addf(out, "\nlaterd_%s_count %llu\n", name, (unsigned long long)seen);
+}
+
+static void add_lateness(struct buf *out, const struct lateness_histogram *lateness)
+{
+    histogram(out, "lateness_seconds",
+              "How long after its due time a job was handed to a consumer.",
+              &(struct durations){lateness->counts, LATENESS_BUCKETS, lateness_bound_us,
+                                  lateness->sum_us});
+}
+
+static int64_t sync_bound_us(unsigned bucket)
+{
+    return bucket == SYNC_BUCKETS - 1 ? INT64_MAX : (int64_t)16 << bucket;
+}
+
+static void add_syncs(struct buf *out, const struct store_stats *stats)
+{
+    histogram(out, "sync_seconds", "How long the disk took to make a batch durable.",
+              &(struct durations){stats->sync_us, SYNC_BUCKETS, sync_bound_us, stats->sync_us_sum});
+}
+
+static void add_turns(struct buf *out, const struct server_counts *counts)
+{
+    histogram(
+        out, "turn_seconds",
+        "How long a turn of the event loop took: nothing else is served meanwhile.",
+        &(struct durations){counts->turn_us, TURN_BUCKETS, turn_bound_us, counts->turn_us_sum});
+}
+
+static void add_store(const struct store *store, struct buf *out)
+{
+    struct store_stats stats = {0};
+    if (!store)
+        return;
+    store_stats(store, &stats);
+    single(out, "wal_bytes", "gauge", "Bytes of all log segments on disk.", stats.disk_bytes);
+    single(out, "wal_live_bytes", "gauge", "Bytes of them that live jobs need.", stats.live_bytes);
+    single(out, "wal_segments", "gauge", "Log segments on disk.", stats.segments);
+    single(out, "wal_written_bytes_total", "counter", "Bytes written to the log.",
+           stats.bytes_written);
+    single(out, "wal_batches_total", "counter", "Batches written to the log.", stats.batches);
+    single(out, "wal_records_total", "counter", "Records written to the log.", stats.records);
+    single(out, "checkpoints_total", "counter", "Segments cleaned and removed.", stats.checkpoints);
+    single(out, "carried_jobs_total", "counter", "Jobs written again by a checkpoint.",
+           stats.carried_jobs);
+    single(out, "damaged_segments", "gauge", "Segments with damage, in the log or set aside.",
+           stats.damaged_segments);
+    single(out, "cold_reads_total", "counter",
+           "Bodies that were read from the disk, not from memory.", stats.cold_reads);
+    single(out, "store_failed", "gauge", "1 after a failed write: restart to recover.",
+           store_failed(store));
+    single(out, "store_full", "gauge", "1 while the disk has no room for new jobs.",
+           store_full(store));
+    add_syncs(out, &stats);
+}
+
+static void add_totals(struct server *server, const struct figures *totals, struct buf *out)
+{
+    family(out, "jobs", "gauge", "Live jobs by state.");
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        buf_addf(out, "laterd_jobs{state=\"%s\"} %llu\n", job_state_name(state),
+                 (unsigned long long)totals->jobs[state]);
+    single(out, "pushed_total", "counter", "Jobs accepted.", totals->pushed);
+    single(out, "reserved_total", "counter", "Reservations given.", totals->reserved);
+    single(out, "finished_total", "counter", "Jobs finished.", totals->finished);
+    single(out, "deleted_total", "counter", "Jobs deleted.", totals->deleted);
+    single(out, "timeouts_total", "counter", "Reservations whose ttr ran out.", totals->timeouts);
+    single(out, "released_total", "counter", "Reservations released.", totals->released);
+    single(out, "buried_total", "counter", "Jobs buried.", totals->buried);
+    single(out, "kicked_total", "counter", "Jobs kicked.", totals->kicked);
+    single(out, "topics", "gauge", "Topics.", totals->topics);
+    single(out, "waiting", "gauge", "Parked reserves.", totals->waiters);
+    single(out, "connections", "gauge", "Open connections.", server_sessions(server));
+    single(out, "connections_accepted_total", "counter", "Connections accepted.",
+           server->counts.accepted);
+    single(out, "connections_refused_total", "counter", "Connections over limits.connections.",
+           server->counts.refused);
+    single(out, "connections_timed_out_total", "counter", "Idle or slow connections closed.",
+           server->counts.timed_out);
+    single(out, "connections_evicted_total", "counter",
+           "Connections closed because buffers took too much memory.", server->counts.evicted);
+    single(out, "buffer_bytes", "gauge", "Memory of connections' buffers.", server->buffers.bytes);
+    single(out, "undelivered_total", "counter", "Reservations given back: the client had gone.",
+           server->counts.undelivered);
+    single(out, "abandoned_total", "counter",
+           "Reservations given back: their beanstalkd client ended its connection.",
+           server->counts.abandoned);
+    single(out, "turns_total", "counter", "Turns of the event loop.", server->counts.turns);
+    single(out, "memory_bytes", "gauge", "Heap in use.", mem_used());
+    family(out, "http_requests_total", "counter", "Requests answered, by HTTP status.");
+    for (int status = 100; status < SERVER_STATUS_MAX; status++) {
+        if (server->counts.requests[status])
+            buf_addf(out, "laterd_http_requests_total{status=\"%d\"} %llu\n", status,
+                     (unsigned long long)server->counts.requests[status]);
+    }
+}
+
+static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)
+{
+    single(out, "beanstalk_connections", "gauge", "Open connections of beanstalkd clients.",
+           beanstalk->connections);
+    family(out, "beanstalk_commands_total", "counter", "Commands of beanstalkd clients.");
+    for (int cmd = 0; cmd < BEANSTALK_CMDS; cmd++) {
+        if (beanstalk->cmds[cmd])
+            buf_addf(out, "laterd_beanstalk_commands_total{command=\"%s\"} %llu\n",
+                     beanstalk_cmd_name((enum beanstalk_cmd)cmd),
+                     (unsigned long long)beanstalk->cmds[cmd]);
+    }
+}
+
+static void add_misdirected(const struct server *server, struct buf *out)
+{
+    family(out, "misdirected_total", "counter",
+           "Requests refused: for another host, or of the other port's protocol.");
+    for (enum misdirected_kind kind = 0; kind < MISDIRECTED_KINDS; kind++)
+        buf_addf(out, "laterd_misdirected_total{kind=\"%s\"} %llu\n", misdirected_name(kind),
+                 (unsigned long long)server->misdirected.counts[kind]);
+}
+
+static void add_limits(struct server *server, struct buf *out)
+{
+    const struct server_options *options = &server->options;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } limits[] = {
+        {"jobs", options->limits.jobs},
+        {"topics", options->limits.topics},
+        {"waiters", options->limits.waiters},
+        {"memory_bytes", options->limits.memory_bytes},
+        {"buffer_bytes", server->buffers.max_bytes},
+        {"body_bytes", options->api.body_bytes},
+        {"beanstalk_body_bytes", options->beanstalk_body_bytes},
+        {"batch_jobs", options->api.batch_jobs},
+        {"reserve_topics", options->api.reserve_topics},
+        {"connections", options->connections_max},
+        {"request_bytes", options->http.body_bytes},
+    };
+    family(out, "limit", "gauge", "The configured limits.");
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        buf_addf(out, "laterd_limit{name=\"%s\"} %llu\n", limits[i].name,
+                 (unsigned long long)limits[i].value);
+}
+
+static void topic_row(struct buf *out, const char *name, struct bytes topic, const char *state,
+                      uint64_t value)
+{
+    buf_addf(out, "laterd_%s{topic=\"", name);
+    add_label(out, topic);
+    if (state)
+        buf_addf(out, "\",state=\"%s", state);
+    buf_addf(out, "\"} %llu\n", (unsigned long long)value);
+}
+
+static void add_topics(struct server *server, const struct reply *reply, struct buf *out)
+{
+    const struct topic_view *topics = reply->topics;
+    uint32_t shown = server->options.metrics_topics;
+    uint32_t count = reply->err ? 0 : reply->count < shown ? reply->count : shown;
+    family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
+    for (uint32_t i = 0; i < count; i++) {
+        for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+            topic_row(out, "topic_jobs", topics[i].name, job_state_name(state),
+                      topics[i].jobs[state]);
+    }
+    family(out, "topic_pushed_total", "counter", "Jobs accepted, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_pushed_total", topics[i].name, NULL, topics[i].pushed);
+    family(out, "topic_reserved_total", "counter", "Reservations given, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_reserved_total", topics[i].name, NULL, topics[i].reserved);
+    family(out, "topic_finished_total", "counter", "Jobs finished, by topic.");
+    for (uint32_t i = 0; i < count; i++)
+        topic_row(out, "topic_finished_total", topics[i].name, NULL, topics[i].finished);
+    family(out, "topic_oldest_ready_seconds", "gauge",
+           "How long the head of the ready queue has been due.");
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t since_us = topics[i].oldest_ready_us;
+        bool waits = since_us && since_us < server->now_us;
+        buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
+        add_label(out, topics[i].name);
+        buf_add_str(out, "\"} ");
+        add_seconds(out, waits ? (uint64_t)(server->now_us - since_us) : 0);
+        buf_add_char(out, '\n');
+    }
+    single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
+           reply->more || reply->count > count);
+}
+
+void metrics_write(struct server *server, const struct reply *topics, struct buf *out)
+{
+    const struct embedded *embedded = server->options.embedded;
+    struct figures totals;
+    server->engine->verbs->figures(server->engine, &totals);
+    family(out, "info", "gauge", "The version that runs.");
+    buf_addf(out, "laterd_info{version=\"%s\"} 1\n", LATERD_VERSION);
+    family(out, "ready", "gauge", "1 if pushes are accepted.");
+    buf_addf(out, "laterd_ready %d\n",
+             !server->draining && !server->engine->verbs->health(server->engine));
+    family(out, "uptime_seconds", "gauge", "Since the start.");
+    buf_add_str(out, "laterd_uptime_seconds ");
+    add_seconds(out, (uint64_t)(server->now_us - server->started_us));
+    buf_add_char(out, '\n');
+    add_totals(server, &totals, out);
+    add_beanstalk(&server->beanstalk, out);
+    add_misdirected(server, out);
+    add_limits(server, out);
+    add_lateness(out, &totals.lateness_histogram);
+    add_turns(out, &server->counts);
+    add_store(embedded ? embedded_store(embedded) : NULL, out);
+    if (server->options.metrics_topics)
+        add_topics(server, topics, out);
+}

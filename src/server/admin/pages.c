@@ -1,0 +1,214 @@
+#include "server/admin/pages.h"
+
+#include "base/mem.h"
+#include "engine/embedded/embedded.h"
+
+static void respond(struct server *server, const struct call_style *style, int status,
+                    const char *content_type, struct bytes body, struct buf *out)
+{
+    struct http_response response = {
+        .status = status,
+        .content_type = content_type,
+        .close = style->close,
+        .http10_keep_alive = style->http10 && !style->close,
+        .head_only = style->head_only,
+        .date = server_date(server),
+    };
+    server->counts.requests[status]++;
+    http_respond(out, &response, body);
+}
+
+/* What does not stop the service and still wants somebody to look at it. */
+static void add_damage(const struct embedded *embedded, struct buf *out)
+{
+    struct store_stats stats = {0};
+    if (embedded && embedded_store(embedded))
+        store_stats(embedded_store(embedded), &stats);
+    if (stats.damaged_segments)
+        buf_addf(out, "damaged segments: %llu\n", (unsigned long long)stats.damaged_segments);
+}
+
+static void ready_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    enum err err = server->draining ? ERR_DRAINING : server->engine->verbs->health(server->engine);
+    struct buf body = {0};
+    buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
+    add_damage(server->options.embedded, &body);
+    respond(server, style, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+struct cmd page_question(const struct server *server)
+{
+    uint32_t shown = server->options.metrics_topics;
+    return (struct cmd){
+        .kind = CMD_TOPICS,
+        .topic = {.max = shown ? shown : 1, .all = !server->options.embedded}, /* see figures */
+    };
+}
+
+static void metrics_page(struct server *server, const struct call_style *style,
+                         const struct reply *topics, struct buf *out)
+{
+    struct buf body = {0};
+    metrics_write(server, topics, &body);
+    respond(server, style, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+static void stats_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    struct buf body = {0};
+    stats_write(server, &body);
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+/* For whoever opens the port to see what is there. */
+static void root_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    struct buf body = {0};
+    buf_addf(&body,
+             "{\"server\":\"laterd\",\"version\":\"%s\",\"what\":\"a delay queue: hand it a job "
+             "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
+             "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\"]}\n",
+             LATERD_VERSION);
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+static void limits_page(struct server *server, const struct call_style *style, struct buf *out)
+{
+    const struct server_options *options = &server->options;
+    const struct {
+        const char *name;
+        int64_t value;
+    } limits[] = {
+        {"batch_jobs", options->api.batch_jobs},
+        {"body_bytes", options->api.body_bytes},
+        {"request_bytes", (int64_t)options->http.body_bytes},
+        {"reserve_topics", options->api.reserve_topics},
+        {"reserve_max", options->api.batch_jobs},
+        {"list_limit", options->api.batch_jobs},
+        {"wait_ms", options->api.wait_us / 1000},
+        {"ttr_ms", options->api.ttr_max_us / 1000},
+        {"default_ttr_ms", options->api.ttr_us / 1000},
+        {"json_depth", options->api.json_depth},
+        {"id_bytes", JOB_ID_MAX},
+        {"topic_bytes", TOPIC_NAME_MAX},
+        {"content_type_bytes", CONTENT_TYPE_MAX},
+        {"retry_steps", RETRY_STEPS_MAX},
+        {"beanstalk_job_bytes", options->beanstalk_body_bytes},
+    };
+    struct buf body = {0};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        buf_addf(&body, "%c\"%s\":%lld", i ? ',' : '{', limits[i].name, (long long)limits[i].value);
+    buf_add_char(&body, '}');
+    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    buf_fini(&body);
+}
+
+void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
+                const struct reply *topics, struct buf *out)
+{
+    switch (kind) {
+    case CALL_READYZ: ready_page(server, style, out); break;
+    case CALL_METRICS: metrics_page(server, style, topics, out); break;
+    case CALL_STATS: stats_page(server, style, out); break;
+    case CALL_ROOT: root_page(server, style, out); break;
+    case CALL_LIMITS: limits_page(server, style, out); break;
+    case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
+    case CALL_HEALTHZ:
+    case CALL_CMD:
+    case CALL_BATCH:
+    case CALL_CLEAR:
+    case CALL_PROBLEM:
+        respond(server, style, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
+        break;
+    }
+}
+
+static void add_field(struct buf *out, const char *name, uint64_t number)
+{
+    if (out->at[out->len - 1] != '{')
+        buf_add_char(out, ',');
+    buf_addf(out, "\"%s\":%llu", name, (unsigned long long)number);
+}
+
+static void add_ms(struct buf *out, const char *name, int64_t us)
+{
+    if (out->at[out->len - 1] != '{')
+        buf_add_char(out, ',');
+    buf_addf(out, "\"%s\":%lld.%03lld", name, (long long)(us / 1000), (long long)(us % 1000));
+}
+
+/* `counts`: what a shared engine has counted. */
+static void add_due(struct server *server, const uint64_t *counts, struct buf *out)
+{
+    static const int64_t spans_us[FIGURES_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
+    static const char *const names[FIGURES_SPANS] = {"1m", "5m", "1h", "1d"};
+    const struct embedded *embedded = server->options.embedded;
+    uint64_t own[FIGURES_SPANS] = {0};
+    if (embedded)
+        core_due_within(embedded_core(embedded), server->now_us, spans_us, own, FIGURES_SPANS);
+    buf_add_str(out, ",\"due_within\":{");
+    for (int i = 0; i < FIGURES_SPANS; i++)
+        add_field(out, names[i], embedded ? own[i] : counts[i]);
+    buf_add_char(out, '}');
+}
+
+static void add_store(const struct embedded *embedded, struct buf *out)
+{
+    const struct store *store = embedded ? embedded_store(embedded) : NULL;
+    struct store_stats stats = {0};
+    buf_add_str(out, ",\"store\":{");
+    if (!embedded) {
+        buf_add_str(out, "\"kind\":\"shared\"}");
+        return;
+    }
+    if (!store) {
+        buf_add_str(out, "\"kind\":\"memory\"}");
+        return;
+    }
+    store_stats(store, &stats);
+    buf_addf(out, "\"kind\":\"embedded\",\"failed\":%s,\"full\":%s",
+             store_failed(store) ? "true" : "false", store_full(store) ? "true" : "false");
+    add_field(out, "disk_bytes", stats.disk_bytes);
+    add_field(out, "live_bytes", stats.live_bytes);
+    add_field(out, "segments", stats.segments);
+    add_field(out, "syncs", stats.syncs);
+    add_ms(out, "sync_ms_avg", stats.syncs ? (int64_t)(stats.sync_us_sum / stats.syncs) : 0);
+    buf_add_char(out, '}');
+}
+
+void stats_write(struct server *server, struct buf *out)
+{
+    struct figures totals;
+    bool ready = !server->draining && !server->engine->verbs->health(server->engine);
+    server->engine->verbs->figures(server->engine, &totals);
+    buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
+    add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));
+    add_field(out, "now_ms", (uint64_t)(server->now_us / 1000));
+    buf_addf(out, ",\"ready\":%s,\"jobs\":{", ready ? "true" : "false");
+    for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
+        add_field(out, job_state_name(state), totals.jobs[state]);
+    buf_add_char(out, '}');
+    add_field(out, "topics", totals.topics);
+    add_field(out, "waiting", totals.waiters);
+    add_field(out, "connections", server_sessions(server));
+    add_field(out, "memory_bytes", mem_used());
+    buf_add_str(out, ",\"totals\":{");
+    add_field(out, "pushed", totals.pushed);
+    add_field(out, "reserved", totals.reserved);
+    add_field(out, "finished", totals.finished);
+    add_field(out, "deleted", totals.deleted);
+    add_field(out, "timeouts", totals.timeouts);
+    add_field(out, "released", totals.released);
+    add_field(out, "buried", totals.buried);
+    add_field(out, "kicked", totals.kicked);
+    buf_add_char(out, '}');
+    add_due(server, totals.due_within, out);
+    api_add_lateness(out, &totals.lateness, server->now_us);
+    add_store(server->options.embedded, out);
+    buf_add_char(out, '}');
+}

@@ -1,0 +1,23 @@
+/*
+ * What the server answers by itself, without the engine's commands: /, /healthz, /readyz, /metrics,
+ * /v1/stats, /v1/limits and /v1/openapi.json.
+ */
+#ifndef LATERD_SERVER_ADMIN_PAGES_H
+#define LATERD_SERVER_ADMIN_PAGES_H
+
+#include "server/server.h"
+
+/* What the engine must be asked for before /metrics or /v1/stats are written. */
+struct cmd page_question(const struct server *server);
+
+/* `topics` is the answer, which may be an error; NULL if nothing was asked. */
+void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
+                const struct reply *topics, struct buf *out);
+
+/* The text of /metrics (Prometheus text format 0.0.4). */
+void metrics_write(struct server *server, const struct reply *topics, struct buf *out);
+
+/* The JSON of /v1/stats. */
+void stats_write(struct server *server, struct buf *out);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * What the engine's reply to a command is in beanstalkd's words. Called when the reply comes, maybe
+ * turns after the command: all that is needed is in `owed`.
+ */
+#include "base/mem.h"
+#include "server/beanstalk/pages.h"
+#include "server/beanstalk/survey.h"
+
+enum beanstalk_word beanstalk_word_of(enum err err)
+{
+    switch (err) {
+    case ERR_NOT_FOUND:
+    case ERR_STALE_LEASE:
+    case ERR_WRONG_STATE: return BEANSTALK_NOT_FOUND;
+    case ERR_EMPTY: return BEANSTALK_TIMED_OUT;
+    case ERR_DRAINING: return BEANSTALK_DRAINING;
+    case ERR_TOO_LARGE: return BEANSTALK_JOB_TOO_BIG;
+    case ERR_JOBS_LIMIT:
+    case ERR_TOPICS_LIMIT:
+    case ERR_WAITERS_LIMIT:
+    case ERR_MEMORY_LIMIT:
+    case ERR_DISK_LIMIT:
+    case ERR_DISK_FULL:
+    case ERR_AGAIN: return BEANSTALK_OUT_OF_MEMORY;
+    case OK:
+    case ERR_EXISTS:
+    case ERR_INVALID:
+    case ERR_STORE_FAILED:
+    case ERR_DAMAGED:
+    case ERR_IO:
+    case ERR_CORRUPT:
+    case ERR_LOCKED:
+    case ERR_UNSUPPORTED:
+    case ERR_COUNT: break;
+    }
+    return BEANSTALK_INTERNAL_ERROR;
+}
+
+static void refused(const struct beanstalk_owed *owed, enum err err, struct buf *out)
+{
+    bool waited = owed->cmd == BEANSTALK_RESERVE || owed->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT;
+    if (owed->cmd == BEANSTALK_KICK && err == ERR_NOT_FOUND)
+        beanstalk_say_kicked(out, 0); /* nothing was ever put into this tube */
+    else if (owed->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
+             beanstalk_tubes_find(&owed->session->session.server->beanstalk.tubes,
+                                  buf_bytes(&owed->tube)))
+        beanstalk_say(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
+    else if (waited && err == ERR_EMPTY && owed->deadline_soon)
+        beanstalk_say(out, BEANSTALK_DEADLINE_SOON);
+    else if (waited && err == ERR_DRAINING)
+        beanstalk_say(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */
+    else
+        beanstalk_say(out, beanstalk_word_of(err));
+}
+
+/* A touch that was refused: the reservation is over. */
+static void forget_hold(const struct beanstalk_owed *owed)
+{
+    struct beanstalk_session *beanstalk = owed->session;
+    struct beanstalk_holds *holds = &beanstalk->session.server->beanstalk.holds;
+    struct beanstalk_hold *hold = beanstalk_holds_find(holds, beanstalk->held, owed->id);
+    if (hold)
+        beanstalk_holds_drop(holds, hold);
+}
+
+static void reserved(struct beanstalk_owed *owed, const struct job_view *job, struct buf *out)
+{
+    struct beanstalk_session *beanstalk = owed->session;
+    owed->id = job->ref.seq;
+    beanstalk_is_worker(beanstalk);
+    if (!beanstalk->held)
+        beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
+    (void)beanstalk_holds_add(&beanstalk->session.server->beanstalk.holds, beanstalk->held,
+                              job); /* found again when its answer has gone out */
+    beanstalk_say_reserved(out, job->ref.seq, job->body);
+}
+
+static void stats_job(const struct beanstalk_owed *owed, const struct job_view *job,
+                      struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    beanstalk_yaml_job(yaml, job, server->now_us);
+    beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
+}
+
+static void stats(const struct beanstalk_owed *owed, struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    beanstalk_stats_page(server, &owed->survey->figures, owed->survey->tubes, yaml);
+    beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
+}
+
+static void list_tubes(const struct beanstalk_owed *owed, struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    beanstalk_yaml_list(yaml);
+    buf_add_bytes(yaml, buf_bytes(&owed->survey->names));
+    beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
+}
+
+/* False: there is no such tube. */
+static bool stats_tube(const struct beanstalk_owed *owed, const struct reply *reply,
+                       struct buf *out)
+{
+    struct server *server = owed->session->session.server;
+    struct buf *yaml = &server->beanstalk.yaml;
+    if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
+        return false;
+    beanstalk_say_ok(out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
+    return true;
+}
+
+void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
+{
+    if (owed->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND &&
+        stats_tube(owed, reply, out))
+        return; /* a tube that is used or watched, and was never put into */
+    if (reply->err) {
+        if (owed->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
+            forget_hold(owed);
+        refused(owed, reply->err, out);
+        return;
+    }
+    const struct job_view *job = reply->jobs;
+    switch (owed->cmd) {
+    case BEANSTALK_PUT: beanstalk_say_inserted(out, job->ref.seq); break;
+    case BEANSTALK_RESERVE:
+    case BEANSTALK_RESERVE_WITH_TIMEOUT:
+    case BEANSTALK_RESERVE_JOB: reserved(owed, job, out); break;
+    case BEANSTALK_PEEK:
+    case BEANSTALK_PEEK_READY:
+    case BEANSTALK_PEEK_DELAYED:
+    case BEANSTALK_PEEK_BURIED: beanstalk_say_found(out, job->ref.seq, job->body); break;
+    case BEANSTALK_STATS_JOB: stats_job(owed, job, out); break;
+    case BEANSTALK_DELETE: beanstalk_say(out, BEANSTALK_DELETED); break;
+    case BEANSTALK_RELEASE: /* a retry schedule that is used up buries the job */
+        beanstalk_say(out, job->state == JOB_BURIED ? BEANSTALK_BURIED : BEANSTALK_RELEASED);
+        break;
+    case BEANSTALK_BURY: beanstalk_say(out, BEANSTALK_BURIED); break;
+    case BEANSTALK_TOUCH: beanstalk_say(out, BEANSTALK_TOUCHED); break;
+    case BEANSTALK_KICK: beanstalk_say_kicked(out, reply->count); break;
+    case BEANSTALK_KICK_JOB: beanstalk_say(out, BEANSTALK_KICKED_JOB); break;
+    case BEANSTALK_PAUSE_TUBE: beanstalk_say(out, BEANSTALK_PAUSED); break;
+    case BEANSTALK_STATS: stats(owed, out); break;
+    case BEANSTALK_LIST_TUBES: list_tubes(owed, out); break;
+    case BEANSTALK_STATS_TUBE:
+        if (!stats_tube(owed, reply, out))
+            beanstalk_say(out, BEANSTALK_NOT_FOUND);
+        break;
+    case BEANSTALK_USE:
+    case BEANSTALK_WATCH:
+    case BEANSTALK_IGNORE:
+    case BEANSTALK_LIST_TUBE_USED:
+    case BEANSTALK_LIST_TUBES_WATCHED:
+    case BEANSTALK_QUIT:
+    case BEANSTALK_CMDS: break; /* the engine is not asked */
+    }
+}

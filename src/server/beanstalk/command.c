@@ -1,0 +1,370 @@
+/*
+ * What is done for each command of beanstalkd's protocol: most ask the engine, some are answered at
+ * once. Seconds become microseconds here; a tube becomes a topic.
+ */
+#include "base/mem.h"
+#include "server/beanstalk/survey.h"
+
+enum {
+    FORGET_NS = 300,  /* work for taking one watched tube off the table */
+    WATCH_MAX = 4000, /* tubes that one connection may watch */
+    SECOND_US = 1000 * 1000,
+    PLACES_PER_NS = 1,              /* of the watch list looked at */
+    NAME_NS = 5,                    /* work for naming one watched tube to the engine */
+    DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
+};
+
+static struct server *server_of(const struct beanstalk_session *beanstalk)
+{
+    return beanstalk->session.server;
+}
+
+static struct beanstalk_tubes *tubes_of(const struct beanstalk_session *beanstalk)
+{
+    return &server_of(beanstalk)->beanstalk.tubes;
+}
+
+static struct beanstalk_hold *hold_of(const struct beanstalk_session *beanstalk, uint64_t id)
+{
+    return beanstalk_holds_find(&server_of(beanstalk)->beanstalk.holds, beanstalk->held, id);
+}
+
+static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t delay_s)
+{
+    return server_of(beanstalk)->now_us + (int64_t)delay_s * SECOND_US;
+}
+
+static void ask(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
+                const struct cmd *cmd)
+{
+    beanstalk_ask(beanstalk, beanstalk_owed_new(beanstalk, request->cmd, request->id), cmd);
+}
+
+/* ---- producers ---- */
+
+static void put(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.topic = beanstalk->used->name,
+                 .due_us = later_us(beanstalk, request->delay_s),
+                 .ttr_us = (int64_t)(request->ttr_s ? request->ttr_s : 1) * SECOND_US,
+                 .priority = request->priority,
+                 .order = ORDER_ARRIVAL,
+                 .body_kind = BODY_BYTES,
+                 .body = request->body},
+    };
+    beanstalk_is_producer(beanstalk);
+    ask(beanstalk, request, &cmd);
+}
+
+/* A new reference to a tube may need memory: not above the limits. */
+static enum err need_tube(struct beanstalk_session *beanstalk, struct bytes name,
+                          struct beanstalk_tube **out_tube)
+{
+    uint64_t memory_max = server_of(beanstalk)->options.limits.memory_bytes;
+    if (memory_max && mem_used() > memory_max)
+        return ERR_MEMORY_LIMIT;
+    return beanstalk_tubes_need(tubes_of(beanstalk), name, out_tube);
+}
+
+static void use(struct beanstalk_session *beanstalk, struct bytes name)
+{
+    struct beanstalk_tube *tube;
+    enum err err = need_tube(beanstalk, name, &tube);
+    if (err) {
+        beanstalk_word(beanstalk, beanstalk_word_of(err));
+        return;
+    }
+    tube->users++; /* before the old one is let go: they may be the same */
+    beanstalk->used->users--;
+    beanstalk_tubes_settle(tubes_of(beanstalk), beanstalk->used);
+    beanstalk->used = tube;
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_using(text.out, tube->name);
+    beanstalk_text_end(beanstalk, text);
+}
+
+/* ---- the watch list ---- */
+
+static void say_watching(struct beanstalk_session *beanstalk)
+{
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_watching(text.out, beanstalk->watch_count);
+    beanstalk_text_end(beanstalk, text);
+}
+
+/* Its place in the watch list; the count if it is not there. */
+static uint32_t watch_place(const struct beanstalk_session *beanstalk,
+                            const struct beanstalk_tube *tube)
+{
+    uint32_t place = 0;
+    while (place < beanstalk->watch_count && beanstalk->watched[place] != tube)
+        place++;
+    budget_spend(&server_of(beanstalk)->budget, place / PLACES_PER_NS);
+    return place;
+}
+
+static void watch_add(struct beanstalk_session *beanstalk, struct beanstalk_tube *tube)
+{
+    if (beanstalk->watch_count == beanstalk->watch_cap) {
+        bool inside = beanstalk->watched == &beanstalk->one;
+        beanstalk->watch_cap *= 4;
+        beanstalk->watched = mem_realloc(inside ? NULL : beanstalk->watched,
+                                         beanstalk->watch_cap * sizeof(struct beanstalk_tube *));
+        if (inside)
+            beanstalk->watched[0] = beanstalk->one;
+    }
+    beanstalk->watched[beanstalk->watch_count++] = tube;
+    tube->watchers++;
+}
+
+static void watch(struct beanstalk_session *beanstalk, struct bytes name)
+{
+    struct beanstalk_tube *tube;
+    enum err err = need_tube(beanstalk, name, &tube);
+    if (!err && watch_place(beanstalk, tube) == beanstalk->watch_count) {
+        if (beanstalk->watch_count < WATCH_MAX)
+            watch_add(beanstalk, tube);
+        else
+            err = ERR_TOPICS_LIMIT;
+        beanstalk_tubes_settle(tubes_of(beanstalk), tube);
+    }
+    if (err)
+        beanstalk_word(beanstalk, beanstalk_word_of(err));
+    else
+        say_watching(beanstalk);
+}
+
+static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
+{
+    struct beanstalk_tube *tube = beanstalk_tubes_find(tubes_of(beanstalk), name);
+    uint32_t place = watch_place(beanstalk, tube);
+    if (place < beanstalk->watch_count) {
+        if (beanstalk->watch_count == 1) {
+            beanstalk_word(beanstalk, BEANSTALK_NOT_IGNORED);
+            return;
+        }
+        beanstalk->watched[place] = beanstalk->watched[--beanstalk->watch_count];
+        tube->watchers--;
+        beanstalk_tubes_settle(tubes_of(beanstalk), tube);
+    }
+    say_watching(beanstalk);
+}
+
+void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
+{
+    struct beanstalk_tubes *tubes = tubes_of(beanstalk);
+    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * FORGET_NS);
+    beanstalk->used->users--;
+    beanstalk_tubes_settle(tubes, beanstalk->used);
+    for (uint32_t i = 0; i < beanstalk->watch_count; i++) {
+        beanstalk->watched[i]->watchers--;
+        beanstalk_tubes_settle(tubes, beanstalk->watched[i]);
+    }
+    if (beanstalk->watched != &beanstalk->one)
+        mem_free(beanstalk->watched);
+}
+
+/* ---- workers ---- */
+
+/*
+ * A consumer whose reservation is about to end is told so instead of being made to wait beyond
+ * that: the wait is cut to the beginning of the margin, and an empty end of it means DEADLINE_SOON.
+ * A job that is ready comes first.
+ */
+static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct server *server = server_of(beanstalk);
+    bool timed = request->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT && request->timeout_s != UINT32_MAX;
+    int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
+    const struct beanstalk_hold *soonest =
+        beanstalk_holds_soonest(&server->beanstalk.holds, beanstalk->held, server->now_us);
+    beanstalk_is_worker(beanstalk);
+    if (beanstalk->ended)
+        wait_us = 0;
+    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, 0);
+    if (soonest && soonest->until_us - DEADLINE_MARGIN_US - server->now_us <= wait_us) {
+        wait_us = soonest->until_us - DEADLINE_MARGIN_US - server->now_us;
+        owed->deadline_soon = true;
+    }
+    struct bytes *topics = &beanstalk->watched[0]->name;
+    if (beanstalk->watch_count > 1) {
+        arena_reset(&server->scratch);
+        topics = arena_alloc(&server->scratch, beanstalk->watch_count * sizeof(*topics));
+        budget_spend(&server->budget, (int64_t)beanstalk->watch_count * NAME_NS);
+        for (uint32_t i = 0; i < beanstalk->watch_count; i++)
+            topics[i] = beanstalk->watched[i]->name;
+    }
+    struct cmd cmd = {
+        .kind = CMD_RESERVE,
+        .reserve = {.topics = topics,
+                    .topic_count = beanstalk->watch_count,
+                    .max = 1,
+                    .bound = true,
+                    .wait_us = wait_us > 0 ? wait_us : 0},
+    };
+    beanstalk_ask(beanstalk, owed, &cmd);
+}
+
+/* RELEASE, BURY and TOUCH are for who holds the job; anybody else is answered without asking. */
+static void holder_only(struct beanstalk_session *beanstalk,
+                        const struct beanstalk_request *request)
+{
+    struct beanstalk_hold *hold = hold_of(beanstalk, request->id);
+    if (!hold) {
+        beanstalk_word(beanstalk, BEANSTALK_NOT_FOUND);
+        return;
+    }
+    struct cmd cmd = {.job = {.ref.seq = hold->seq, .lease = hold->lease}};
+    if (request->cmd == BEANSTALK_TOUCH) {
+        cmd.kind = CMD_TOUCH;
+        hold->end = 0; /* who touches it has got it */
+        beanstalk_holds_extend(hold, server_of(beanstalk)->now_us + hold->ttr_us);
+    } else {
+        cmd.kind = request->cmd == BEANSTALK_BURY ? CMD_BURY : CMD_RELEASE;
+        cmd.job.has_priority = true;
+        cmd.job.priority = request->priority;
+        cmd.job.has_delay = request->delay_s > 0; /* else by its retry schedule, if it has one */
+        cmd.job.due_us = later_us(beanstalk, request->delay_s);
+        beanstalk_holds_drop(&server_of(beanstalk)->beanstalk.holds, hold);
+    }
+    ask(beanstalk, request, &cmd);
+}
+
+/* Its holder deletes a job because it is done; anybody may delete one that nobody holds. */
+static void delete_job(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id}};
+    struct beanstalk_hold *hold = hold_of(beanstalk, request->id);
+    if (hold && hold->until_us > server_of(beanstalk)->now_us) {
+        cmd.job.lease = hold->lease;
+        cmd.job.is_done = true;
+    } else {
+        cmd.job.if_free = true;
+    }
+    if (hold)
+        beanstalk_holds_drop(&server_of(beanstalk)->beanstalk.holds, hold);
+    ask(beanstalk, request, &cmd);
+}
+
+/* ---- looking at jobs, kicking, pausing ---- */
+
+static void one_job(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
+                    enum cmd_kind kind)
+{
+    ask(beanstalk, request, &(struct cmd){.kind = kind, .job.ref.seq = request->id});
+}
+
+static void peek(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
+                 enum job_state state)
+{
+    struct cmd cmd = {.kind = CMD_PEEK, .topic = {.topic = beanstalk->used->name, .state = state}};
+    ask(beanstalk, request, &cmd);
+}
+
+static void kick(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {
+        .kind = CMD_KICK_TOPIC,
+        .topic = {.topic = beanstalk->used->name, .max = request->bound, .state = JOB_GONE},
+    };
+    if (request->bound) {
+        ask(beanstalk, request, &cmd);
+        return;
+    }
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_kicked(text.out, 0);
+    beanstalk_text_end(beanstalk, text);
+}
+
+static void pause_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {
+        .kind = request->delay_s ? CMD_PAUSE : CMD_RESUME,
+        .topic = {.topic = request->tube,
+                  .pause_until_us = later_us(beanstalk, request->delay_s),
+                  .in_use = !beanstalk_tubes_find(tubes_of(beanstalk), request->tube)},
+    };
+    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&owed->tube, request->tube);
+    beanstalk_ask(beanstalk, owed, &cmd);
+}
+
+/* ---- answers from our own tables ---- */
+
+static void list_used(struct beanstalk_session *beanstalk)
+{
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_using(text.out, beanstalk->used->name);
+    beanstalk_text_end(beanstalk, text);
+}
+
+static void list_watched(struct beanstalk_session *beanstalk)
+{
+    struct buf *yaml = &server_of(beanstalk)->beanstalk.yaml;
+    yaml->len = 0;
+    beanstalk_yaml_list(yaml);
+    for (uint32_t i = 0; i < beanstalk->watch_count; i++)
+        beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
+    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * NAME_NS * 4);
+    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    beanstalk_say_ok(text.out, buf_bytes(yaml));
+    buf_reset(yaml, YAML_SPARE_BYTES);
+    beanstalk_text_end(beanstalk, text);
+}
+
+/* ---- what the engine is asked for first ---- */
+
+static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    beanstalk_survey_begin(beanstalk_owed_new(beanstalk, request->cmd, request->id));
+}
+
+static void stats_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = request->tube, .brief = true}};
+    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&owed->tube, request->tube);
+    beanstalk_ask(beanstalk, owed, &cmd);
+}
+
+static void reserve_job(struct beanstalk_session *beanstalk,
+                        const struct beanstalk_request *request)
+{
+    ask(beanstalk, request,
+        &(struct cmd){.kind = CMD_RESERVE_JOB, .job = {.ref.seq = request->id, .bound = true}});
+}
+
+void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
+{
+    server_of(beanstalk)->beanstalk.cmds[request->cmd]++;
+    switch (request->cmd) {
+    case BEANSTALK_PUT: put(beanstalk, request); break;
+    case BEANSTALK_USE: use(beanstalk, request->tube); break;
+    case BEANSTALK_WATCH: watch(beanstalk, request->tube); break;
+    case BEANSTALK_IGNORE: ignore(beanstalk, request->tube); break;
+    case BEANSTALK_RESERVE:
+    case BEANSTALK_RESERVE_WITH_TIMEOUT: reserve(beanstalk, request); break;
+    case BEANSTALK_RESERVE_JOB: reserve_job(beanstalk, request); break;
+    case BEANSTALK_RELEASE:
+    case BEANSTALK_BURY:
+    case BEANSTALK_TOUCH: holder_only(beanstalk, request); break;
+    case BEANSTALK_DELETE: delete_job(beanstalk, request); break;
+    case BEANSTALK_PEEK:
+    case BEANSTALK_STATS_JOB: one_job(beanstalk, request, CMD_GET); break;
+    case BEANSTALK_KICK_JOB: one_job(beanstalk, request, CMD_KICK); break;
+    case BEANSTALK_PEEK_READY: peek(beanstalk, request, JOB_READY); break;
+    case BEANSTALK_PEEK_DELAYED: peek(beanstalk, request, JOB_DELAYED); break;
+    case BEANSTALK_PEEK_BURIED: peek(beanstalk, request, JOB_BURIED); break;
+    case BEANSTALK_KICK: kick(beanstalk, request); break;
+    case BEANSTALK_PAUSE_TUBE: pause_tube(beanstalk, request); break;
+    case BEANSTALK_LIST_TUBE_USED: list_used(beanstalk); break;
+    case BEANSTALK_LIST_TUBES_WATCHED: list_watched(beanstalk); break;
+    case BEANSTALK_STATS:
+    case BEANSTALK_LIST_TUBES: survey(beanstalk, request); break;
+    case BEANSTALK_STATS_TUBE: stats_tube(beanstalk, request); break;
+    case BEANSTALK_QUIT: beanstalk->last = true; break;
+    case BEANSTALK_CMDS: break;
+    }
+}

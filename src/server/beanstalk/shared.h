@@ -1,0 +1,25 @@
+/*
+ * What all beanstalkd connections of a server have in common.
+ */
+#ifndef LATERD_SERVER_BEANSTALK_SHARED_H
+#define LATERD_SERVER_BEANSTALK_SHARED_H
+
+#include "base/list.h"
+#include "proto/beanstalk/beanstalk.h"
+#include "server/beanstalk/reservations.h"
+#include "server/beanstalk/tubes.h"
+
+enum { YAML_SPARE_BYTES = 64 * 1024 }; /* a longer document's memory is not kept for the next */
+
+struct beanstalk_shared {
+    struct pool owed; // struct beanstalk_owed
+    struct beanstalk_holds holds;
+    struct beanstalk_tubes tubes;
+    struct list surveys;                      // beanstalk_survey::place: those to go on with
+    struct buf yaml;                          /* the document being written */
+    uint64_t cmds[BEANSTALK_CMDS];            /* asked so far */
+    uint64_t accepted;                        /* connections so far */
+    uint32_t connections, producers, workers; /* now */
+};
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * First the tubes that connections use or watch, then the engine's topics, a page at a time.
+ *
+ * The engine must not be asked from within its answer, so the next page is asked for in the next
+ * slice.
+ */
+#include "server/beanstalk/survey.h"
+
+#include "base/mem.h"
+#include "server/beanstalk/pages.h"
+
+enum {
+    PAGE_TOPICS = 1000,
+    TUBE_NS = 40, /* work for one tube, or one topic that is looked up among them */
+};
+
+static struct server *server_of(const struct beanstalk_survey *survey)
+{
+    return survey->owed->session->session.server;
+}
+
+static void count_tube(struct beanstalk_survey *survey, struct bytes name)
+{
+    survey->tubes++;
+    if (survey->owed->cmd == BEANSTALK_LIST_TUBES)
+        beanstalk_yaml_list_add(&survey->names, name);
+}
+
+static void see_tubes(struct beanstalk_survey *survey)
+{
+    struct server *server = server_of(survey);
+    const struct beanstalk_tubes *tubes = &server->beanstalk.tubes;
+    for (;;) {
+        const struct beanstalk_tube *tube = beanstalk_tubes_next(tubes, survey->tube_next);
+        survey->tube_next = tube ? tube->number + 1 : UINT32_MAX;
+        if (!tube)
+            return;
+        count_tube(survey, tube->name);
+        budget_spend(&server->budget, TUBE_NS);
+        if (tube->number % PAGE_TOPICS == 0 && budget_spent(&server->budget))
+            return;
+    }
+}
+
+static void see_topics(struct beanstalk_survey *survey, const struct reply *reply)
+{
+    struct server *server = server_of(survey);
+    survey->err = reply->err;
+    survey->topics_seen = reply->err || !reply->more;
+    for (uint32_t i = 0; !reply->err && i < reply->count; i++) {
+        const struct topic_view *topic = &reply->topics[i];
+        if (beanstalk_is_tube(topic) &&
+            !beanstalk_tubes_find(&server->beanstalk.tubes, topic->name))
+            count_tube(survey, topic->name);
+    }
+    budget_spend(&server->budget, (int64_t)reply->count * TUBE_NS);
+    if (!reply->err && reply->count) {
+        survey->after.len = 0;
+        buf_add_bytes(&survey->after, reply->topics[reply->count - 1].name);
+    }
+    if (survey->topics_seen) /* a shared engine knows them only now: see engine_verbs::figures */
+        server->engine->verbs->figures(server->engine, &survey->figures);
+}
+
+static void go_on_later(struct beanstalk_survey *survey)
+{
+    struct list *surveys = &server_of(survey)->beanstalk.surveys;
+    if (list_empty(&survey->place))
+        list_add_tail(surveys, &survey->place);
+    server_of(survey)->turn_again = true; /* the engine may have answered at a turn's end */
+    buffers_changed(&survey->owed->session->session);
+}
+
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct beanstalk_owed *owed = LIST_ENTRY(ticket, struct beanstalk_owed, ticket);
+    see_topics(owed->survey, reply);
+    go_on_later(owed->survey);
+}
+
+static void ask_topics(struct beanstalk_survey *survey)
+{
+    struct server *server = server_of(survey);
+    struct cmd cmd = {
+        .kind = CMD_TOPICS,
+        .topic = {.topic = buf_bytes(&survey->after),
+                  .max = PAGE_TOPICS,
+                  .all = !server->options.embedded}, /* see engine_verbs::figures */
+    };
+    server->engine->verbs->submit(server->engine, &cmd, &survey->owed->ticket);
+}
+
+/* One slice. The survey hangs nowhere. */
+static void step(struct beanstalk_survey *survey)
+{
+    if (survey->tube_next != UINT32_MAX) {
+        see_tubes(survey);
+        go_on_later(survey);
+    } else if (!survey->topics_seen) {
+        ask_topics(survey);
+    } else {
+        beanstalk_answered(survey->owed, &(struct reply){.kind = CMD_TOPICS, .err = survey->err});
+    }
+}
+
+void beanstalk_survey_begin(struct beanstalk_owed *owed)
+{
+    struct beanstalk_survey *survey = mem_zalloc(sizeof(*survey));
+    survey->owed = owed;
+    owed->survey = survey;
+    owed->ticket.answered = answered;
+    list_init(&survey->place);
+    go_on_later(survey);
+    (void)beanstalk_surveys_step(server_of(survey)); /* what is left is done in the next turns */
+}
+
+bool beanstalk_surveys_step(struct server *server)
+{
+    struct list *surveys = &server->beanstalk.surveys;
+    while (!list_empty(surveys)) {
+        struct beanstalk_survey *survey = LIST_ENTRY(surveys->next, struct beanstalk_survey, place);
+        list_remove(&survey->place);
+        step(survey);
+        if (budget_spent(&server->budget))
+            break;
+    }
+    return !list_empty(surveys);
+}
+
+void beanstalk_survey_free(struct beanstalk_survey *survey)
+{
+    if (!survey)
+        return;
+    list_remove(&survey->place);
+    buf_fini(&survey->after);
+    buf_fini(&survey->names);
+    mem_free(survey);
+}

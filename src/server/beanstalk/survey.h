@@ -1,0 +1,29 @@
+/*
+ * `stats` and `list-tubes` are about all topics and tubes, of which there may be a hundred
+ * thousand: a survey goes through them in slices, one or more a turn, and then its command is
+ * answered. What changes meanwhile may be seen or not; what does not change is counted once.
+ */
+#ifndef LATERD_SERVER_BEANSTALK_SURVEY_H
+#define LATERD_SERVER_BEANSTALK_SURVEY_H
+
+#include "server/beanstalk/session.h"
+
+struct beanstalk_survey {
+    struct list place; // beanstalk_shared::surveys; nowhere while the engine is asked
+    struct beanstalk_owed *owed;
+    uint32_t tube_next;     /* in the pool of tubes; UINT32_MAX: all are seen */
+    struct buf after;       /* the last topic seen */
+    bool topics_seen;       /* all of them */
+    enum err err;           /* what the engine said instead of topics */
+    uint64_t tubes;         /* so far */
+    struct buf names;       /* of LIST_TUBES: YAML */
+    struct figures figures; /* of STATS */
+};
+
+/* Begins the survey that answers `owed`, which owns it; goes on at once as far as the budget goes.
+ */
+void beanstalk_survey_begin(struct beanstalk_owed *owed);
+/* NULL does nothing. The engine must not answer any more. */
+void beanstalk_survey_free(struct beanstalk_survey *survey);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * beanstalkd's command line, for `laterd --beanstalkd …` and for a laterd that is called by the
+ * name beanstalkd: what its options mean in laterd's configuration. The defaults are those of
+ * beanstalkd 1.12; docs/operations.md says where a value cannot mean the same.
+ */
+#ifndef LATERD_SERVER_CONFIG_BEANSTALKD_OPTIONS_H
+#define LATERD_SERVER_CONFIG_BEANSTALKD_OPTIONS_H
+
+#include "server/config/config.h"
+
+/*
+ * What beanstalkd's clients are told, by `-v` and in the key `version` of stats: the version whose
+ * commands laterd has, and nothing more, since clients make a semantic version of it by adding
+ * ".0" and fail if that is none (fivebeans does). Who it is that answers, `-v` says behind it.
+ */
+#define BEANSTALKD_VERSION "1.13"
+
+/* Where beanstalkd ends with a code of its own, so does laterd in its place. */
+enum {
+    BEANSTALKD_EXIT_USAGE = 5,
+    BEANSTALKD_EXIT_DIRECTORY = 10, /* the -b directory cannot be used */
+    BEANSTALKD_EXIT_NO_USER = 33,   /* -u: nobody has this name */
+    BEANSTALKD_EXIT_NO_RIGHT = 34,  /* -u: only root may become somebody else */
+    BEANSTALKD_EXIT_LISTEN = 111,
+};
+
+enum beanstalkd_wish { BEANSTALKD_RUN, BEANSTALKD_SHOW_HELP, BEANSTALKD_SHOW_VERSION };
+
+struct beanstalkd_options {
+    enum beanstalkd_wish wish;
+    bool persist;     /* -b was given */
+    const char *user; /* -u: borrowed from argv; NULL = stay who we are */
+    char notice[128]; /* a value was taken as another: to be told; or empty */
+};
+
+extern const char beanstalkd_help[];
+
+/* Is the program called beanstalkd, or is --beanstalkd its first argument? */
+bool beanstalkd_wanted(int argc, char **argv);
+
+/* Fills in a configuration that holds the defaults. ERR_INVALID. Uses getopt's globals. */
+enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
+                                 struct beanstalkd_options *out_options,
+                                 struct config_trouble *out_trouble) MUST_USE;
+
+/* Finds a file of beanstalkd's log, "binlog.17", in a directory; says its name. */
+bool beanstalkd_binlog_find(const char *directory, char *out_name, size_t name_bytes);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * The configuration: an INI file, then the command line over it. Every key is one row of a table
+ * in config.c, which is also what `laterd --print-config` and docs/config.md come from.
+ */
+#ifndef LATERD_SERVER_CONFIG_CONFIG_H
+#define LATERD_SERVER_CONFIG_CONFIG_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "core/cmd.h"
+#include "proto/api/api.h"
+
+enum {
+    CONFIG_HTTP_MAX = 16,
+    CONFIG_BEANSTALK_MAX = 16,
+    CONFIG_ADDRESS_MAX = 128,
+    CONFIG_TEXT_MAX = 512,
+    CONFIG_PREFIX_MAX = 65,
+    CONFIG_WORD_MAX = 256,
+    CONFIG_HOSTS_MAX = 2048,
+    CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
+};
+
+/* Where the queue lives. */
+enum config_engine { ENGINE_EMBEDDED, ENGINE_REDIS };
+
+struct config_http {
+    char address[CONFIG_ADDRESS_MAX];
+    enum api_dialect dialect;
+};
+
+/* All numbers are int64_t so that one table can fill them; units last, as everywhere. */
+struct config {
+    struct config_http http[CONFIG_HTTP_MAX];
+    unsigned http_count;
+    char beanstalk[CONFIG_BEANSTALK_MAX][CONFIG_ADDRESS_MAX];
+    unsigned beanstalk_count;
+    char hosts[CONFIG_HOSTS_MAX]; /* between spaces; see config_known_hosts */
+    char data_dir[CONFIG_TEXT_MAX];
+    bool data_dir_given; /* by a file: it is not the default */
+    enum log_level log_level;
+    enum durability durability;
+    int64_t interval_us;
+    int64_t drain_us;
+    int64_t metrics_topics;
+    int64_t turn_cpu;
+    int64_t segment_bytes, max_bytes, recent_bytes;
+    int64_t jobs, topics, waiters, memory_bytes, buffer_bytes;
+    int64_t body_bytes, json_depth, batch_jobs, reserve_topics;
+    int64_t connections, line_bytes, headers, header_bytes, request_bytes;
+    int64_t idle_us, request_us, wait_us, ttr_max_us;
+    int64_t ttr_us, block_us;
+    int64_t job_bytes; /* of beanstalkd clients; body_bytes is of all others */
+    enum config_engine engine;
+    char redis_url[CONFIG_TEXT_MAX]; /* may hold a password: not for the log */
+    char redis_prefix[CONFIG_PREFIX_MAX];
+    char time_zone[CONFIG_WORD_MAX]; /* "Europe/Berlin"; empty: the machine's */
+    char tls_ca[CONFIG_WORD_MAX], tls_certificate[CONFIG_WORD_MAX], tls_key[CONFIG_WORD_MAX];
+    char sentinel_user[CONFIG_WORD_MAX];
+    char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
+    int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
+};
+
+/* What is wrong with a file or an argument, ready to be shown. */
+struct config_trouble {
+    char text[CONFIG_TEXT_MAX];
+};
+
+void config_init(struct config *config); /* the defaults */
+
+/* Reads a file over what is there. ERR_NOT_FOUND, ERR_IO, ERR_INVALID. */
+enum err config_read(struct config *config, const char *path,
+                     struct config_trouble *out_trouble) MUST_USE;
+
+/*
+ * One listener more: "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java"; for the beanstalkd
+ * protocol without a dialect. "none", or nothing, takes away all of that protocol that there were.
+ */
+enum err config_add_http(struct config *config, const char *value,
+                         struct config_trouble *out_trouble) MUST_USE;
+enum err config_add_beanstalk(struct config *config, const char *value,
+                              struct config_trouble *out_trouble) MUST_USE;
+
+/* What no single key can tell: values that do not fit together. */
+enum err config_check(const struct config *config, struct config_trouble *out_trouble) MUST_USE;
+
+/* All names of this server, those it listens on included, as host_is_known() reads them. */
+void config_known_hosts(const struct config *config, struct buf *out);
+
+/* A commented sample with every key and its default. */
+void config_print(struct buf *out);
+
+/* "90", "90s", "1h30m", "250ms" → microseconds; a bare number counts in `unit_us`. */
+bool config_duration(struct bytes text, int64_t unit_us, int64_t *out_us);
+/* "1048576", "64K", "32M", "2G" (powers of 1024). */
+bool config_bytes(struct bytes text, int64_t *out_bytes);
+
+#endif

@@ -1,0 +1,162 @@
+#include "server/config/laterd_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+
+const char laterd_help[] =
+    "Usage: laterd [-c FILE] [--data-dir DIR] [--http ADDR:PORT[,DIALECT]]...\n"
+    "              [--beanstalk ADDR:PORT]... [--no-persist]\n"
+    "       laterd --beanstalkd [OPTIONS OF BEANSTALKD]\n"
+    "\n"
+    "A delay queue: hand it a job now, get it back at its due time, at least once.\n"
+    "\n"
+    "  -c, --config FILE    read this configuration; see laterd --print-config\n"
+    "      --data-dir DIR   keep jobs here (default /var/lib/laterd)\n"
+    "      --http ADDR:PORT[,DIALECT]\n"
+    "                       listen here instead of where the configuration says; may be\n"
+    "                       repeated. DIALECT owns the paths outside /v1: delay-queue\n"
+    "                       (default), delayqueue-java or none. Port 0 takes a free one.\n"
+    "      --beanstalk ADDR:PORT\n"
+    "                       listen here for clients of beanstalkd (default 127.0.0.1:11300);\n"
+    "                       may be repeated. --beanstalk none: nowhere; --http none likewise\n"
+    "      --no-persist     keep nothing on disk: jobs are gone when laterd ends\n"
+    "      --check-config   say whether the configuration is good, and exit\n"
+    "      --print-config   print a commented sample with every key, and exit\n"
+    "      --import-config FILE\n"
+    "                       read the Go server's configuration (dialect delay-queue), print\n"
+    "                       laterd's that does the same, and exit\n"
+    "      --version        print the version, and exit\n"
+    "      --help           print this, and exit\n"
+    "      --beanstalkd     as the first argument: the others are those of beanstalkd;\n"
+    "                       see laterd --beanstalkd -h\n"
+    "\n"
+    "Example: laterd --data-dir ./data        then: later push orders --delay 30m '{\"id\":7}'\n"
+    "From beanstalkd: later import beanstalkd DIR brings its jobs over.\n"
+    "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
+    "SIGUSR1: take no more jobs, and go on with those that are there.\n"
+    "SIGHUP: read log_level and drain_seconds of the configuration again.\n"
+    "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";
+
+/* What the command line has, to be put over what the file has when that was read. */
+struct said {
+    const char *data_dir;
+    const char *http[CONFIG_HTTP_MAX + 1]; /* one too many is kept: config_add_http refuses it */
+    const char *beanstalk[CONFIG_BEANSTALK_MAX + 1];
+    unsigned http_count, beanstalk_count;
+};
+
+/* --data-dir overrides the file's, which is kept for the log. */
+static enum err put_data_dir(struct config *config, const char *data_dir,
+                             struct laterd_options *options, struct config_trouble *trouble)
+{
+    if (strlen(data_dir) >= sizeof(config->data_dir)) {
+        (void)snprintf(trouble->text, sizeof(trouble->text),
+                       "the name of the data directory is too long");
+        return ERR_INVALID;
+    }
+    if (config->data_dir_given && strcmp(config->data_dir, data_dir) != 0)
+        memcpy(options->file_data_dir, config->data_dir, sizeof(config->data_dir));
+    memcpy(config->data_dir, data_dir, strlen(data_dir) + 1);
+    return OK;
+}
+
+static enum err put_over(struct config *config, const struct said *said,
+                         struct laterd_options *options, struct config_trouble *trouble)
+{
+    enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, trouble) : OK;
+    if (said->http_count)
+        config->http_count = 0;
+    if (said->beanstalk_count)
+        config->beanstalk_count = 0;
+    for (unsigned i = 0; i < said->http_count && !err; i++)
+        err = config_add_http(config, said->http[i], trouble);
+    for (unsigned i = 0; i < said->beanstalk_count && !err; i++)
+        err = config_add_beanstalk(config, said->beanstalk[i], trouble);
+    return err ? err : config_check(config, trouble);
+}
+
+static enum err refuse(struct config_trouble *trouble, const char *text)
+{
+    (void)snprintf(trouble->text, sizeof(trouble->text), "%s", text);
+    return ERR_INVALID;
+}
+
+/* What getopt answers for an option that has no letter. */
+enum {
+    DATA_DIR = 256,
+    HTTP,
+    BEANSTALK,
+    BEANSTALKD,
+    NO_PERSIST,
+    CHECK,
+    PRINT,
+    IMPORT,
+    VERSION,
+    HELP
+};
+
+enum err laterd_options_read(int argc, char **argv, struct config *config,
+                             struct laterd_options *out_options, struct config_trouble *out_trouble)
+{
+    static const struct option long_options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"data-dir", required_argument, NULL, DATA_DIR},
+        {"http", required_argument, NULL, HTTP},
+        {"beanstalk", required_argument, NULL, BEANSTALK},
+        {"beanstalkd", no_argument, NULL, BEANSTALKD},
+        {"no-persist", no_argument, NULL, NO_PERSIST},
+        {"check-config", no_argument, NULL, CHECK},
+        {"print-config", no_argument, NULL, PRINT},
+        {"import-config", required_argument, NULL, IMPORT},
+        {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},
+        {NULL, 0, NULL, 0},
+    };
+    struct laterd_options options = {.wish = LATERD_RUN, .persist = true};
+    struct said said = {.data_dir = NULL};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            if (config_read(config, optarg, out_trouble))
+                return ERR_INVALID;
+            break;
+        case DATA_DIR: said.data_dir = optarg; break;
+        case HTTP:
+            if (said.http_count <= CONFIG_HTTP_MAX)
+                said.http[said.http_count++] = optarg;
+            break;
+        case BEANSTALK:
+            if (said.beanstalk_count <= CONFIG_BEANSTALK_MAX)
+                said.beanstalk[said.beanstalk_count++] = optarg;
+            break;
+        case BEANSTALKD: return refuse(out_trouble, "--beanstalkd must be the first argument");
+        case NO_PERSIST: options.persist = false; break;
+        case CHECK: options.wish = LATERD_CHECK_CONFIG; break;
+        case IMPORT:
+            options.wish = LATERD_IMPORT_CONFIG;
+            options.import_config = optarg;
+            *out_options = options;
+            return OK;
+        case PRINT:
+        case VERSION:
+        case HELP: /* whatever else is asked for */
+            options.wish = option == PRINT     ? LATERD_PRINT_CONFIG
+                           : option == VERSION ? LATERD_SHOW_VERSION
+                                               : LATERD_SHOW_HELP;
+            *out_options = options;
+            return OK;
+        default: return refuse(out_trouble, "");
+        }
+    }
+    if (optind < argc) {
+        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+                       "what is \"%.300s\"? Try: laterd --help", argv[optind]);
+        return ERR_INVALID;
+    }
+    enum err err = put_over(config, &said, &options, out_trouble);
+    if (!err)
+        *out_options = options;
+    return err;
+}

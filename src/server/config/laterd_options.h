@@ -1,0 +1,36 @@
+/*
+ * laterd's own command line. What it says goes before what the configuration file says, whatever
+ * the order of the arguments. (beanstalkd_options.h has the other command line.)
+ */
+#ifndef LATERD_SERVER_CONFIG_LATERD_OPTIONS_H
+#define LATERD_SERVER_CONFIG_LATERD_OPTIONS_H
+
+#include "server/config/config.h"
+
+enum laterd_wish {
+    LATERD_RUN,
+    LATERD_CHECK_CONFIG,
+    LATERD_PRINT_CONFIG,
+    LATERD_IMPORT_CONFIG,
+    LATERD_SHOW_VERSION,
+    LATERD_SHOW_HELP,
+};
+
+struct laterd_options {
+    enum laterd_wish wish;
+    bool persist;
+    const char *import_config;           /* LATERD_IMPORT_CONFIG: the file */
+    char file_data_dir[CONFIG_TEXT_MAX]; /* the file's, if --data-dir named another; or empty */
+};
+
+extern const char laterd_help[];
+
+/*
+ * Fills in a configuration that holds the defaults. ERR_INVALID: out_trouble says why; its text is
+ * empty if standard error has it already, from getopt, whose globals are used.
+ */
+enum err laterd_options_read(int argc, char **argv, struct config *config,
+                             struct laterd_options *out_options,
+                             struct config_trouble *out_trouble) MUST_USE;
+
+#endif

@@ -1,0 +1,126 @@
+"""A cluster is rebuilt under load: by redis-cli, as people do it, by hand, and by a kill -9. Two
+daemons, clients of both protocols that work without a pause, and the oracle of the crash tests: no
+job is lost, comes twice within its ttr, too early or after its end; whoever asks is answered in
+time, with success or with "not now".
+"""
+
+import os
+import random
+import sys
+import time
+
+import pytest
+from redis import REDIS_CLI, REDIS_SERVER, Cluster, role, wait_until
+from wire import Client, eventually
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
+                                "crash"))
+
+from redis_load import Part  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER or not REDIS_CLI,
+                                reason="there is no redis-server, or no redis-cli")
+
+TIMEOUT_S = 2
+NOISE_S = 1.5  # what a busy machine may add
+PARTITIONS = 64  # one in 256 slots has keys
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(repl_ping_replica_period=1) as six:
+        yield six
+
+
+class Load:
+    """Goes on while the block runs, and is judged at its end."""
+
+    def __init__(self, cluster, prefix, **settings):
+        self.part = Part(cluster.url, random.Random(prefix), 6, prefix=prefix,
+                         timeout=f"{TIMEOUT_S}s", partitions=PARTITIONS, **settings)
+
+    def __enter__(self):
+        self.goes_on()
+        return self
+
+    def goes_on(self):
+        """Until more was acknowledged."""
+        before = self.acknowledged()
+        assert eventually(lambda: self.acknowledged() > before + 50, 20), self.part.oracle.counts()
+
+    def acknowledged(self):
+        return self.part.oracle.counts()["acknowledged"]
+
+    def __exit__(self, trouble, *_):
+        try:
+            if trouble:
+                return
+            self.goes_on()
+            counts = self.part.end()
+            assert not self.part.troubles, self.part.troubles[:3]
+            assert not any(self.part.oracle.faults.values()), (counts, self.part.oracle.faults)
+            slowest_s = self.part.oracle.slowest_answer_s
+            assert slowest_s < TIMEOUT_S + NOISE_S, f"an answer took {slowest_s:.1f} s"
+        finally:
+            self.part.close()
+
+
+def test_p2_p4_p5_redis_cli_moves_slots_under_load(cluster):
+    first, second, third = cluster.servers[:3]
+    with Load(cluster, "reshard") as load:
+        cluster.reshard(first, second, 600)
+        load.goes_on()
+        cluster.cli("rebalance", third.address)
+        cluster.reshard(third, first, 600)
+
+
+def test_p2_p4_p5_a_master_joins_and_leaves_under_load(cluster):
+    with Load(cluster, "join") as load:
+        server = cluster.add_master()
+        cluster.reshard(cluster.servers[0], server, 500)
+        load.goes_on()
+        cluster.remove_master(server)
+        load.goes_on()
+    server.close()
+
+
+def starts_and_serves(laterd, *seeds):
+    url = "redis+cluster://" + ",".join(server.address for server in seeds)
+    server = laterd({"engine": {"engine": "redis"}, "redis": {"url": url, "prefix": "seeds"}})
+    with Client(server.port) as client:
+        for number in range(32):  # in all partitions
+            client.push_id("t", id=f"{seeds[0].port}-{number}", body="x")
+
+
+def test_a_server_that_left_the_cluster_may_stay_in_the_url(cluster, laterd):
+    """It answers, and is a master; but it knows of no slots."""
+    server = cluster.add_master()
+    cluster.reshard(cluster.servers[0], server, 10)
+    cluster.remove_master(server)
+    starts_and_serves(laterd, server, cluster.servers[0])
+    server.close()
+
+
+def test_all_servers_of_the_url_may_have_become_replicas(cluster, laterd):
+    """Each leads to its master, which knows the others."""
+    starts_and_serves(laterd, *[one for one in cluster.servers if role(one) != "master"])
+
+
+def test_p2_p4_p5_every_master_hands_over_to_its_replica_under_load(cluster):
+    with Load(cluster, "hand-over") as load:
+        for replica in [server for server in cluster.servers if role(server) != "master"]:
+            cluster.fail_over(replica)
+            load.goes_on()
+
+
+def test_p2_p4_p5_a_replica_takes_over_from_a_dead_master_under_load(cluster):
+    """An acknowledged change is in the replica: wait_replicas = 1."""
+    master, replica = cluster.servers[1], cluster.servers[4]
+    if role(master) != "master":
+        master, replica = replica, master
+    with Load(cluster, "take-over", wait_replicas=1) as load:
+        master.kill()
+        wait_until(lambda: role(replica) == "master", 20)
+        master.start()  # as a replica: only then can changes be acknowledged
+        wait_until(lambda: master.info("replication").get("master_link_status") == "up", 20)
+        load.part.wait_ready(time.monotonic())

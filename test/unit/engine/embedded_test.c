@@ -1,0 +1,399 @@
+/*
+ * The embedded engine on a simulated disk: what its held replies cost, and disks that fail.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/embedded/embedded.h"
+#include "sim/disk.h"
+
+enum {
+    SEGMENT_BYTES = 1024 * 1024,
+    ROUNDS = 4000,
+    UNDER_WAY = 16,
+    MANY_JOBS = 25000 /* a kick searches them over several turns */
+};
+
+struct bed {
+    struct sim_disk *disk;
+    struct embedded *embedded;
+    struct engine *engine;
+    int64_t now_us;
+    struct ticket tickets[UNDER_WAY];
+};
+
+static unsigned answers; /* tickets know nothing of their bed */
+
+static void count_answer(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, OK);
+    answers++;
+}
+
+static void open_bed_at(struct bed *bed, enum durability durability, int64_t now_us)
+{
+    if (!bed->disk)
+        bed->disk = sim_disk_new();
+    bed->now_us = now_us;
+    struct store_trouble trouble;
+    struct embedded_options options = {
+        .limits = {.jobs = 1000000, .topics = 10, .waiters = 10},
+        .store = {.disk = sim_disk_port(bed->disk),
+                  .segment_bytes = SEGMENT_BYTES,
+                  .buffered = durability != DURABILITY_SYNC,
+                  .recent_bytes = SEGMENT_BYTES,
+                  .body_max = 1000,
+                  .now_us = bed->now_us,
+                  .id_seed = 1},
+        .durability = durability,
+        .now_us = bed->now_us,
+    };
+    sim_disk_eager(bed->disk, true);
+    assert_int_equal(embedded_open(&options, &bed->embedded, &trouble), OK);
+    sim_disk_eager(bed->disk, false);
+    bed->engine = embedded_engine(bed->embedded);
+    answers = 0;
+}
+
+static void open_bed(struct bed *bed, enum durability durability)
+{
+    open_bed_at(bed, durability, 1000000);
+}
+
+static void close_bed(struct bed *bed)
+{
+    sim_disk_eager(bed->disk, true);
+    embedded_close(bed->embedded);
+    sim_disk_free(bed->disk);
+}
+
+/* A push with durability sync, and at once the job's end, so that no jobs pile up. */
+static void push_and_end(struct bed *bed, struct ticket *ticket)
+{
+    static struct ticket ending = {.answered = count_answer};
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {
+            .id = BYTES("a job"), .topic = BYTES("t"), .ttr_us = 1, .durability = DURABILITY_SYNC}};
+    struct cmd delete = {.kind = CMD_DELETE, .job.ref.id = BYTES("a job")};
+    *ticket = (struct ticket){.answered = count_answer};
+    bed->engine->verbs->submit(bed->engine, &push, ticket);
+    bed->engine->verbs->submit(bed->engine, &delete, &ending);
+}
+
+/* Each turn one operation of the disk ends while a new push has come: some are always held. */
+static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    size_t early_bytes = 0;
+    open_bed(&bed, DURABILITY_INTERVAL);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        bed.now_us += 1000;
+        bed.engine->verbs->time(bed.engine, bed.now_us);
+        bed.engine->verbs->begin(bed.engine);
+        push_and_end(&bed, &bed.tickets[i % UNDER_WAY]);
+        bed.engine->verbs->match(bed.engine);
+        (void)bed.engine->verbs->end(bed.engine);
+        (void)sim_disk_step(bed.disk, LANE_COMMIT);
+        (void)sim_disk_step(bed.disk, LANE_BACKGROUND);
+        assert_true(embedded_held(bed.embedded) < UNDER_WAY);
+        if (i == ROUNDS / 4)
+            early_bytes = mem_used();
+    }
+    assert_true(answers > ROUNDS);
+    assert_true(mem_used() < early_bytes + 200000);
+    close_bed(&bed);
+}
+
+static struct reply last_reply;
+static char last_body[16];
+
+static void keep_answer(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    answers++;
+    last_reply = *reply;
+    if (reply->kind == CMD_RESERVE && reply->count)
+        memcpy(last_body, reply->jobs[0].body.at, reply->jobs[0].body.len);
+}
+
+static void do_turn(struct bed *bed, const struct cmd *cmd, struct ticket *ticket)
+{
+    bed->now_us += 1000;
+    bed->engine->verbs->time(bed->engine, bed->now_us);
+    bed->engine->verbs->begin(bed->engine);
+    if (cmd)
+        bed->engine->verbs->submit(bed->engine, cmd, ticket);
+    bed->engine->verbs->match(bed->engine);
+    (void)bed->engine->verbs->end(bed->engine);
+}
+
+static void do_command(struct bed *bed, const struct cmd *cmd)
+{
+    struct ticket ticket = {.answered = keep_answer};
+    unsigned before = answers;
+    sim_disk_eager(bed->disk, true);
+    do_turn(bed, cmd, &ticket);
+    for (int turns = 0; turns < 20 && answers == before; turns++)
+        do_turn(bed, NULL, NULL);
+    assert_int_equal(answers, before + 1);
+}
+
+static void p2_a_job_is_not_buried_because_one_read_failed(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {
+            .id = BYTES("a job"), .topic = topic, .ttr_us = 3600000000, .body = BYTES("body")}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    do_command(&bed, &push);
+    assert_int_equal(last_reply.err, OK);
+    embedded_close(bed.embedded); /* so that the body is on the disk only */
+    open_bed(&bed, DURABILITY_SYNC);
+    sim_disk_eager(bed.disk, true);
+    for (int turns = 0; turns < 20; turns++)
+        do_turn(&bed, NULL, NULL); /* until the disk has nothing else to do */
+    sim_disk_fail_at(bed.disk, sim_disk_points(bed.disk), EIO);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, ERR_IO);
+    bed.now_us += 2000000; /* long before its ttr would bring it back */
+    sim_disk_fail_at(bed.disk, UINT64_MAX, 0);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, OK);
+    assert_int_equal(last_reply.count, 1);
+    assert_memory_equal(last_body, "body", 4);
+    close_bed(&bed);
+}
+
+/* A reservation that is logged makes no haste, and no answer tells of it. */
+static void what_nobody_was_promised_holds_up_no_answer(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct ticket ticket = {.answered = keep_answer};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 3600000000}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    struct cmd delete = {.kind = CMD_DELETE, .job.ref.id = BYTES("nobody")};
+    open_bed(&bed, DURABILITY_SYNC);
+    do_command(&bed, &push);
+    do_command(&bed, &reserve);
+    assert_int_equal(last_reply.err, OK);
+    answers = 0;
+    do_turn(&bed, &delete, &ticket);
+    assert_int_equal(answers, 1);
+    assert_int_equal(last_reply.err, ERR_NOT_FOUND);
+    close_bed(&bed);
+}
+
+static void fill_with_delayed_jobs(struct bed *bed)
+{
+    static struct ticket pushing = {.answered = count_answer};
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"), .due_us = INT64_MAX / 2, .ttr_us = 1},
+    };
+    sim_disk_eager(bed->disk, true);
+    for (unsigned i = 0; i < MANY_JOBS; i++)
+        bed->engine->verbs->submit(bed->engine, &push, &pushing);
+    for (int turns = 0; turns < 200; turns++)
+        do_turn(bed, NULL, NULL); /* until the disk has nothing else to do */
+    assert_int_equal(answers, MANY_JOBS);
+}
+
+/* The search began before the failure, and what waited for the disk then has been told of it. */
+static void p7_a_search_that_ends_on_a_failed_store_is_no_success(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct ticket kicking = {.answered = keep_answer}, pushing = {.answered = keep_answer};
+    struct cmd kick = {
+        .kind = CMD_KICK_TOPIC,
+        .topic = {.topic = BYTES("t"), .max = 1, .state = JOB_DELAYED},
+    };
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    fill_with_delayed_jobs(&bed);
+    answers = 0;
+    do_turn(&bed, &kick, &kicking);
+    sim_disk_fail_at(bed.disk, sim_disk_points(bed.disk), EIO);
+    bed.engine->verbs->submit(bed.engine, &push, &pushing);
+    for (int turns = 0; turns < 20; turns++) {
+        do_turn(&bed, NULL, NULL);
+        if (answers > 0)
+            assert_int_equal(last_reply.err, ERR_STORE_FAILED);
+    }
+    assert_int_equal(answers, 2);
+    assert_int_equal(embedded_held(bed.embedded), 0);
+    close_bed(&bed);
+}
+
+#define HOUR_US INT64_C(3600000000)
+
+static uint64_t push_delayed(struct bed *bed, int64_t delay_us)
+{
+    struct cmd push = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"), .due_us = bed->now_us + delay_us, .ttr_us = HOUR_US},
+    };
+    do_command(bed, &push);
+    assert_int_equal(last_reply.err, OK);
+    struct core_totals totals;
+    core_totals(embedded_core(bed->embedded), &totals);
+    return totals.seq_next - 1;
+}
+
+static uint64_t jobs_in(const struct bed *bed, enum job_state state)
+{
+    struct core_totals totals;
+    core_totals(embedded_core(bed->embedded), &totals);
+    core_valid(embedded_core(bed->embedded));
+    return totals.jobs[state];
+}
+
+static void pass_time(struct bed *bed, int64_t span_us)
+{
+    sim_disk_eager(bed->disk, true);
+    for (int64_t end_us = bed->now_us + span_us; bed->now_us < end_us;) {
+        bed->now_us += span_us / 20;
+        do_turn(bed, NULL, NULL);
+    }
+}
+
+/* Ends the process, in order or not, and begins the next with this time. */
+static void restart_at(struct bed *bed, bool killed, enum durability durability, int64_t now_us)
+{
+    if (killed)
+        sim_disk_cut_at(bed->disk, sim_disk_points(bed->disk));
+    embedded_close(bed->embedded);
+    if (killed)
+        sim_disk_kill(bed->disk);
+    open_bed_at(bed, durability, now_us);
+}
+
+/*
+ * One job was pushed when it was due, one fell due without anything being logged, one is not due.
+ * Then the clock is set back, and there are three restarts: of what the first one knows the others
+ * must know, too, though the log's clock is behind the due times by then.
+ */
+static void restart_with_a_clock_set_back(bool killed, enum durability durability)
+{
+    struct bed bed = {0};
+    int64_t start_us = 100 * HOUR_US;
+    open_bed_at(&bed, durability, start_us);
+    (void)push_delayed(&bed, 0);
+    (void)push_delayed(&bed, 1000000);
+    (void)push_delayed(&bed, 2 * HOUR_US);
+    pass_time(&bed, 3000000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    restart_at(&bed, killed, durability, start_us - HOUR_US);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 1);
+    (void)push_delayed(&bed,
+                       1000000); /* P3: it is not due, though the log's clock was later once */
+    pass_time(&bed, 500000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    restart_at(&bed, killed, durability, start_us - HOUR_US + 600000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 2);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 2);
+    pass_time(&bed, 2000000);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 3);
+    restart_at(&bed, killed, durability, start_us - 2 * HOUR_US);
+    assert_int_equal(jobs_in(&bed, JOB_READY), 3);
+    assert_int_equal(jobs_in(&bed, JOB_DELAYED), 1);
+    close_bed(&bed);
+}
+
+static void what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        restart_with_a_clock_set_back(killed, DURABILITY_SYNC);
+        restart_with_a_clock_set_back(killed, DURABILITY_OS);
+    }
+}
+
+/* What falls due unseen costs one block a second at most, and an idle store nothing. */
+static void the_time_is_logged_only_when_something_fell_due(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct store_stats before, after;
+    open_bed_at(&bed, DURABILITY_SYNC, HOUR_US);
+    for (int i = 0; i < 1000; i++)
+        (void)push_delayed(&bed, 2 * HOUR_US + i * 10000 - bed.now_us);
+    pass_time(&bed, 5000000);
+    store_stats(embedded_store(bed.embedded), &before);
+    pass_time(&bed, 5000000); /* nothing falls due */
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_int_equal(after.batches, before.batches);
+    bed.now_us = 2 * HOUR_US - 1000;
+    while (jobs_in(&bed, JOB_READY) < 1000)
+        pass_time(&bed, 200000);
+    pass_time(&bed, 5000000);
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_in_range(after.batches - before.batches, 8, 14); /* in 11 s */
+    before = after;
+    pass_time(&bed, HOUR_US);
+    store_stats(embedded_store(bed.embedded), &after);
+    assert_int_equal(after.batches, before.batches);
+    close_bed(&bed);
+}
+
+static void a_turn_fetches_few_bodies_from_the_disk_and_the_next_ones_the_rest(void **state)
+{
+    enum { JOBS = 100, COLD_READS = 8 };
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .ttr_us = 1000000000, .body = BYTES("a body")}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = JOBS}};
+    open_bed(&bed, DURABILITY_SYNC);
+    for (unsigned i = 0; i < JOBS; i++)
+        do_command(&bed, &push);
+    embedded_close(bed.embedded);
+    open_bed_at(&bed, DURABILITY_SYNC, bed.now_us); /* now no body is in memory */
+    sim_disk_cold(bed.disk, true);
+    uint32_t got = 0, rounds = 0;
+    for (; got < JOBS && rounds < JOBS; rounds++) {
+        do_command(&bed, &reserve);
+        assert_int_equal(last_reply.err, OK);
+        assert_true(last_reply.count > 0 && last_reply.count <= COLD_READS);
+        got += last_reply.count;
+    }
+    assert_int_equal(got, JOBS);
+    assert_int_equal(rounds, (JOBS + COLD_READS - 1) / COLD_READS);
+    assert_int_equal(store_cold_reads(embedded_store(bed.embedded)), JOBS);
+    close_bed(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_fetches_few_bodies_from_the_disk_and_the_next_ones_the_rest),
+        cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
+        cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
+        cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
+        cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),
+        cmocka_unit_test(the_time_is_logged_only_when_something_fell_due),
+        cmocka_unit_test(p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,288 @@
+/*
+ * Calls of scripts and their places in the ring of answers, without a Redis: no call shares a place
+ * with another that is not answered yet.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/redis/partition_init.h"
+#include "engine/redis/script_parts.h"
+
+enum { PARTITIONS = 2, TIMEOUT_US = 1000 };
+
+struct place_test {
+    struct script_space space;
+    struct redis_url url;
+    struct topology topology; /* of no nodes: nothing is ever sent */
+    struct calls calls;
+    unsigned given_up;
+    struct opener opener; /* of some tests */
+};
+
+static int setup(void **state)
+{
+    static struct place_test test;
+    test = (struct place_test){.topology.options.url = &test.url};
+    if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
+        return -1;
+    calls_init(&test.calls, &(struct calls_options){.space = &test.space,
+                                                    .topology = &test.topology,
+                                                    .timeout_us = TIMEOUT_US});
+    *state = &test;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct place_test *test = *state;
+    calls_fini(&test->calls); /* tells the opener of what is still under way */
+    opener_fini(&test->opener);
+    script_space_fini(&test->space);
+    return 0;
+}
+
+static void given_up(void *owner, struct call *call, enum err err, const struct bytes *parts,
+                     uint32_t count)
+{
+    (void)call;
+    (void)parts;
+    (void)count;
+    assert_int_equal(err, ERR_AGAIN);
+    ((struct place_test *)owner)->given_up++;
+}
+
+static redisReply *redis_error(const char *text)
+{
+    char line[64];
+    void *reply = NULL;
+    redisReader *reader = redisReaderCreate();
+    int len = snprintf(line, sizeof(line), "-%s\r\n", text);
+    assert_int_equal(redisReaderFeed(reader, line, (size_t)len), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    return reply;
+}
+
+/* Of so many bytes 0. */
+static redisReply *redis_string(size_t len)
+{
+    char text[64];
+    void *reply = NULL;
+    redisReader *reader = redisReaderCreate();
+    int head = snprintf(text, sizeof(text), "$%zu\r\n", len);
+    assert_int_equal(redisReaderFeed(reader, text, (size_t)head), REDIS_OK);
+    memset(text, 0, len);
+    memcpy(text + len, "\r\n", 2);
+    assert_int_equal(redisReaderFeed(reader, text, len + 2), REDIS_OK);
+    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    return reply;
+}
+
+/* Sends one more, and says which place it got. */
+static uint32_t send_one(struct place_test *test, uint32_t partition)
+{
+    struct call *call = calls_new(&test->calls, partition);
+    assert_non_null(call);
+    calls_send(call, test, given_up);
+    return call->id.place;
+}
+
+static void the_place_of_an_ended_call_is_taken_again(void **state)
+{
+    struct place_test *test = *state;
+    assert_int_equal(send_one(test, 0), 0);
+    calls_tick(&test->calls, TIMEOUT_US / 2);
+    assert_int_equal(send_one(test, 0), 1);
+    assert_int_equal(send_one(test, 1), 0); /* each partition has a ring of its own */
+    calls_tick(&test->calls, TIMEOUT_US);   /* the first is too old */
+    assert_int_equal(test->given_up, 1);
+    assert_int_equal(send_one(test, 0), 0);
+    assert_int_equal(send_one(test, 0), 2);
+}
+
+static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
+{
+    struct place_test *test = *state;
+    static bool seen[SCRIPT_RING];
+    for (uint32_t i = 0; i < SCRIPT_RING; i++) {
+        uint32_t place = send_one(test, 1);
+        assert_true(place < SCRIPT_RING && !seen[place]);
+        seen[place] = true;
+    }
+    assert_null(calls_new(&test->calls, 1));
+    struct call *unkept = calls_new_unkept(&test->calls, 1); /* needs none, and gives none back */
+    calls_send(unkept, test, given_up);
+    assert_null(calls_new(&test->calls, 1));
+    calls_tick(&test->calls, TIMEOUT_US);
+    assert_int_equal(test->given_up, SCRIPT_RING + 1);
+    assert_int_equal(send_one(test, 1), 0);
+}
+
+/* A call that is tried until its answer is known. */
+static struct call *send_must(struct place_test *test)
+{
+    struct call *call = calls_new(&test->calls, 0);
+    call->must = true;
+    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    calls_send(call, test, given_up);
+    return call;
+}
+
+static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
+{
+    struct place_test *test = *state;
+    struct call *done = send_must(test);
+    (void)send_must(test); /* nobody has it yet: it takes nothing twice */
+    done->on_link.done(&done->on_link, NULL);
+    calls_tick(&test->calls, 10 * TIMEOUT_US);
+    assert_int_equal(test->given_up, 0);
+    calls_give_up(&test->calls, 1);
+    assert_int_equal(test->given_up, 0);
+    calls_give_up(&test->calls, 0);
+    assert_int_equal(test->given_up, 1);
+}
+
+/* A server that is late may do it still, behind what comes next, whose answer must be left alone.
+ */
+static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void **state)
+{
+    struct place_test *test = *state;
+    struct call *call = calls_new(&test->calls, 0);
+    uint32_t place = call->id.place;
+    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    calls_send(call, test, given_up);
+    calls_tick(&test->calls, TIMEOUT_US - 1);
+    call->on_link.done(&call->on_link, NULL); /* its connection is lost */
+    calls_tick(&test->calls, TIMEOUT_US);
+    assert_int_equal(test->given_up, 1);
+    uint32_t next = send_one(test, 0);
+    assert_int_not_equal(next, place);
+    assert_int_equal(send_one(test, 0), next + 1);
+    assert_int_equal(send_one(test, 1), 0); /* nothing was given up there */
+}
+
+/* "Not now" to the call that opens a partition: only that one is sent before it is open. */
+static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
+{
+    struct place_test *test = *state;
+    struct call *call = calls_new_unkept(&test->calls, 0);
+    test->topology.node_count = 1;
+    test->topology.nodes[0].ready = true;
+    call->urgent = true;
+    call->owner = test;
+    call->done = given_up;
+    call->deadline_us = TIMEOUT_US * 1000;
+    call->sent_to = &test->topology.nodes[0];
+    call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
+    assert_in_range(calls_next_us(&test->calls), 0, 20 * 1000);
+    test->topology.nodes[0].ready = false;
+    assert_int_equal(calls_next_us(&test->calls), TIMEOUT_US * 1000);
+}
+
+/* ---- partitions that are opened ---- */
+
+static void told_open(void *owner, uint32_t partition)
+{
+    (void)partition;
+    ((struct place_test *)owner)->given_up++;
+}
+
+static void ignore_lost(struct node_ear *ear, struct node *node)
+{
+    (void)ear;
+    (void)node;
+}
+
+static struct node_ear deaf = {.ready = ignore_lost, .lost = ignore_lost};
+
+static void make_nodes(struct place_test *test, unsigned count)
+{
+    test->url.topology = REDIS_CLUSTER;
+    test->topology.node_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct node *node = &test->topology.nodes[i];
+        node_init(node, &(struct link_options){.epoll = -1}, &deaf);
+        node->ready = true;
+        node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
+    }
+}
+
+/* Of all partitions, which lie at the first node. */
+static struct opener *start_opener(struct place_test *test, unsigned nodes)
+{
+    make_nodes(test, nodes);
+    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    opener_init(&test->opener, &(struct opener_options){.space = &test->space,
+                                                        .calls = &test->calls,
+                                                        .opened = told_open,
+                                                        .owner = test});
+    opener_start(&test->opener);
+    return &test->opener;
+}
+
+/* It has moved to another server, which has not been opened and may have another clock. */
+static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
+{
+    struct place_test *test = *state;
+    struct opener *opener = start_opener(test, 2);
+    opener_tick(opener, 0);
+    for (unsigned partition = 0; partition < PARTITIONS; partition++) {
+        struct call *call =
+            LIST_ENTRY(test->calls.partitions[partition].calls.next, struct call, place);
+        if (partition == 1)
+            memset(test->topology.slots, 1, sizeof(test->topology.slots));
+        list_remove(&call->on_link.place);
+        call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
+        assert_int_equal(calls_is_open(&test->calls, partition), partition == 0);
+    }
+    assert_false(calls_is_open(&test->calls, 0)); /* that one has moved since, too */
+    assert_int_equal(test->given_up, PARTITIONS);
+    for (unsigned i = 0; i < 2; i++)
+        buf_fini(&test->topology.nodes[i].link.out);
+}
+
+/* Two daemons that start on a new queue: what the other made may be opened before the news come. */
+static void news_of_a_new_queue_are_no_loss(void **state)
+{
+    struct place_test *test = *state;
+    struct opener *opener = start_opener(test, 1);
+    opener_tick(opener, 1000);
+    struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
+    opener_lost(opener, 0);
+    opener_lost(opener, 1); /* which we have never seen */
+    assert_int_equal(opener->said_us, 0);
+    opener->now_us = 60 * 1000 * 1000;
+    opener_lost(opener, 1);
+    assert_int_equal(opener->said_us, 0);
+    opener_lost(opener, 0);
+    assert_int_equal(opener->said_us, opener->now_us);
+    buf_fini(&test->topology.nodes[0].link.out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_place_of_an_ended_call_is_taken_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(as_many_calls_as_there_are_places_may_be_unanswered, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_may_have_been_done_is_given_up_with_its_answer, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            the_place_of_a_call_that_may_still_be_done_is_not_the_next_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(news_of_a_new_queue_are_no_loss, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_call_that_opens_is_sent_again_as_soon_as_others, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

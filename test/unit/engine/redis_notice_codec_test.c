@@ -1,0 +1,142 @@
+/*
+ * News that comes while a question is under way, whose answer does not know of it: it is asked once
+ * more. No Redis takes part: answers are told by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/redis/consumers.h"
+#include "engine/redis/promoter.h"
+#include "engine/redis/script_parts.h"
+
+enum { NOW_US = 1000 * 1000 };
+
+struct news_test {
+    struct script_space space;
+    struct redis_url url;
+    struct topology topology; /* of no nodes: nothing is ever sent */
+    struct calls calls;
+};
+
+static int setup(void **state)
+{
+    static struct news_test test;
+    test = (struct news_test){.topology.options.url = &test.url};
+    if (script_space_init(&test.space, BYTES("laterd"), 1, "daemon-1"))
+        return -1;
+    calls_init(&test.calls, &(struct calls_options){.space = &test.space,
+                                                    .topology = &test.topology,
+                                                    .timeout_us = 100 * NOW_US});
+    calls_tick(&test.calls, NOW_US);
+    *state = &test;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct news_test *test = *state;
+    calls_fini(&test->calls);
+    script_space_fini(&test->space);
+    return 0;
+}
+
+/* Calls that somebody waits for; those that have been answered stay without an owner. */
+static struct call *under_way(struct news_test *test)
+{
+    struct list *all = &test->calls.partitions[0].calls;
+    for (struct list *at = all->next; at != all; at = at->next) {
+        struct call *call = LIST_ENTRY(at, struct call, place);
+        if (call->owner)
+            return call;
+    }
+    return NULL;
+}
+
+static void answer(struct news_test *test, uint8_t err, uint8_t flags, const char *rest)
+{
+    struct call *call = under_way(test);
+    char first[SCRIPT_ANSWER_BYTES] = {(char)err, 0, (char)flags};
+    memset(first + 8, 0xff, 6); /* next: never, which is 2^53 - 1 */
+    first[14] = 0x1f;
+    struct bytes parts[2] = {bytes_of(first, sizeof(first)), bytes_str(rest)};
+    assert_non_null(call);
+    void *owner = call->owner;
+    call->owner = NULL;
+    call->done(owner, call, OK, parts, rest[0] ? 2 : 1);
+}
+
+static void ignore_partition(void *owner, uint32_t partition)
+{
+    (void)owner;
+    (void)partition;
+}
+
+static void what_is_due_meanwhile_is_promoted_next(void **state)
+{
+    struct news_test *test = *state;
+    struct timers timers;
+    bool ours = true;
+    struct members members = {.options.space = &test->space, .ours = &ours};
+    timers_init(&timers, &(struct timers_options){.space = &test->space,
+                                                  .calls = &test->calls,
+                                                  .members = &members,
+                                                  .promoting = ignore_partition});
+    timers_tick(&timers, NOW_US);
+    timers_due(&timers, 0, NOW_US + 1);
+    answer(test, 0, 0, ""); /* nothing is due, ever */
+    timers_tick(&timers, NOW_US);
+    assert_non_null(under_way(test));
+    answer(test, 0, 0, "");
+    timers_tick(&timers, NOW_US);
+    assert_null(under_way(test));
+    assert_int_equal(timers_next_us(&timers), INT64_MAX);
+    timers_fini(&timers);
+}
+
+static void never_answered(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    assert_int_equal(reply->err, ERR_DRAINING); /* at the end */
+}
+
+static void a_notice_is_newer_than_the_answer_behind_it(void **state)
+{
+    struct news_test *test = *state;
+    struct waits waits;
+    struct ticket ticket = {.answered = never_answered};
+    struct bytes topic = BYTES("t");
+    struct cmd_reserve reserve = {
+        .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 50 * NOW_US};
+    static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    waits_init(&waits, &(struct waits_options){.space = &test->space,
+                                               .calls = &test->calls,
+                                               .waiters_max = 10,
+                                               .timeout_us = NOW_US});
+    waits_tick(&waits, NOW_US);
+    waits_subscribed(&waits, true);
+    waits_reserve(&waits, &reserve, &ticket);
+    waits_match(&waits);
+    waits_ready(&waits, topic, 0);
+    answer(test, 5, 16, none); /* empty, and a mark was left: before the notice */
+    waits_match(&waits);
+    assert_non_null(under_way(test));
+    answer(test, 5, 16, none);
+    waits_match(&waits);
+    assert_null(under_way(test));
+    waits_fini(&waits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_due_meanwhile_is_promoted_next, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_notice_is_newer_than_the_answer_behind_it, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

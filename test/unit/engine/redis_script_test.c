@@ -1,0 +1,531 @@
+/*
+ * The scripts' requests and answers, without a Redis: what goes out is RESP with the arguments in
+ * their places, what comes in is believed only when it is whole.
+ * test/black/redis/test_redis_scripts.py runs the scripts themselves.
+ */
+#include "redis_scripted.h"
+
+/* ---- the space ---- */
+
+static void a_script_is_named_by_its_sha1(void **state)
+{
+    char hex[SCRIPT_DIGEST];
+    (void)state;
+    script_sha1(BYTES("abc"), hex);
+    assert_memory_equal(hex, "a9993e364706816aba3e25717850c26c9cd0d89d", SCRIPT_DIGEST);
+    script_sha1(BYTES(""), hex);
+    assert_memory_equal(hex, "da39a3ee5e6b4b0d3255bfef95601890afd80709", SCRIPT_DIGEST);
+    script_sha1(BYTES("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), hex);
+    assert_memory_equal(hex, "84983e441c3bd26ebaae4aa1f95129e5e54670f1", SCRIPT_DIGEST);
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        assert_true(script_text(&space, kind).len > 500);
+        for (enum script_kind other = 0; other < kind; other++)
+            assert_memory_not_equal(script_digest(&space, kind), script_digest(&space, other),
+                                    SCRIPT_DIGEST);
+    }
+}
+
+static void a_prefix_that_breaks_the_hash_tag_is_refused(void **state)
+{
+    struct script_space other;
+    char longest[SCRIPT_PREFIX_MAX + 1];
+    (void)state;
+    memset(longest, 'x', sizeof(longest));
+    assert_int_equal(script_space_init(&other, BYTES("a{b"), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("a}b"), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES(""), 4, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, bytes_of(longest, sizeof(longest)), 4, "daemon-1"),
+                     ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("x"), 0, "daemon-1"), ERR_INVALID);
+    assert_int_equal(script_space_init(&other, BYTES("x"), SCRIPT_PARTITIONS_MAX + 1, "daemon-1"),
+                     ERR_INVALID);
+}
+
+static void times_outside_a_double_are_clamped(void **state)
+{
+    (void)state;
+    assert_int_equal(script_time_in(&space, 1, -5), 0);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX), SCRIPT_FOREVER);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, 1, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us[1] = 40;
+    assert_int_equal(script_time_in(&space, 1, 100), 140);
+    assert_int_equal(script_time_out(&space, 1, 140), 100);
+    assert_int_equal(script_time_in(&space, 1, INT64_MAX - 1), SCRIPT_FOREVER - 1);
+    assert_int_equal(script_time_out(&space, 1, SCRIPT_FOREVER), INT64_MAX);
+    space.ahead_us[1] = 0;
+}
+
+/* ---- where commands go ---- */
+
+static void both_names_of_a_job_lead_to_its_partition(void **state)
+{
+    uint32_t partition = 9;
+    enum err err = OK;
+    struct bytes topic = BYTES("t");
+    (void)state;
+    struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref.seq = 4 * 1000 + 3}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ONE);
+    assert_int_equal(partition, 3);
+    struct cmd push = {.kind = CMD_PUSH, .push = {.id = BYTES("a"), .topic = topic, .ttr_us = 1}};
+    uint32_t pushed = 9;
+    assert_int_equal(script_route(&space, &push, &pushed, &err), SCRIPT_ONE);
+    cmd.job.ref.id = BYTES("a");
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ONE);
+    assert_int_equal(partition, pushed);
+    push.push.id.len = 0;
+    assert_int_equal(script_route(&space, &push, &pushed, &err), SCRIPT_ANY);
+    cmd = (struct cmd){.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_ALL);
+    cmd = (struct cmd){.kind = CMD_RESERVE, .reserve = {.topics = &topic, .topic_count = 1}};
+    assert_int_equal(script_route(&space, &cmd, &partition, &err), SCRIPT_READY);
+}
+
+static void what_the_core_refuses_is_refused_before_redis(void **state)
+{
+    uint32_t partition;
+    enum err err = OK;
+    (void)state;
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 0}};
+    assert_int_equal(script_route(&space, &push, &partition, &err), SCRIPT_REFUSED);
+    assert_int_equal(err, ERR_INVALID);
+    push.push.ttr_us = 1;
+    push.push.id = BYTES("@12"); /* a name the server may give */
+    assert_int_equal(script_route(&space, &push, &partition, &err), SCRIPT_REFUSED);
+    struct cmd peek = {.kind = CMD_PEEK, .topic = {.topic = BYTES("t"), .state = JOB_GONE}};
+    assert_int_equal(script_route(&space, &peek, &partition, &err), SCRIPT_REFUSED);
+}
+
+/* ---- requests ---- */
+
+static void a_push_carries_its_head_and_its_checksum(void **state)
+{
+    struct buf out = {0};
+    int64_t retry_us[] = {1000, INT64_MAX};
+    (void)state;
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.id = BYTES("order-1"),
+                 .topic = BYTES("orders"),
+                 .due_us = 123456789,
+                 .ttr_us = 60,
+                 .priority = 0x01020304,
+                 .order = ORDER_ARRIVAL,
+                 .body_kind = BODY_JSON,
+                 .content_type = BYTES("text/x"),
+                 .body = BYTES("{}\r\n"),
+                 .retry_us = retry_us,
+                 .retry_count = 2},
+    };
+    script_ask(&out, &space, &(struct script_call){.partition = 2, .place = 258, .number = 4097},
+               &cmd);
+    struct args args = args_of(&out);
+    assert_int_equal(args.count, 7 + 12);
+    assert_bytes(args.at[0], BYTES("EVALSHA"));
+    assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
+    assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
+    assert_bytes(args.at[6], BYTES("{laterd:2}:o"));
+    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\1\2\1\x10\0\0\0\0\0\0"));
+    assert_int_equal(argv(&args, 2).len, SCRIPT_MADE_AT);
+    struct bytes rest = argv(&args, 3);
+    assert_int_equal(rest.len, SCRIPT_HEAD_BYTES - SCRIPT_MADE_AT - SCRIPT_MADE_BYTES + 13 + 16);
+    assert_memory_equal(rest.at + 24, "ordersorder-1", 13);
+    assert_int_equal(get_u64(rest.at + rest.len - 8), SCRIPT_FOREVER);
+    assert_bytes(argv(&args, 4), BYTES("text/x{}\r\n"));
+    assert_bytes(argv(&args, 5), BYTES("123456789"));
+    assert_bytes(argv(&args, 6), BYTES("\6orders\1\2\3\4")); /* by arrival: not by due time */
+    assert_bytes(argv(&args, 7), BYTES("#porders"));
+    assert_bytes(argv(&args, 8), BYTES("iorder-1"));
+    assert_bytes(argv(&args, 9), BYTES("a"));
+    assert_bytes(argv(&args, 10), BYTES("j"));
+    assert_bytes(argv(&args, 11), BYTES("9007199254740991"));
+    assert_bytes(argv(&args, 12), BYTES("0"));
+    for (uint32_t i = 1; i <= 12; i++)
+        assert_bytes(script_argument(buf_bytes(&out), i), argv(&args, i));
+    struct arena arena = {0};
+    struct script_head read;
+    char whole[256];
+    size_t start = SCRIPT_MADE_AT + SCRIPT_MADE_BYTES;
+    memcpy(whole, argv(&args, 2).at, SCRIPT_MADE_AT);
+    memset(whole + SCRIPT_MADE_AT, 0, SCRIPT_MADE_BYTES);
+    memcpy(whole + start, rest.at, rest.len);
+    assert_int_equal(script_read_head(&space, bytes_of(whole, start + rest.len), 0, &arena, &read),
+                     OK);
+    assert_int_equal(read.view.priority, 0x01020304);
+    assert_int_equal(read.view.due_us, 123456789);
+    assert_bytes(read.view.ref.id, BYTES("order-1"));
+    assert_int_equal(script_read_content(argv(&args, 4), &read), OK);
+    assert_bytes(read.view.body, BYTES("{}\r\n"));
+    arena_fini(&arena);
+    buf_fini(&out);
+}
+
+/* What script_read() makes of `first` alone as the answer to a push. */
+static struct script_answer read_push(const struct buf *request, const char *first,
+                                      struct arena *arena)
+{
+    struct script_answer answer, none;
+    struct bytes part = bytes_of(first, SCRIPT_ANSWER_BYTES);
+    struct script_parts parts = {.at = &part, .count = 1, .request = buf_bytes(request)};
+    assert_int_equal(script_read(&space, CMD_PUSH, &parts, arena, &answer), OK);
+    assert_int_equal(answer.reply.count, 1);
+    parts.request = (struct bytes){0};
+    assert_int_equal(script_read(&space, CMD_PUSH, &parts, arena, &none), ERR_CORRUPT);
+    return answer;
+}
+
+static void a_pushed_job_is_read_from_its_request(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    struct arena arena = {0};
+    struct buf out = {0};
+    (void)state;
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.id = BYTES("id"),
+                               .topic = BYTES("t"),
+                               .due_us = NOW_US + 1500000,
+                               .ttr_us = 60,
+                               .priority = 7}};
+    script_ask(&out, &space, &(struct script_call){.number = 1, .now_us = NOW_US - 1}, &cmd);
+    (void)first_part(first, 0, 0, 1);
+    put_u8(first + 1, JOB_DELAYED);
+    put_u64(first + 16, 48);
+    struct args args = args_of(&out);
+    assert_bytes(argv(&args, 6), BYTES("\1t\0\0\0\x07\0\0\0\0\0\x26\x25\xa0"));
+    assert_bytes(argv(&args, 9), BYTES("d"));
+    struct script_answer answer = read_push(&out, first, &arena);
+    const struct job_view *job = answer.reply.jobs;
+    assert_int_equal(job->ref.seq, 48);
+    assert_bytes(job->ref.id, BYTES("id"));
+    assert_bytes(job->topic, BYTES("t"));
+    assert_int_equal(job->state, JOB_DELAYED);
+    assert_int_equal(job->created_us, NOW_US);
+    assert_int_equal(job->due_us, NOW_US + 1500000);
+    assert_int_equal(job->delay_s, 2);
+    assert_int_equal(job->priority, 7);
+    put_u8(first + 1, JOB_BURIED);
+    assert_int_equal(read_push(&out, first, &arena).reply.jobs->state, JOB_BURIED);
+    put_u64(first + 24, NOW_US + 1500000);
+    put_u8(first + 1, JOB_READY);
+    assert_int_equal(read_push(&out, first, &arena).reply.jobs->state, JOB_READY);
+    arena_fini(&arena);
+    buf_fini(&out);
+}
+
+static void a_request_sent_again_differs_in_one_byte(void **state)
+{
+    struct buf out = {0}, again = {0};
+    (void)state;
+    struct cmd cmd = {.kind = CMD_FINISH, .job = {.ref.seq = 5, .lease = UINT64_MAX}};
+    script_ask(&out, &space, &(struct script_call){.partition = 1, .number = 10}, &cmd);
+    buf_add_bytes(&again, buf_bytes(&out));
+    script_mark_again(again.at, again.len);
+    struct args before = args_of(&out), after = args_of(&again);
+    assert_int_equal(before.count, after.count);
+    for (uint32_t i = 0; i < before.count; i++) {
+        if (i != 7)
+            assert_bytes(after.at[i], before.at[i]);
+    }
+    assert_memory_equal(argv(&after, 1).at, "1", 1);
+    assert_memory_equal(argv(&after, 1).at + 1, argv(&before, 1).at + 1, 19);
+    buf_fini(&out);
+    buf_fini(&again);
+}
+
+static void a_number_with_a_line_end_in_it_does_not_mislead_the_mark(void **state)
+{
+    (void)state;
+    for (uint64_t number = 0; number < 70000; number += 13) {
+        struct buf out = {0};
+        struct cmd cmd = {.kind = CMD_GET, .job = {.ref.seq = 5}};
+        script_ask(&out, &space, &(struct script_call){.partition = 1, .number = number}, &cmd);
+        script_mark_again(out.at, out.len);
+        struct args args = args_of(&out);
+        assert_memory_equal(argv(&args, 1).at, "1", 1);
+        buf_fini(&out);
+    }
+}
+
+/* ---- answers ---- */
+
+static void a_reserves_jobs_are_read_and_checked(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct job_view damaged[2];
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 0, 4, 2),
+        head_part(one, (struct head){JOB_RESERVED, 8, 50, BYTES("hello")}),
+        BYTES("hello"),
+        head_part(two, (struct head){JOB_RESERVED, 12, 60, BYTES("world")}),
+        BYTES("wprld"),
+        BYTES(""),
+    };
+    struct script_parts said = {.at = parts, .count = 6};
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
+    assert_true(answer.more);
+    assert_int_equal(answer.reply.err, OK);
+    assert_int_equal(answer.reply.count, 1);
+    assert_bytes(answer.reply.jobs[0].body, BYTES("hello"));
+    assert_bytes(answer.reply.jobs[0].ref.id, BYTES("id"));
+    assert_int_equal(answer.reply.jobs[0].lease, 99);
+    assert_int_equal(answer.reply.jobs[0].until_us, 77);
+    assert_int_equal(answer.reply.jobs[0].retry_us[0], 1234);
+    assert_int_equal(script_damaged(&space, &said, damaged, 2), 1);
+    assert_int_equal(damaged[0].ref.seq, 12);
+    assert_int_equal(damaged[0].lease, 99);
+    said.at = parts + 2; /* only the damaged one is left */
+    said.count = 4;
+    parts[2] = parts[0];
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
+    assert_int_equal(answer.reply.err, ERR_DAMAGED);
+    assert_int_equal(answer.reply.count, 0);
+    said.count = 3; /* the last part is missing */
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), ERR_CORRUPT);
+    arena_fini(&arena);
+}
+
+static void a_reserve_tells_what_it_left(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES];
+    char firsts[] = "\0\0\0\7\0\0\0\0\0\0\1\1"
+                    "\377\377\377\377\377\377\377\377\377\377\377\377"
+                    "\377\377\377\377\377\377\377\377\377\377\377\376";
+    struct arena arena = {0};
+    struct script_answer answer;
+    struct script_rank rank = {0};
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 5, 16, 0),
+        bytes_of(firsts, sizeof(firsts) - 1),
+    };
+    struct script_parts said = {.partition = 2, .at = parts, .count = 2};
+    space.ahead_us[2] = 57;
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), OK);
+    assert_int_equal(answer.reply.err, ERR_EMPTY);
+    assert_true(answer.marked);
+    assert_int_equal(script_first(&space, 2, &answer, 0, &rank), SCRIPT_FIRST);
+    assert_int_equal(rank.priority, 7);
+    assert_int_equal(rank.us, 257 - 57);
+    assert_int_equal(script_first(&space, 2, &answer, 1, &rank), SCRIPT_NONE);
+    assert_int_equal(script_first(&space, 2, &answer, 2, &rank), SCRIPT_UNSEEN);
+    assert_int_equal(script_first(&space, 2, &answer, 3, &rank), SCRIPT_UNSEEN);
+    parts[1].len--;
+    assert_int_equal(script_read(&space, CMD_RESERVE, &said, &arena, &answer), ERR_CORRUPT);
+    space.ahead_us[2] = 0;
+    arena_fini(&arena);
+}
+
+static void a_due_job_is_shown_as_ready(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    (void)state;
+    struct bytes parts[] = {
+        first_part(first, 0, 0, 1),
+        head_part(head, (struct head){JOB_DELAYED, 8, NOW_US, BYTES("x")}),
+        BYTES("x"),
+    };
+    assert_int_equal(script_read(&space, CMD_GET, &(struct script_parts){.at = parts, .count = 3},
+                                 &arena, &answer),
+                     OK);
+    assert_int_equal(answer.reply.jobs[0].state, JOB_READY);
+    put_u64(head + 48, NOW_US + 1);
+    assert_int_equal(script_read(&space, CMD_GET, &(struct script_parts){.at = parts, .count = 3},
+                                 &arena, &answer),
+                     OK);
+    assert_int_equal(answer.reply.jobs[0].state, JOB_DELAYED);
+    arena_fini(&arena);
+}
+
+static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
+    struct arena arena = {0};
+    struct script_answer answer;
+    (void)state;
+    struct bytes whole = head_part(head, (struct head){JOB_BURIED, 8, 50, BYTES("x")});
+    struct bytes parts[2] = {first_part(first, 0, 0, 1), whole};
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 2},
+                                 &arena, &answer),
+                     OK);
+    for (size_t len = 0; len < whole.len; len++) {
+        parts[1] = bytes_of(head, len);
+        assert_int_equal(script_read(&space, CMD_KICK,
+                                     &(struct script_parts){.at = parts, .count = 2}, &arena,
+                                     &answer),
+                         ERR_CORRUPT);
+    }
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 1},
+                                 &arena, &answer),
+                     ERR_CORRUPT);
+    assert_int_equal(script_read(&space, CMD_KICK, &(struct script_parts){.at = parts, .count = 0},
+                                 &arena, &answer),
+                     ERR_CORRUPT);
+    for (size_t len = 0; len < SCRIPT_ANSWER_BYTES; len++) {
+        parts[0] = bytes_of(first, len);
+        assert_int_equal(
+            script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+            ERR_CORRUPT);
+    }
+    parts[1] = whole;
+    for (size_t field = 8; field <= 24; field += 16) { /* no script says a time beyond for ever */
+        parts[0] = first_part(first, 0, 0, 1);
+        put_u64(first + field, UINT64_MAX);
+        assert_int_equal(
+            script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+            ERR_CORRUPT);
+    }
+    parts[0] = first_part(first, 0, 0, 1);
+    for (size_t field = 48; field <= 72; field += 24) {
+        uint64_t was = get_u64(head + field);
+        put_u64(head + field, (uint64_t)SCRIPT_FOREVER + 1);
+        assert_int_equal(script_read(&space, CMD_KICK,
+                                     &(struct script_parts){.at = parts, .count = 2}, &arena,
+                                     &answer),
+                         ERR_CORRUPT);
+        put_u64(head + field, was);
+    }
+    put_u8(first, 200);
+    parts[0] = bytes_of(first, SCRIPT_ANSWER_BYTES);
+    assert_int_equal(
+        script_read_answer(&space, &(struct script_parts){.at = parts, .count = 1}, &answer),
+        ERR_CORRUPT);
+    arena_fini(&arena);
+}
+
+/* ---- notices and fitness ---- */
+
+static void members_are_read_or_refused(void **state)
+{
+    char first[SCRIPT_ANSWER_BYTES], records[2 * SCRIPT_MEMBER_BYTES];
+    struct script_member members[SCRIPT_MEMBERS_MAX];
+    uint32_t count = 0;
+    (void)state;
+    memcpy(records, "daemon-1y", 9);
+    put_u64(records + 9, NOW_US - 5);
+    memcpy(records + 17, "daemon-2n", 9);
+    put_u64(records + 26, NOW_US + 5); /* of a clock before a failover */
+    struct bytes parts[] = {first_part(first, 0, 0, 2), bytes_of(records, sizeof(records))};
+    struct script_parts said = {.at = parts, .count = 2};
+    assert_int_equal(script_read_members(&said, members, &count), OK);
+    assert_int_equal(count, 2);
+    assert_memory_equal(members[1].name, "daemon-2", SCRIPT_NAME);
+    assert_true(members[0].how == SCRIPT_SERVES && members[0].age_us == 5);
+    assert_true(members[1].how == SCRIPT_LIVES && members[1].age_us == 0);
+    parts[1].len--;
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+    parts[1].len++;
+    put_u64(records + 9, UINT64_MAX);
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+    said.count = 1;
+    assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
+}
+
+static void notices_are_read_or_refused(void **state)
+{
+    struct script_notice notice;
+    (void)state;
+    assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
+    assert_true(notice.news == SCRIPT_READY_NOW && notice.partition == 3);
+    assert_bytes(notice.topic, BYTES("a topic"));
+    assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
+    assert_true(notice.news == SCRIPT_DUE && notice.due_us == 1234);
+    assert_int_equal(script_notice(&space, BYTES("n2 daemon-7"), &notice), OK);
+    assert_true(notice.news == SCRIPT_MADE && notice.partition == 2 && !notice.by_us);
+    assert_int_equal(script_notice(&space, BYTES("bydaemon-7"), &notice), OK);
+    assert_true(notice.news == SCRIPT_MEMBER && notice.member.how == SCRIPT_SERVES);
+    assert_memory_equal(notice.member.name, "daemon-7", SCRIPT_NAME);
+    const struct bytes bad[] = {
+        BYTES(""),           BYTES("r3 "),         BYTES("r4 t"),
+        BYTES("x3 t"),       BYTES("w3 "),         BYTES("w3 x"),
+        BYTES("r t"),        BYTES("r3t t"),       BYTES("w3 99999999999999999"),
+        BYTES("w1 -1"),      BYTES("n4 daemon-1"), BYTES("n2 "),
+        BYTES("n"),          BYTES("bydaemon"),    BYTES("b?daemon-7"),
+        BYTES("bydaemon-77")};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(script_notice(&space, bad[i], &notice), ERR_CORRUPT);
+}
+
+#define INFO(version, policy, mode)                                                                \
+    "# Server\r\nredis_version:" version "\r\nredis_mode:" mode                                    \
+    "\r\nmaxmemory:100\r\nmaxmemory_policy:" policy "\r\nrole:master\r\n"
+
+static void an_unfit_server_is_refused_with_a_reason(void **state)
+{
+    const char *reason = NULL;
+    struct bytes none = {0};
+    (void)state;
+    assert_int_equal(script_judge(BYTES(INFO("7.0.15", "noeviction", "standalone")), none, &reason),
+                     OK);
+    assert_int_equal(script_judge(BYTES(INFO("6.2.0", "noeviction", "standalone")), none, &reason),
+                     OK);
+    assert_null(reason);
+    assert_int_equal(script_judge(BYTES(INFO("6.0.16", "noeviction", "standalone")), none, &reason),
+                     ERR_UNSUPPORTED);
+    assert_non_null(reason);
+    assert_int_equal(
+        script_judge(BYTES(INFO("7.0.15", "allkeys-lru", "standalone")), none, &reason),
+        ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(none, none, &reason), ERR_UNSUPPORTED);
+    struct bytes cluster = BYTES(INFO("7.0.15", "noeviction", "cluster"));
+    assert_true(script_is_cluster(cluster) && script_is_master(cluster));
+    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                                  &reason),
+                     OK);
+    struct bytes partial = BYTES("cluster_state:ok\r\ncluster_slots_assigned:16383\r\n");
+    assert_int_equal(script_judge(cluster, partial, &reason), ERR_UNSUPPORTED);
+    struct bytes down = BYTES("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n");
+    assert_int_equal(script_judge(cluster, down, &reason), ERR_AGAIN);
+    assert_int_equal(
+        script_judge(cluster, BYTES("cluster_state:fail\r\ncluster_slots_assigned:0\r\n"), &reason),
+        ERR_AGAIN);
+}
+
+/* It says redis_version:7.2.4, and server_mode where Redis says redis_mode. */
+static void valkey_is_judged_as_redis_is(void **state)
+{
+    const char *reason = NULL;
+    struct bytes none = {0};
+    struct bytes cluster = BYTES("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n"
+                                 "server_mode:cluster\r\nmaxmemory:0\r\nrole:master\r\n");
+    struct bytes sentinel = BYTES("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\n"
+                                  "server_mode:sentinel\r\nmaxmemory:0\r\n");
+    (void)state;
+    assert_true(script_is_cluster(cluster) && !script_is_cluster(sentinel));
+    assert_int_equal(script_judge(cluster, none, &reason), ERR_UNSUPPORTED);
+    assert_int_equal(script_judge(cluster,
+                                  BYTES("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"),
+                                  &reason),
+                     OK);
+    assert_int_equal(script_judge(sentinel, none, &reason), ERR_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_script_is_named_by_its_sha1),
+        cmocka_unit_test(a_prefix_that_breaks_the_hash_tag_is_refused),
+        cmocka_unit_test(times_outside_a_double_are_clamped),
+        cmocka_unit_test(both_names_of_a_job_lead_to_its_partition),
+        cmocka_unit_test(what_the_core_refuses_is_refused_before_redis),
+        cmocka_unit_test(a_push_carries_its_head_and_its_checksum),
+        cmocka_unit_test(a_pushed_job_is_read_from_its_request),
+        cmocka_unit_test(a_request_sent_again_differs_in_one_byte),
+        cmocka_unit_test(a_number_with_a_line_end_in_it_does_not_mislead_the_mark),
+        cmocka_unit_test(a_reserves_jobs_are_read_and_checked),
+        cmocka_unit_test(a_reserve_tells_what_it_left),
+        cmocka_unit_test(a_due_job_is_shown_as_ready),
+        cmocka_unit_test(an_answer_that_is_cut_anywhere_is_corrupt),
+        cmocka_unit_test(members_are_read_or_refused),
+        cmocka_unit_test(notices_are_read_or_refused),
+        cmocka_unit_test(an_unfit_server_is_refused_with_a_reason),
+        cmocka_unit_test(valkey_is_judged_as_redis_is),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

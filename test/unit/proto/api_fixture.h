@@ -1,0 +1,119 @@
+/* A request as the dialects see it, and their answers as text: shared by the api tests. */
+#ifndef LATERD_TEST_API_FIXTURE_H
+#define LATERD_TEST_API_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "proto/api/api.h"
+
+#define NOW_US    INT64_C(1700000000123456)
+#define SECOND_US INT64_C(1000000)
+
+static int64_t eight_hours_east(int64_t at_us)
+{
+    (void)at_us; /* as in Shanghai, which sets no clocks */
+    return 8 * 3600 * SECOND_US;
+}
+
+static const struct api_limits fixture_limits = {
+    .body_bytes = 100,
+    .json_depth = 8,
+    .batch_jobs = 5,
+    .reserve_topics = 3,
+    .wait_us = 600 * SECOND_US,
+    .block_us = 178 * SECOND_US,
+    .ttr_us = 60 * SECOND_US,
+    .ttr_max_us = 86400 * SECOND_US,
+    .east_us = eight_hours_east,
+};
+
+static struct arena fixture_arena;
+static struct buf fixture_out;
+
+struct ask {
+    enum http_method method;
+    const char *target; /* path and query */
+    const char *type;   /* Content-Type, or NULL */
+    const char *body;
+    const char *accept;
+    bool cross_site;
+    const char *host; /* or NULL */
+};
+
+static inline struct bytes text_or_nothing(const char *text)
+{
+    return text ? bytes_str(text) : bytes_of(NULL, 0);
+}
+
+/* The call is good until fixture_done(). */
+static inline struct call ask(enum api_dialect dialect, struct ask asked)
+{
+    struct call call = {.kind = CALL_CMD};
+    size_t path_len = strcspn(asked.target, "?");
+    struct http_request request = {
+        .method = asked.method,
+        .target = bytes_str(asked.target),
+        .path = bytes_of(asked.target, path_len),
+        .query =
+            asked.target[path_len] ? bytes_str(asked.target + path_len + 1) : bytes_of(NULL, 0),
+        .content_type = text_or_nothing(asked.type),
+        .accept = text_or_nothing(asked.accept),
+        .body = text_or_nothing(asked.body),
+        .keep_alive = true,
+        .cross_site = asked.cross_site,
+        .host = text_or_nothing(asked.host),
+    };
+    struct api_site site = {.root = dialect, .hosts = BYTES("queue.example, other.example")};
+    api_decode(&site, &fixture_limits, &request, NOW_US, &fixture_arena, &call);
+    return call;
+}
+
+static inline void fixture_done(void)
+{
+    arena_fini(&fixture_arena);
+    buf_fini(&fixture_out);
+}
+
+/* The body of what was answered last, ended by a NUL. */
+static inline const char *answered(void)
+{
+    buf_add_char(&fixture_out, '\0');
+    const char *end = strstr(fixture_out.at, "\r\n\r\n");
+    assert_non_null(end);
+    return end + 4;
+}
+
+static inline int status(void)
+{
+    assert_true(fixture_out.len > 12);
+    return (int)strtol(fixture_out.at + 9, NULL, 10);
+}
+
+static inline const char *answer(const struct call *call, const struct reply *reply)
+{
+    fixture_out.len = 0;
+    api_reply(&call->style, reply, NOW_US, bytes_of(NULL, 0), &fixture_out);
+    return answered();
+}
+
+static inline const char *refusal(const struct call *call)
+{
+    assert_int_equal(call->kind, CALL_PROBLEM);
+    fixture_out.len = 0;
+    api_problem(&call->style, &call->problem, bytes_of(NULL, 0), &fixture_out);
+    return answered();
+}
+
+static inline void assert_text(struct bytes got, const char *want)
+{
+    if (!bytes_eq(got, bytes_str(want)))
+        fail_msg("want %s, got %.*s", want, (int)got.len, got.at);
+}
+
+#endif
