@@ -13,12 +13,12 @@
 #include <xxhash.h>
 #endif
 
-static inline uint64_t sum_of(const void *at, size_t len)
+static inline uint64_t hash_of(const void *at, size_t len)
 {
     return XXH3_64bits(at, len);
 }
 
-static inline uint64_t sum_seeded(const void *at, size_t len, uint64_t seed)
+static inline uint64_t hash_seeded(const void *at, size_t len, uint64_t seed)
 {
     return XXH3_64bits_withSeed(at, len, seed);
 }

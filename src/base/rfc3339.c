@@ -124,7 +124,7 @@ static bool take_us(int64_t us, int64_t *out_us)
     return true;
 }
 
-bool moment_read(struct bytes text, int64_t *out_us)
+bool rfc3339_read(struct bytes text, int64_t *out_us)
 {
     int64_t seconds, fraction_us, zone_s;
     size_t at = 19;
@@ -146,7 +146,7 @@ static int64_t utc_of(int64_t local_us, int64_t (*east_us)(int64_t at_us))
     return east_us(second_us) == after_us ? second_us : first_us;
 }
 
-bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us)
+bool rfc3339_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us)
 {
     int64_t seconds;
     if (text.len != 19 || !read_date_time(text, &seconds) || text.at[10] != ' ')
@@ -163,7 +163,7 @@ static char *put_digits(char *to, int64_t number, unsigned digits)
     return to + digits;
 }
 
-void moment_add(struct buf *out, int64_t us)
+void rfc3339_add(struct buf *out, int64_t us)
 {
     char text[40], *to = text;
     if (us < 0)

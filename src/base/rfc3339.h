@@ -18,18 +18,18 @@
  * beginning: it is past, which is all that anybody wants to know of it. False: it is not one, or is
  * past the year 9999 in UTC.
  */
-bool moment_read(struct bytes text, int64_t *out_us);
+bool rfc3339_read(struct bytes text, int64_t *out_us);
 
 /*
  * Reads "yyyy-MM-dd HH:mm:ss", which names no zone. `east_us` says how far its zone is east of UTC
  * at a given time; NULL: the zone is UTC. A time that there is twice, because clocks were set back,
  * is the earlier one; one that is left out, because they were set ahead, is as much later (both as
- * in Java). The rest as moment_read().
+ * in Java). The rest as rfc3339_read().
  */
-bool moment_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us);
+bool rfc3339_read_local(struct bytes text, int64_t (*east_us)(int64_t at_us), int64_t *out_us);
 
 /* Writes "2026-11-21T05:00:00.123Z", with six digits when there are microseconds. */
-void moment_add(struct buf *out, int64_t us);
+void rfc3339_add(struct buf *out, int64_t us);
 
 /* As HTTP writes it (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT" into room[30]. */
 struct bytes http_date(int64_t unix_seconds, char *room);

@@ -55,7 +55,7 @@ void show_time(const json_t *object, const char *key, struct buf *out)
     int64_t at_us = 0;
     bool known = json_is_integer(value)
                      ? !__builtin_mul_overflow(json_integer_value(value), 1000, &at_us)
-                     : moment_read(bytes_str(show_string(object, key)), &at_us);
+                     : rfc3339_read(bytes_str(show_string(object, key)), &at_us);
     if (!known) {
         show_value(object, key, out);
         return;

@@ -293,7 +293,7 @@ static int by_key(const void *left, const void *right)
 
 static uint64_t name_key(struct bytes id, struct bytes topic)
 {
-    return id.len ? sum_seeded(id.at, id.len, 1) : sum_seeded(topic.at, topic.len, 2);
+    return id.len ? hash_seeded(id.at, id.len, 1) : hash_seeded(topic.at, topic.len, 2);
 }
 
 static void index_suspects(struct damage *damage)

@@ -34,7 +34,7 @@ void manifest_encode(const struct manifest *manifest, void *slot)
     put_u64(at + 64, manifest->seq_mark);
     put_u32(at + 72, manifest->number_next);
     put_u64(at + 80, manifest->lease_mark);
-    put_u64(at + SUM_AT, sum_of(at, SUM_AT));
+    put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
 
 enum format_verdict manifest_decode(const void *slot, struct manifest *out_manifest)
@@ -42,7 +42,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
     const char *at = slot;
     if (bytes_all_zero(at, BLOCK))
         return FORMAT_BLANK;
-    if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != sum_of(at, SUM_AT))
+    if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != hash_of(at, SUM_AT))
         return FORMAT_BAD;
     if (get_u32(at + 8) > FORMAT_VERSION)
         return FORMAT_NEWER;
@@ -76,7 +76,7 @@ void segment_head_encode(const struct segment_head *head, void *block)
     put_u64(at + 40, head->seq_mark);
     put_u64(at + 48, head->size_bytes);
     put_u32(at + 56, head->number_next);
-    put_u64(at + SUM_AT, sum_of(at, SUM_AT));
+    put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
 
 enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head)
@@ -84,7 +84,7 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
     const char *at = block;
     if (bytes_all_zero(at, BLOCK))
         return FORMAT_BLANK;
-    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != sum_of(at, SUM_AT))
+    if (get_u64(at) != SEGMENT_MAGIC || get_u64(at + SUM_AT) != hash_of(at, SUM_AT))
         return FORMAT_BAD;
     if (get_u32(at + 8) > FORMAT_VERSION)
         return FORMAT_NEWER;
@@ -125,7 +125,7 @@ size_t batch_head_encode(const struct batch_head *head, void *batch)
 void batch_sign(void *batch, size_t len)
 {
     char *at = batch;
-    put_u64(at, sum_of(at + 8, len - 8));
+    put_u64(at, hash_of(at + 8, len - 8));
 }
 
 enum format_verdict batch_head_decode(const void *batch, uint64_t room, struct batch_head *out_head)
@@ -154,14 +154,14 @@ bool batch_whole(const struct batch_head *head, const void *batch)
 {
     const char *at = batch;
     size_t whole = batch_bytes(head->payload_bytes);
-    return get_u64(at) == sum_of(at + 8, whole - 8);
+    return get_u64(at) == hash_of(at + 8, whole - 8);
 }
 
 /* ---- small things ---- */
 
 uint32_t store_tag(const struct store_id *id)
 {
-    return (uint32_t)sum_of(id->bytes, sizeof(id->bytes));
+    return (uint32_t)hash_of(id->bytes, sizeof(id->bytes));
 }
 
 bool store_id_eq(const struct store_id *a, const struct store_id *b)

@@ -70,7 +70,7 @@ static void encode_job(const struct event *event, char *at)
     char *body = at + RECORD_JOB_HEAD;
     char *end = put_bytes(body, event->content_type);
     end = put_bytes(end, event->body);
-    put_u64(at + 96, sum_seeded(body, (size_t)(end - body), job->seq));
+    put_u64(at + 96, hash_seeded(body, (size_t)(end - body), job->seq));
     for (unsigned i = 0; i < event->retry_count; i++, end += sizeof(int64_t))
         put_u64(end, (uint64_t)event->retry_us[i]);
     end = put_bytes(end, event->id);
@@ -265,7 +265,7 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
 static uint64_t body_sum_of(const struct event *event)
 {
     size_t len = event->content_type.len + event->body.len; /* they lie side by side */
-    return sum_seeded(event->content_type.at, len, event->job.seq);
+    return hash_seeded(event->content_type.at, len, event->job.seq);
 }
 
 bool record_body_good(const struct record *record)
@@ -286,6 +286,6 @@ enum err record_body(const void *record, size_t len, uint64_t seq, size_t conten
     if (len < RECORD_JOB_HEAD + need || get_u8(at + 4) != EVENT_JOB || get_u64(at + 8) != seq ||
         get_u8(at + 86) != content_type_len || get_u32(at + 88) != body_len)
         return ERR_DAMAGED;
-    bool good = sum_seeded(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
+    bool good = hash_seeded(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
     return good ? OK : ERR_DAMAGED;
 }

@@ -65,7 +65,7 @@ static void add_line(struct import_push *push, const struct import_item *item)
         buf_add_str(out, ",\"state\":\"buried\"");
     } else {
         buf_add_str(out, ",\"due\":\"");
-        moment_add(out, item->due_us);
+        rfc3339_add(out, item->due_us);
         buf_add_char(out, '"');
     }
     if (bytes_is_utf8(item->body)) {

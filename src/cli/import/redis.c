@@ -41,7 +41,7 @@ static bool has_name(const void *ctx, uint32_t number, const void *key)
 
 static struct redis_topic *topic_of(struct import *import, struct bytes name)
 {
-    uint64_t hash = sum_of(name.at, name.len);
+    uint64_t hash = hash_of(name.at, name.len);
     uint32_t number = map_find(&import->by_name, hash, &name);
     if (number == MAP_NONE) {
         number = pool_take(&import->topics);

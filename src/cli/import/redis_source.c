@@ -37,7 +37,7 @@ static bool has_id(const void *ctx, uint32_t number, const void *key)
 /* The place of an id that lives as long as the source. */
 static struct place *place_of(struct redis_source *source, struct bytes id)
 {
-    uint64_t hash = sum_of(id.at, id.len);
+    uint64_t hash = hash_of(id.at, id.len);
     uint32_t number = map_find(&source->by_id, hash, &id);
     if (number == MAP_NONE) {
         number = pool_take(&source->places);

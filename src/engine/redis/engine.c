@@ -144,7 +144,7 @@ static void engine_begin(struct engine *engine)
 static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
 {
     struct bytes topic = cmd->push.topic;
-    return (uint32_t)(sum_of(topic.at, topic.len) % redis->space.partitions);
+    return (uint32_t)(hash_of(topic.at, topic.len) % redis->space.partitions);
 }
 
 /* Nobody is there any more who would hear that it failed. */

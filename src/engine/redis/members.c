@@ -23,7 +23,7 @@ static bool is_fresh(const struct members *members, const struct member *member)
 
 static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
 {
-    return sum_seeded(name, SCRIPT_NAME, partition);
+    return hash_seeded(name, SCRIPT_NAME, partition);
 }
 
 /* Ours is compared with the others'; `how` is how one must be to be asked at all. */

@@ -87,7 +87,7 @@ static uint32_t in_ten_seconds(const struct sample *now, const struct sample *si
 void rates_look(struct rates *rates, struct topic_view *view, int64_t now_us)
 {
     struct sample now = {now_us, {view->pushed, view->reserved, view->finished}};
-    uint64_t hash = sum_of(view->name.at, view->name.len);
+    uint64_t hash = hash_of(view->name.at, view->name.len);
     uint32_t number = map_find(&rates->by_name, hash, &hash);
     struct topic_rates *topic =
         number == MAP_NONE ? make(rates, hash, &now) : pool_at(&rates->topics, number);

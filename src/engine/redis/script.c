@@ -121,7 +121,7 @@ static int64_t span_in(int64_t us)
 static enum script_route route_ref(const struct script_space *space, const struct job_ref *ref,
                                    uint32_t *out_partition)
 {
-    uint64_t number = ref->id.len ? sum_of(ref->id.at, ref->id.len) : ref->seq;
+    uint64_t number = ref->id.len ? hash_of(ref->id.at, ref->id.len) : ref->seq;
     *out_partition = (uint32_t)(number % space->partitions);
     return SCRIPT_ONE;
 }
@@ -305,9 +305,9 @@ void script_mark_again(char *request, size_t len)
 static void put_content(char *at, enum body_kind body_kind, struct bytes content_type,
                         struct bytes body)
 {
-    uint64_t sum = sum_of(body.at, body.len);
+    uint64_t sum = hash_of(body.at, body.len);
     if (content_type.len)
-        sum = sum_seeded(content_type.at, content_type.len, sum);
+        sum = hash_seeded(content_type.at, content_type.len, sum);
     put_u8(at, (uint8_t)body_kind);
     put_u8(at + 1, (uint8_t)content_type.len);
     put_u8(at + 2, 0);

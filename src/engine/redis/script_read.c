@@ -133,9 +133,9 @@ enum err script_read_content(struct bytes part, struct script_head *head)
     if (part.len != (size_t)job->content_type_len + job->body_len)
         return ERR_DAMAGED;
     struct bytes body = bytes_of(part.at + job->content_type_len, job->body_len);
-    uint64_t sum = sum_of(body.at, body.len);
+    uint64_t sum = hash_of(body.at, body.len);
     if (job->content_type_len)
-        sum = sum_seeded(part.at, job->content_type_len, sum);
+        sum = hash_seeded(part.at, job->content_type_len, sum);
     if (sum != head->content_sum)
         return ERR_DAMAGED;
     job->content_type = bytes_of(part.at, job->content_type_len);

@@ -12,9 +12,9 @@ struct bytes topic_name(const struct topic *topic)
     return bytes_of(topic->name, topic->name_len);
 }
 
-static uint64_t hash_of(struct bytes name)
+static uint64_t name_hash(struct bytes name)
 {
-    return sum_of(name.at, name.len);
+    return hash_of(name.at, name.len);
 }
 
 static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
@@ -26,7 +26,7 @@ static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
 
 static void topic_free(struct watched *watched, struct topic *topic)
 {
-    map_remove(&watched->by_name, hash_of(topic_name(topic)), topic->number);
+    map_remove(&watched->by_name, name_hash(topic_name(topic)), topic->number);
     list_remove(&topic->idle);
     mem_free(topic->name);
     mem_free(topic->known);
@@ -51,7 +51,7 @@ void watched_fini(struct watched *watched)
 
 struct topic *watched_find(const struct watched *watched, struct bytes name)
 {
-    uint32_t number = map_find(&watched->by_name, hash_of(name), &name);
+    uint32_t number = map_find(&watched->by_name, name_hash(name), &name);
     return number == MAP_NONE ? NULL : pool_at(&watched->all, number);
 }
 
@@ -67,7 +67,7 @@ static struct topic *topic_new(struct watched *watched, struct bytes name)
     topic_forget(topic, watched->partitions);
     list_init(&topic->lines);
     list_init(&topic->idle);
-    map_add(&watched->by_name, hash_of(name), number);
+    map_add(&watched->by_name, name_hash(name), number);
     return topic;
 }
 

@@ -49,7 +49,7 @@ static bool read_due(const struct api_input *input, int64_t *out_us)
         *out_us = (int64_t)ms * MILLISECOND_US;
         return true;
     }
-    return moment_read_local(text, input->limits->east_us, out_us);
+    return rfc3339_read_local(text, input->limits->east_us, out_us);
 }
 
 static void decode_push(const struct api_input *input, struct call *call)

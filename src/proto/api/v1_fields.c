@@ -105,7 +105,7 @@ static bool read_due(const struct reader *reader)
     if (v1_given(reader->fields, V1_DELAY))
         return bad(reader, "delay and due exclude each other");
     if (reader->value->kind == JSON_KIND_STRING) {
-        if (moment_read(json_text(reader->value, reader->input->scratch), due_us))
+        if (rfc3339_read(json_text(reader->value, reader->input->scratch), due_us))
             return true;
     } else if (json_int(reader->value, &ms) && ms >= 0 && ms <= MOMENT_MAX_US / MILLISECOND_US) {
         *due_us = ms * MILLISECOND_US; /* a number below 0 is a mistake, rather than a time */

@@ -12,7 +12,7 @@ static const char json_type[] = "application/json";
 static void add_time(struct buf *out, const char *key, int64_t us)
 {
     buf_add_str(out, key); /* ,"key":" */
-    moment_add(out, us);
+    rfc3339_add(out, us);
     buf_add_char(out, '"');
 }
 

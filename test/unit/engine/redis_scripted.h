@@ -115,7 +115,7 @@ static inline struct bytes head_part(char *room, struct head head)
     put_u64(room + 72, 60);
     put_u8(room + 80, 1);
     put_u32(room + 84, (uint32_t)head.body.len);
-    put_u64(room + 88, sum_of(head.body.at, head.body.len));
+    put_u64(room + 88, hash_of(head.body.at, head.body.len));
     memcpy(room + SCRIPT_HEAD_BYTES, "tid", 3);
     put_u64(room + SCRIPT_HEAD_BYTES + 3, 1234);
     return bytes_of(room, SCRIPT_HEAD_BYTES + 3 + 8);

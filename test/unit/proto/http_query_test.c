@@ -95,7 +95,7 @@ static void times_are_read(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t us = -1;
-        bool good = moment_read(bytes_str(cases[i].text), &us);
+        bool good = rfc3339_read(bytes_str(cases[i].text), &us);
         if (us != cases[i].us || good != (cases[i].us >= 0))
             fail_msg("%s: %lld", cases[i].text, (long long)us);
     }
@@ -104,7 +104,7 @@ static void times_are_read(void **state)
 static int64_t utc_s(const char *text)
 {
     int64_t us;
-    assert_true(moment_read(bytes_str(text), &us));
+    assert_true(rfc3339_read(bytes_str(text), &us));
     return us / 1000000;
 }
 
@@ -136,15 +136,15 @@ static void local_times_know_when_clocks_are_set(void **state)
     };
     int64_t us;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_true(moment_read_local(bytes_str(cases[i].local), berlin_east_us, &us));
+        assert_true(rfc3339_read_local(bytes_str(cases[i].local), berlin_east_us, &us));
         if (us / 1000000 != utc_s(cases[i].utc))
             fail_msg("%s: %lld", cases[i].local, (long long)us);
     }
-    assert_true(moment_read_local(BYTES("2026-01-15 12:00:00"), NULL, &us));
+    assert_true(rfc3339_read_local(BYTES("2026-01-15 12:00:00"), NULL, &us));
     assert_int_equal(us / 1000000, utc_s("2026-01-15T12:00:00Z"));
-    assert_false(moment_read_local(BYTES("2026-01-15T12:00:00"), NULL, &us));
-    assert_false(moment_read_local(BYTES("2026-01-15 12:00"), NULL, &us));
-    assert_false(moment_read_local(BYTES("2026-02-30 12:00:00"), NULL, &us));
+    assert_false(rfc3339_read_local(BYTES("2026-01-15T12:00:00"), NULL, &us));
+    assert_false(rfc3339_read_local(BYTES("2026-01-15 12:00"), NULL, &us));
+    assert_false(rfc3339_read_local(BYTES("2026-02-30 12:00:00"), NULL, &us));
 }
 
 static void times_are_written_as_they_are_read(void **state)
@@ -154,8 +154,8 @@ static void times_are_written_as_they_are_read(void **state)
     for (int64_t us = 0; us <= MOMENT_MAX_US; us += INT64_C(86461) * 1000000 * 97 + 123457) {
         struct buf out = {0};
         int64_t again;
-        moment_add(&out, us);
-        assert_true(moment_read(buf_bytes(&out), &again));
+        rfc3339_add(&out, us);
+        assert_true(rfc3339_read(buf_bytes(&out), &again));
         assert_true(again == us);
         buf_fini(&out);
     }
