@@ -74,7 +74,7 @@ struct scan {
     uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
     int64_t after_due_us;
     uint64_t after_seq;
-    struct page page;
+    struct top_k page;
 };
 
 struct core {
@@ -205,7 +205,7 @@ void core_view_topic(const struct core *core, const struct topic *topic,
 /* The topic's first READY or BURIED job, or POOL_NONE. */
 static inline uint32_t core_topic_first(const struct topic *topic, enum job_state state)
 {
-    return state == JOB_READY ? queue_first(&topic->ready) : topic->buried_first;
+    return state == JOB_READY ? ready_heap_first(&topic->ready) : topic->buried_first;
 }
 
 /* ---- scan.c ---- */

@@ -18,13 +18,13 @@ static struct job *job_at(const struct pool *jobs, uint32_t number)
     return pool_at(jobs, number);
 }
 
-void queue_fini(struct queue *queue)
+void ready_heap_fini(struct ready_heap *queue)
 {
     mem_free(queue->entries);
-    *queue = (struct queue){0};
+    *queue = (struct ready_heap){0};
 }
 
-bool queue_before(const struct job *a, const struct job *b)
+bool ready_heap_before(const struct job *a, const struct job *b)
 {
     if (a->priority != b->priority)
         return a->priority < b->priority;
@@ -32,8 +32,8 @@ bool queue_before(const struct job *a, const struct job *b)
     return a_rank_us != b_rank_us ? a_rank_us < b_rank_us : a->seq < b->seq;
 }
 
-static bool before(const struct pool *jobs, const struct queue_entry *a,
-                   const struct queue_entry *b)
+static bool before(const struct pool *jobs, const struct ready_heap_entry *a,
+                   const struct ready_heap_entry *b)
 {
     if (a->priority != b->priority)
         return a->priority < b->priority;
@@ -42,16 +42,16 @@ static bool before(const struct pool *jobs, const struct queue_entry *a,
     return job_at(jobs, a->job)->seq < job_at(jobs, b->job)->seq;
 }
 
-static void put(struct queue *queue, const struct pool *jobs, uint32_t place,
-                struct queue_entry entry)
+static void put(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+                struct ready_heap_entry entry)
 {
     queue->entries[place] = entry;
     job_at(jobs, entry.job)->prev = place;
 }
 
 /* Finds the entry's place at or above the free `place`. */
-static void rise(struct queue *queue, const struct pool *jobs, uint32_t place,
-                 struct queue_entry entry)
+static void rise(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+                 struct ready_heap_entry entry)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / 4;
@@ -64,8 +64,8 @@ static void rise(struct queue *queue, const struct pool *jobs, uint32_t place,
 }
 
 /* Finds the entry's place at or below the free `place`. */
-static void sink(struct queue *queue, const struct pool *jobs, uint32_t place,
-                 struct queue_entry entry)
+static void sink(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+                 struct ready_heap_entry entry)
 {
     for (;;) {
         uint64_t first = (uint64_t)place * 4 + 1;
@@ -85,7 +85,7 @@ static void sink(struct queue *queue, const struct pool *jobs, uint32_t place,
     put(queue, jobs, place, entry);
 }
 
-void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number)
+void ready_heap_add(struct ready_heap *queue, const struct pool *jobs, uint32_t number)
 {
     const struct job *job = job_at(jobs, number);
     if (queue->count == queue->cap) {
@@ -94,17 +94,17 @@ void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number)
     }
     queue->count++;
     rise(queue, jobs, queue->count - 1,
-         (struct queue_entry){
+         (struct ready_heap_entry){
              .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
-void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number)
+void ready_heap_remove(struct ready_heap *queue, const struct pool *jobs, uint32_t number)
 {
     uint32_t place = job_at(jobs, number)->prev;
     CHECK(place < queue->count && queue->entries[place].job == number);
     queue->count--;
     if (place < queue->count) {
-        struct queue_entry last = queue->entries[queue->count];
+        struct ready_heap_entry last = queue->entries[queue->count];
         if (place > 0 && before(jobs, &last, &queue->entries[(place - 1) / 4]))
             rise(queue, jobs, place, last);
         else
@@ -116,16 +116,16 @@ void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number)
     }
 }
 
-uint32_t queue_first(const struct queue *queue)
+uint32_t ready_heap_first(const struct ready_heap *queue)
 {
     return queue->count ? queue->entries[0].job : POOL_NONE;
 }
 
-void queue_valid(const struct queue *queue, const struct pool *jobs)
+void ready_heap_valid(const struct ready_heap *queue, const struct pool *jobs)
 {
     CHECK(queue->count <= queue->cap);
     for (uint32_t i = 0; i < queue->count; i++) {
-        const struct queue_entry *entry = &queue->entries[i];
+        const struct ready_heap_entry *entry = &queue->entries[i];
         const struct job *job = job_at(jobs, entry->job);
         CHECK(job->prev == i);
         CHECK(job->priority == entry->priority && job_rank_us(job) == entry->rank_us);

@@ -13,26 +13,26 @@
 #include "base/pool.h"
 #include "core/job.h"
 
-struct queue_entry {
+struct ready_heap_entry {
     uint32_t priority;
     uint32_t job; /* number in the jobs' pool */
     int64_t rank_us;
 };
 
-struct queue {
-    struct queue_entry *entries;
+struct ready_heap {
+    struct ready_heap_entry *entries;
     uint32_t count;
     uint32_t cap;
 };
 
-void queue_fini(struct queue *queue);
-void queue_add(struct queue *queue, const struct pool *jobs, uint32_t number);
-void queue_remove(struct queue *queue, const struct pool *jobs, uint32_t number);
-uint32_t queue_first(const struct queue *queue); /* or POOL_NONE */
+void ready_heap_fini(struct ready_heap *queue);
+void ready_heap_add(struct ready_heap *queue, const struct pool *jobs, uint32_t number);
+void ready_heap_remove(struct ready_heap *queue, const struct pool *jobs, uint32_t number);
+uint32_t ready_heap_first(const struct ready_heap *queue); /* or POOL_NONE */
 
 /* Does job a come before job b? The order among ready jobs, the same everywhere. */
-bool queue_before(const struct job *a, const struct job *b);
+bool ready_heap_before(const struct job *a, const struct job *b);
 
-void queue_valid(const struct queue *queue, const struct pool *jobs);
+void ready_heap_valid(const struct ready_heap *queue, const struct pool *jobs);
 
 #endif

@@ -39,12 +39,12 @@ static uint32_t choose(const struct core *core, uint32_t count, bool listed_orde
     uint32_t best = POOL_NONE;
     for (uint32_t i = 0; i < count; i++) {
         const struct topic *topic = core->candidates[i];
-        uint32_t first = queue_first(&topic->ready);
+        uint32_t first = ready_heap_first(&topic->ready);
         if (first == POOL_NONE || topic->pause_until_us)
             continue;
         if (listed_order)
             return first;
-        if (best == POOL_NONE || queue_before(core_job(core, first), core_job(core, best)))
+        if (best == POOL_NONE || ready_heap_before(core_job(core, first), core_job(core, best)))
             best = first;
     }
     return best;

@@ -25,7 +25,7 @@ enum {
 
 /* ---- one job ---- */
 
-static bool due_before(const void *ctx, const struct page_entry *a, const struct page_entry *b)
+static bool due_before(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
 {
     (void)ctx;
     return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
@@ -46,11 +46,11 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
 }
 
 /* The heap costs only where the entry gets in. */
-static void offer(struct core *core, struct scan *scan, const struct page_entry *entry)
+static void offer(struct core *core, struct scan *scan, const struct top_k_entry *entry)
 {
-    struct page *page = &scan->page;
+    struct top_k *page = &scan->page;
     bool enters = page->count < page->max || (page->max && due_before(NULL, entry, page->entries));
-    page_offer(page, entry);
+    top_k_offer(page, entry);
     if (enters)
         budget_spend(core->budget, OFFER_NS);
 }
@@ -64,15 +64,15 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
         change(core, scan, number);
         return;
     }
-    struct page_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
-    struct page_entry cursor = {.due_us = scan->after_due_us, .seq = scan->after_seq};
+    struct top_k_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
+    struct top_k_entry cursor = {.due_us = scan->after_due_us, .seq = scan->after_seq};
     if (due_before(NULL, &cursor, &entry))
         offer(core, scan, &entry);
 }
 
 /* Is the job still what it was when the scan saw it? If it has gone, its memory may have, too. */
 static bool is_as_seen(const struct core *core, const struct scan *scan,
-                       const struct page_entry *entry)
+                       const struct top_k_entry *entry)
 {
     if (!pool_has(&core->jobs, entry->number))
         return false;
@@ -123,7 +123,7 @@ static bool step_page(struct core *core, struct scan *scan)
 {
     uint32_t before = scan->changed;
     for (; scan->next < scan->page.count; scan->next++) {
-        const struct page_entry *entry = &scan->page.entries[scan->next];
+        const struct top_k_entry *entry = &scan->page.entries[scan->next];
         if (enough(core, scan->changed - before))
             return false;
         if (is_as_seen(core, scan, entry))
@@ -136,7 +136,7 @@ static void begin_page(struct scan *scan)
 {
     uint32_t max = scan->max - scan->changed;
     uint32_t most = scan->kind == CMD_KICK_TOPIC ? KICK_PAGE_MAX : PAGE_MAX;
-    page_init(&scan->page, max < most ? max : most, due_before, NULL);
+    top_k_init(&scan->page, max < most ? max : most, due_before, NULL);
 }
 
 /* The jobs of the page are kicked. True: no more are wanted, or there are no more. */
@@ -144,7 +144,7 @@ static bool kicked_enough(struct scan *scan)
 {
     if (!scan->page.more || scan->changed >= scan->max)
         return true;
-    page_fini(&scan->page);
+    top_k_fini(&scan->page);
     begin_page(scan);
     scan->step = SCAN_POOL;
     scan->next = 0;
@@ -174,14 +174,14 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 /* Replies with those of the page that are still what they were when they were seen. */
 static void reply_page(struct core *core, struct scan *scan)
 {
-    struct page *page = &scan->page;
+    struct top_k *page = &scan->page;
     struct reply reply = {.kind = CMD_LIST, .more = page->more};
-    page_sort(page);
+    top_k_sort(page);
     reply.jobs = core_views(core, page->count);
     reply.next_due_us = scan->after_due_us;
     reply.next_seq = scan->after_seq;
     for (uint32_t i = 0; i < page->count; i++) {
-        const struct page_entry *entry = &page->entries[i];
+        const struct top_k_entry *entry = &page->entries[i];
         reply.next_due_us = entry->due_us;
         reply.next_seq = entry->seq;
         if (is_as_seen(core, scan, entry))
@@ -203,7 +203,7 @@ static void reply_topic(struct core *core, const struct scan *scan)
 /* One job, the first of its topic and state; NOT_FOUND if it has left that state meanwhile. */
 static void reply_first(struct core *core, const struct scan *scan)
 {
-    const struct page_entry *first = scan->page.entries;
+    const struct top_k_entry *first = scan->page.entries;
     if (scan->page.count && is_as_seen(core, scan, first))
         core_reply_job(core, CMD_PEEK, scan->asker, core_job(core, first->number));
     else
@@ -239,7 +239,7 @@ void core_scan_free(struct core *core, struct scan *scan)
     core->scan_count--;
     topic->pins--;
     topics_file(&core->topics, topic);
-    page_fini(&scan->page);
+    top_k_fini(&scan->page);
     mem_free(scan);
 }
 
@@ -286,15 +286,15 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     bool small = scan.step == SCAN_HEADS || pool_span(&core->jobs) <= AT_ONCE_MAX;
     if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
         scan_answer(core, &scan);
-        page_fini(&scan.page);
+        top_k_fini(&scan.page);
     } else if (core->waiters.count + core->scan_count < core->limits.waiters) {
         park(core, &scan, out_parked);
     } else if (scan.changed) { /* it has begun: so many, and there are more */
         reply_changed(core, &scan);
-        page_fini(&scan.page);
+        top_k_fini(&scan.page);
     } else {
         core_reply_err(core, cmd->kind, asker, ERR_WAITERS_LIMIT);
-        page_fini(&scan.page);
+        top_k_fini(&scan.page);
     }
 }
 

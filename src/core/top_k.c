@@ -7,25 +7,26 @@
 
 enum { FIRST_CAP = 32 };
 
-void page_init(struct page *page, uint32_t max, page_before *before, const void *ctx)
+void top_k_init(struct top_k *page, uint32_t max, top_k_before *before, const void *ctx)
 {
-    *page = (struct page){.max = max, .before = before, .ctx = ctx};
+    *page = (struct top_k){.max = max, .before = before, .ctx = ctx};
 }
 
-void page_fini(struct page *page)
+void top_k_fini(struct top_k *page)
 {
     mem_free(page->entries);
     page->entries = NULL;
     page->count = page->cap = 0;
 }
 
-static bool before(const struct page *page, const struct page_entry *a, const struct page_entry *b)
+static bool before(const struct top_k *page, const struct top_k_entry *a,
+                   const struct top_k_entry *b)
 {
     return page->before(page->ctx, a, b);
 }
 
 /* Puts the entry at the free top of the first `count` and lets it sink to its place. */
-static void sink(struct page *page, uint32_t count, struct page_entry entry)
+static void sink(struct top_k *page, uint32_t count, struct top_k_entry entry)
 {
     uint32_t place = 0;
     for (;;) {
@@ -42,7 +43,7 @@ static void sink(struct page *page, uint32_t count, struct page_entry entry)
     page->entries[place] = entry;
 }
 
-static void rise(struct page *page, uint32_t place, struct page_entry entry)
+static void rise(struct top_k *page, uint32_t place, struct top_k_entry entry)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / 2;
@@ -54,7 +55,7 @@ static void rise(struct page *page, uint32_t place, struct page_entry entry)
     page->entries[place] = entry;
 }
 
-void page_offer(struct page *page, const struct page_entry *entry)
+void top_k_offer(struct top_k *page, const struct top_k_entry *entry)
 {
     if (page->count == page->max) {
         page->more = true;
@@ -70,10 +71,10 @@ void page_offer(struct page *page, const struct page_entry *entry)
     rise(page, page->count - 1, *entry);
 }
 
-void page_sort(struct page *page)
+void top_k_sort(struct top_k *page)
 {
     for (uint32_t left = page->count; left > 1; left--) {
-        struct page_entry last = page->entries[0];
+        struct top_k_entry last = page->entries[0];
         sink(page, left - 1, page->entries[left - 1]);
         page->entries[left - 1] = last;
     }

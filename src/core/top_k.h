@@ -8,28 +8,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct page_entry {
+struct top_k_entry {
     int64_t due_us;
     uint64_t seq;
     uint32_t number;
 };
 
 /* Does a come before b? A total order: one of two different entries does. */
-typedef bool page_before(const void *ctx, const struct page_entry *a, const struct page_entry *b);
+typedef bool top_k_before(const void *ctx, const struct top_k_entry *a,
+                          const struct top_k_entry *b);
 
-struct page {
-    struct page_entry *entries;
+struct top_k {
+    struct top_k_entry *entries;
     uint32_t count;
     uint32_t cap;
     uint32_t max;
     bool more; /* something was left out */
-    page_before *before;
+    top_k_before *before;
     const void *ctx;
 };
 
-void page_init(struct page *page, uint32_t max, page_before *before, const void *ctx);
-void page_fini(struct page *page);
-void page_offer(struct page *page, const struct page_entry *entry);
-void page_sort(struct page *page); /* at the end: first comes first; no offers after it */
+void top_k_init(struct top_k *page, uint32_t max, top_k_before *before, const void *ctx);
+void top_k_fini(struct top_k *page);
+void top_k_offer(struct top_k *page, const struct top_k_entry *entry);
+void top_k_sort(struct top_k *page); /* at the end: first comes first; no offers after it */
 
 #endif

@@ -34,7 +34,7 @@ void topics_fini(struct topics *topics)
 {
     for (uint32_t i = topics_next(topics, 0); i != POOL_NONE; i = topics_next(topics, i + 1)) {
         struct topic *topic = topics_at(topics, i);
-        queue_fini(&topic->ready);
+        ready_heap_fini(&topic->ready);
         mem_free((char *)(uintptr_t)topic->name.at);
     }
     map_fini(&topics->by_name);
@@ -71,7 +71,7 @@ void topics_forget(struct topics *topics, struct topic *topic)
     list_remove(&topic->place);
     map_remove(&topics->by_name, topic->name_hash, topic->number);
     name_order_remove(&topics->order, topic->number);
-    queue_fini(&topic->ready);
+    ready_heap_fini(&topic->ready);
     mem_free((char *)(uintptr_t)topic->name.at);
     topic->name.len = 0;
     pool_give(&topics->pool, topic->number);
@@ -150,7 +150,7 @@ void topics_valid(const struct topics *topics, const struct pool *jobs)
         CHECK(topic->idle == is_idle(topic) && topic->servable == is_servable(topic));
         CHECK(list_empty(&topic->place) == !(topic->idle || topic->servable));
         CHECK(topic->ready.count == topic->jobs[JOB_READY]);
-        queue_valid(&topic->ready, jobs);
+        ready_heap_valid(&topic->ready, jobs);
         uint64_t waiters = 0, buried = 0, urgent = 0;
         for (uint32_t ready = 0; ready < topic->ready.count; ready++)
             urgent += topic->ready.entries[ready].priority < PRIORITY_URGENT;

@@ -18,7 +18,7 @@ struct topic {
     struct bytes name; /* mem_alloc'd */
     uint64_t name_hash;
     uint32_t number; /* its own, in the pool */
-    struct queue ready;
+    struct ready_heap ready;
     uint32_t buried_first, buried_last; /* list through job::prev, next; first is kicked first */
     struct list waiting;                // wait_link::of_topic, first come first served
     struct list place;                  // hangs on topics::idle or topics::servable, or nowhere

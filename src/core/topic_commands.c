@@ -13,7 +13,7 @@ enum {
 void core_view_topic(const struct core *core, const struct topic *topic,
                      struct topic_view *out_view)
 {
-    uint32_t first = queue_first(&topic->ready);
+    uint32_t first = ready_heap_first(&topic->ready);
     *out_view = (struct topic_view){
         .name = topic->name,
         .waiters = topic->waiters,

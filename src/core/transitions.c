@@ -133,7 +133,7 @@ struct job *core_lift(struct core *core, uint32_t number)
     core_popped(core, job);
     switch ((enum job_state)job->state) {
     case JOB_DELAYED: wheel_remove(&core->delays, number); break;
-    case JOB_READY: queue_remove(&topic->ready, &core->jobs, number); break;
+    case JOB_READY: ready_heap_remove(&topic->ready, &core->jobs, number); break;
     case JOB_RESERVED: wheel_remove(&core->leases, number); break;
     case JOB_BURIED: buried_remove(core, topic, job); break;
     case JOB_GONE:
@@ -155,7 +155,7 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
     case JOB_DELAYED: wheel_add(&core->delays, number); break;
     case JOB_READY:
         job->was_due = true;
-        queue_add(&topic->ready, &core->jobs, number);
+        ready_heap_add(&topic->ready, &core->jobs, number);
         break;
     case JOB_RESERVED: wheel_add(&core->leases, number); break;
     case JOB_BURIED: buried_add(core, topic, number); break;

@@ -27,7 +27,8 @@ static uint32_t first_of(const struct pool *jobs, const bool *in)
 {
     uint32_t first = POOL_NONE;
     for (uint32_t i = 0; i < JOBS; i++) {
-        if (in[i] && (first == POOL_NONE || queue_before(pool_at(jobs, i), pool_at(jobs, first))))
+        if (in[i] &&
+            (first == POOL_NONE || ready_heap_before(pool_at(jobs, i), pool_at(jobs, first))))
             first = i;
     }
     return first;
@@ -38,7 +39,7 @@ static void the_first_is_always_the_first_of_all(void **state)
     (void)state;
     uint64_t random = 1;
     struct pool jobs;
-    struct queue queue = {0};
+    struct ready_heap queue = {0};
     bool in[JOBS] = {false};
     pool_init(&jobs, sizeof(struct job));
     for (uint32_t i = 0; i < JOBS; i++)
@@ -47,19 +48,19 @@ static void the_first_is_always_the_first_of_all(void **state)
         uint32_t number = (uint32_t)below(&random, JOBS);
         struct job *job = pool_at(&jobs, number);
         if (in[number]) {
-            queue_remove(&queue, &jobs, number);
+            ready_heap_remove(&queue, &jobs, number);
         } else {
             job->priority = (uint32_t)below(&random, 3);
             job->due_us = (int64_t)below(&random, 5) - 2;
-            queue_add(&queue, &jobs, number);
+            ready_heap_add(&queue, &jobs, number);
         }
         in[number] = !in[number];
-        queue_valid(&queue, &jobs);
-        assert_int_equal(queue_first(&queue), first_of(&jobs, in));
+        ready_heap_valid(&queue, &jobs);
+        assert_int_equal(ready_heap_first(&queue), first_of(&jobs, in));
     }
-    for (uint32_t number; (number = queue_first(&queue)) != POOL_NONE;)
-        queue_remove(&queue, &jobs, number);
-    queue_fini(&queue);
+    for (uint32_t number; (number = ready_heap_first(&queue)) != POOL_NONE;)
+        ready_heap_remove(&queue, &jobs, number);
+    ready_heap_fini(&queue);
     pool_fini(&jobs);
     assert_int_equal(mem_used(), 0);
 }
@@ -68,23 +69,23 @@ static void a_burst_gives_its_memory_back(void **state)
 {
     (void)state;
     struct pool jobs;
-    struct queue queue = {0};
+    struct ready_heap queue = {0};
     pool_init(&jobs, sizeof(struct job));
     for (uint32_t i = 0; i < 100000; i++) {
         uint32_t number = pool_take(&jobs);
         ((struct job *)pool_at(&jobs, number))->seq = i + 1;
-        queue_add(&queue, &jobs, number);
+        ready_heap_add(&queue, &jobs, number);
     }
     for (uint32_t i = 0; i < 100000; i++) {
-        assert_int_equal(queue_first(&queue), i); /* equal otherwise: in order of arrival */
-        queue_remove(&queue, &jobs, i);
+        assert_int_equal(ready_heap_first(&queue), i); /* equal otherwise: in order of arrival */
+        ready_heap_remove(&queue, &jobs, i);
     }
     assert_true(queue.cap <= 64);
-    queue_fini(&queue);
+    ready_heap_fini(&queue);
     pool_fini(&jobs);
 }
 
-static bool earlier(const void *ctx, const struct page_entry *a, const struct page_entry *b)
+static bool earlier(const void *ctx, const struct top_k_entry *a, const struct top_k_entry *b)
 {
     (void)ctx;
     return a->due_us != b->due_us ? a->due_us < b->due_us : a->seq < b->seq;
@@ -96,14 +97,14 @@ static void a_page_holds_the_first_in_order(void **state)
     uint64_t random = 3;
     for (uint32_t max = 1; max < 200; max += 7) {
         for (uint32_t offered = 0; offered < 300; offered += 37) {
-            struct page page;
-            page_init(&page, max, earlier, NULL);
+            struct top_k page;
+            top_k_init(&page, max, earlier, NULL);
             uint32_t step = 1 + 2 * (uint32_t)below(&random, 50);
             for (uint32_t i = 0; i < offered; i++) {
                 uint32_t due = (i * step + 3) % 512;
-                page_offer(&page, &(struct page_entry){.due_us = due, .seq = i});
+                top_k_offer(&page, &(struct top_k_entry){.due_us = due, .seq = i});
             }
-            page_sort(&page);
+            top_k_sort(&page);
             assert_int_equal(page.count, offered < max ? offered : max);
             assert_int_equal(page.more, offered > max);
             for (uint32_t i = 1; i < page.count; i++)
@@ -112,7 +113,7 @@ static void a_page_holds_the_first_in_order(void **state)
             for (uint32_t i = 0; i < offered && page.more; i++)
                 below_last += (i * step + 3) % 512 <= page.entries[page.count - 1].due_us;
             assert_true(!page.more || below_last == page.count);
-            page_fini(&page);
+            top_k_fini(&page);
         }
     }
     assert_int_equal(mem_used(), 0);
