@@ -74,7 +74,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     if (!err)
         err = check_room(core, exists);
     if (!err)
-        err = topics_need(&core->topics, push->topic, &topic);
+        err = topics_get_or_create(&core->topics, push->topic, &topic);
     if (err) {
         core_reply_err(core, CMD_PUSH, asker, err);
         return;
@@ -93,8 +93,8 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     topic->pushed++;
     rate_add(&topic->push_rate, core->now_us);
     core->totals.pushed++;
-    core_place(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
-    core_say_job(core, job, push->content_type, push->body, true);
+    core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
+    core_emit_job(core, job, push->content_type, push->body, true);
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
     struct job_view view;
     core_view(core, job, &view);
@@ -174,12 +174,12 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
  */
 static void put_back(struct core *core, uint32_t number)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     core_end_lease(job);
     if (job->counts.reserves > 0 && job->counts.reserves < UINT16_MAX)
         job->counts.reserves--;
-    core_place(core, number, core_waiting_state(core, job));
-    core_say_move(core, job, true);
+    core_link(core, number, core_waiting_state(core, job));
+    core_emit_move(core, job, true);
 }
 
 static void release(struct core *core, uint32_t number, const struct cmd_job *cmd)
@@ -205,40 +205,40 @@ static void release(struct core *core, uint32_t number, const struct cmd_job *cm
     }
     if (cmd->why != RELEASE_UNDELIVERED)
         count_up(&job->failures);
-    (void)core_lift(core, number); /* it is `job` */
+    (void)core_unlink(core, number); /* it is `job` */
     core_end_lease(job);
     bool untouched = cmd->why == RELEASE_UNDELIVERED && !job->was_due && job->due_us > cmd->due_us;
     if (!untouched) /* else it was reserved by its name, and keeps its due time */
         core_set_due(job, cmd->due_us > core->now_us ? cmd->due_us : core->now_us);
     job->delay_s = seconds_until(core->now_us, job->due_us);
-    core_place(core, number, core_waiting_state(core, job));
-    core_say_move(core, job, true);
+    core_link(core, number, core_waiting_state(core, job));
+    core_emit_move(core, job, true);
 }
 
 static void touch(struct core *core, uint32_t number, const struct cmd_job *cmd)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     job->until_us = time_add(core->now_us, cmd->has_ttr ? cmd->ttr_us : job->ttr_us);
-    core_place(core, number, JOB_RESERVED);
-    core_say_move(core, job, true);
+    core_link(core, number, JOB_RESERVED);
+    core_emit_move(core, job, true);
 }
 
 static void reschedule(struct core *core, uint32_t number, const struct cmd_job *cmd)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     if (cmd->has_due)
         core_set_due(job, cmd->due_us);
     if (cmd->has_priority)
         job->priority = cmd->priority;
-    core_place(core, number, core_waiting_state(core, job));
+    core_link(core, number, core_waiting_state(core, job));
     if (!cmd->has_body) {
-        core_say_move(core, job, true);
+        core_emit_move(core, job, true);
         return;
     }
     job->body_kind = cmd->body_kind;
     job->content_type_len = (uint8_t)cmd->content_type.len;
     job->body_len = (uint32_t)cmd->body.len;
-    core_say_job(core, job, cmd->content_type, cmd->body, true);
+    core_emit_job(core, job, cmd->content_type, cmd->body, true);
 }
 
 static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)

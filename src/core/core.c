@@ -115,14 +115,14 @@ static bool end_pauses(struct core *core, uint32_t budget)
         struct topic *topic = topics_at(&core->topics, number);
         topic->pause_until_us = 0;
         core->unlogged_us = core->now_us;
-        topics_file(&core->topics, topic);
+        topics_relist(&core->topics, topic);
     }
 }
 
 /*
  * Delayed jobs become ready. Nothing is said: that the log's clock has passed a due time says it.
  */
-static bool ripen(struct core *core, uint32_t *budget)
+static bool promote_due(struct core *core, uint32_t *budget)
 {
     for (;;) {
         uint32_t number = wheel_pop(&core->delays, core->now_us, budget);
@@ -132,7 +132,7 @@ static bool ripen(struct core *core, uint32_t *budget)
         CHECK(job->due_us <= core->now_us); /* P3: never before its due time */
         core->unlogged_us = core->now_us;
         core_popped(core, job);
-        core_place(core, number, JOB_READY);
+        core_link(core, number, JOB_READY);
     }
 }
 
@@ -182,7 +182,7 @@ bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
     uint32_t for_leases = steps / 2 + 1, for_delays = steps;
     bool more = end_pauses(core, steps);
     more |= end_leases(core, &for_leases);
-    more |= ripen(core, &for_delays);
+    more |= promote_due(core, &for_delays);
     budget_spend(core->budget, (int64_t)(steps / 2 + 1 - for_leases) * LEASE_STEP_NS);
     budget_spend(core->budget, (int64_t)(steps - for_delays) * DELAY_STEP_NS);
     more |= core_end_waits(core, steps);

@@ -9,13 +9,13 @@
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
- *    on `leases`, BURIED in its topic's list. core_place() puts it there, core_lift() takes it off,
- *    and both keep the counts. (During replay jobs hang nowhere until core_replayed().)
- * C2 A job is READY only from its due time on. Once the clock has reached that (`was_due`), it
- * stays so until the job gets another due time, though a restart may find a clock that was set
- * back: a waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is
- * given once; a job has one exactly while RESERVED. C4 Every change that must survive is said to
- * the sink before its command is answered.
+ *    on `leases`, BURIED in its topic's list. core_link() puts it there, core_unlink() takes it
+ * off, and both keep the counts. (During replay jobs hang nowhere until core_replayed().) C2 A job
+ * is READY only from its due time on. Once the clock has reached that (`was_due`), it stays so
+ * until the job gets another due time, though a restart may find a clock that was set back: a
+ * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
+ * a job has one exactly while RESERVED. C4 Every change that must survive is said to the sink
+ * before its command is answered.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -141,12 +141,12 @@ static inline void count_up(uint16_t *count) /* stops at its largest value */
 
 /* ---- life.c ---- */
 
-/* Takes the job off what it hangs on, so that its fields may change. core_place() must follow. */
-struct job *core_lift(struct core *core, uint32_t number);
-/* The job was popped off its wheel: does what is left to do of core_lift(). */
+/* Takes the job off what it hangs on, so that its fields may change. core_link() must follow. */
+struct job *core_unlink(struct core *core, uint32_t number);
+/* The job was popped off its wheel: does what is left to do of core_unlink(). */
 void core_popped(struct core *core, const struct job *job);
 /* Moves the lifted (or new) job to the state and hangs it there. */
-void core_place(struct core *core, uint32_t number, enum job_state state);
+void core_link(struct core *core, uint32_t number, enum job_state state);
 /* The job gets another due time. */
 static inline void core_set_due(struct job *job, int64_t due_us)
 {
@@ -158,10 +158,10 @@ static inline void core_set_due(struct job *job, int64_t due_us)
 enum job_state core_waiting_state(const struct core *core, const struct job *job);
 
 /* Says a whole job; the sink's answer becomes its place, the old record dies. */
-void core_say_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
-                  bool promised);
-void core_say_move(struct core *core, const struct job *job, bool promised);
-void core_say_pause(struct core *core, const struct topic *topic);
+void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+                   bool promised);
+void core_emit_move(struct core *core, const struct job *job, bool promised);
+void core_emit_pause(struct core *core, const struct topic *topic);
 
 /* Reserves a job: a ready one, or by name a delayed or buried one. */
 void core_lease(struct core *core, uint32_t number, bool bound);

@@ -57,7 +57,7 @@ static enum err replay_job(struct core *core, const struct event *event)
     struct topic *topic;
     enum err err = check_job(event);
     if (!err)
-        err = topics_need(&core->topics, event->topic, &topic);
+        err = topics_get_or_create(&core->topics, event->topic, &topic);
     if (err)
         return err;
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = event->job.seq});
@@ -101,7 +101,7 @@ static enum err replay_job(struct core *core, const struct event *event)
 static enum err replay_pause(struct core *core, const struct event *event)
 {
     struct topic *topic;
-    enum err err = topics_need(&core->topics, event->topic, &topic);
+    enum err err = topics_get_or_create(&core->topics, event->topic, &topic);
     if (err)
         return err == ERR_INVALID ? ERR_CORRUPT : err;
     topic->pause_until_us = event->pause_until_us; /* goes on its wheel in core_replayed() */
@@ -195,9 +195,9 @@ static void place_jobs(struct core *core, int64_t back_us)
         if (moved)
             job->until_us = earlier(job->until_us, back_us);
         job_restore(job, resting_state(core, job));
-        core_place(core, i, (enum job_state)job->state);
+        core_link(core, i, (enum job_state)job->state);
         if (moved)
-            core_say_move(core, job, false);
+            core_emit_move(core, job, false);
     }
 }
 
@@ -213,7 +213,7 @@ static void place_pauses(struct core *core, int64_t back_us)
         topic->pause_until_us = 0;
         core_set_pause(core, topic, until_us > core->now_us ? until_us : 0);
         if (moved)
-            core_say_pause(core, topic);
+            core_emit_pause(core, topic);
         if (topic->idle)
             topics_forget(topics, topic); /* only the log remembered it; its counters are new */
     }
@@ -241,7 +241,7 @@ bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes co
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
     if (number == POOL_NONE || core_job(core, number)->where != where)
         return false;
-    core_say_job(core, core_job(core, number), content_type, body, false);
+    core_emit_job(core, core_job(core, number), content_type, body, false);
     return true;
 }
 
@@ -258,7 +258,7 @@ bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t
             continue;
         job->content_type_len = 0;
         job->body_len = 0;
-        core_say_job(core, job, (struct bytes){0}, (struct bytes){0}, false);
+        core_emit_job(core, job, (struct bytes){0}, (struct bytes){0}, false);
         steps += EMIT_STEPS;
     }
     return true;
@@ -273,7 +273,7 @@ bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget)
             return false;
         const struct topic *topic = topics_at(topics, *cursor);
         if (topic->pause_until_us)
-            core_say_pause(core, topic);
+            core_emit_pause(core, topic);
     }
     return true;
 }

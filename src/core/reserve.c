@@ -86,7 +86,7 @@ static void unpark(struct core *core, uint32_t number)
         struct topic *topic = topics_at(&core->topics, waiter->links[i].topic);
         list_remove(&waiter->links[i].of_topic);
         topic->waiters--;
-        topics_file(&core->topics, topic);
+        topics_relist(&core->topics, topic);
     }
     if (waiter->links != &waiter->one)
         mem_free(waiter->links);
@@ -99,7 +99,7 @@ static enum err link_topic(struct core *core, uint32_t number, struct bytes name
 {
     struct waiter *waiter = waiter_at(core, number);
     struct topic *topic;
-    enum err err = topics_need(&core->topics, name, &topic);
+    enum err err = topics_get_or_create(&core->topics, name, &topic);
     if (err || topic->mark == core->mark)
         return err;
     topic->mark = core->mark;
@@ -108,7 +108,7 @@ static enum err link_topic(struct core *core, uint32_t number, struct bytes name
     link->waiter = number;
     list_add_tail(&topic->waiting, &link->of_topic);
     topic->waiters++; /* from here on it is not idle: the next topic cannot push it out */
-    topics_file(&core->topics, topic);
+    topics_relist(&core->topics, topic);
     return OK;
 }
 

@@ -238,7 +238,7 @@ void core_scan_free(struct core *core, struct scan *scan)
     list_remove(&scan->of_core);
     core->scan_count--;
     topic->pins--;
-    topics_file(&core->topics, topic);
+    topics_relist(&core->topics, topic);
     top_k_fini(&scan->page);
     mem_free(scan);
 }
@@ -252,7 +252,7 @@ static void park(struct core *core, const struct scan *scan, uint64_t *out_parke
     list_add_tail(&core->scans, &parked->of_core);
     core->scan_count++;
     topic->pins++;
-    topics_file(&core->topics, topic);
+    topics_relist(&core->topics, topic);
     *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE;
 }
 

@@ -91,11 +91,11 @@ static struct topic *make(struct topics *topics, struct bytes name)
     list_init(&topic->place);
     map_add(&topics->by_name, topic->name_hash, number);
     name_order_add(&topics->order, number);
-    topics_file(topics, topic);
+    topics_relist(topics, topic);
     return topic;
 }
 
-enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic)
+enum err topics_get_or_create(struct topics *topics, struct bytes name, struct topic **out_topic)
 {
     if (name.len == 0 || name.len > TOPIC_NAME_MAX)
         return ERR_INVALID;
@@ -126,7 +126,7 @@ static bool is_servable(const struct topic *topic)
     return topic->ready.count > 0 && topic->waiters > 0 && topic->pause_until_us == 0;
 }
 
-void topics_file(struct topics *topics, struct topic *topic)
+void topics_relist(struct topics *topics, struct topic *topic)
 {
     bool idle = is_idle(topic), servable = is_servable(topic);
     if (idle == topic->idle && servable == topic->servable)

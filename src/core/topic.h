@@ -41,9 +41,10 @@ struct topics {
     struct pool pool;
     struct map by_name;
     struct name_order order; /* the same, sorted */
-    struct topic *recent;    /* the last that topics_need() gave: likely the next asked for, too */
-    struct list idle;        // topic::place, longest idle first
-    struct list servable;    // topic::place: has ready jobs and waiters and is not paused
+    struct topic
+        *recent; /* the last that topics_get_or_create() gave: likely the next asked for, too */
+    struct list idle;     // topic::place, longest idle first
+    struct list servable; // topic::place: has ready jobs and waiters and is not paused
     uint32_t max;
     uint64_t key;
 };
@@ -52,7 +53,8 @@ void topics_init(struct topics *topics, uint32_t max, uint64_t hash_key);
 void topics_fini(struct topics *topics);
 struct topic *topics_find(const struct topics *topics, struct bytes name); /* or NULL */
 /* Finds or makes. ERR_TOPICS_LIMIT when full and none is idle. */
-enum err topics_need(struct topics *topics, struct bytes name, struct topic **out_topic) MUST_USE;
+enum err topics_get_or_create(struct topics *topics, struct bytes name,
+                              struct topic **out_topic) MUST_USE;
 /* Forgets one that is idle, its counters too. */
 void topics_forget(struct topics *topics, struct topic *topic);
 static inline struct topic *topics_at(const struct topics *topics, uint32_t number)
@@ -62,7 +64,7 @@ static inline struct topic *topics_at(const struct topics *topics, uint32_t numb
 /* The number of the next topic at or after `number`, or POOL_NONE: goes through all in O(pool). */
 uint32_t topics_next(const struct topics *topics, uint32_t number);
 /* Call after any change to a topic's jobs, waiters or pause: files it as idle or servable. */
-void topics_file(struct topics *topics, struct topic *topic);
+void topics_relist(struct topics *topics, struct topic *topic);
 void topics_valid(const struct topics *topics, const struct pool *jobs);
 
 #endif

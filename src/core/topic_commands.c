@@ -63,7 +63,7 @@ void core_set_pause(struct core *core, struct topic *topic, int64_t until_us)
         topic->pause_us = INT64_MAX;
     if (until_us && until_us != INT64_MAX)
         wheel_add(&core->pauses, topic->number);
-    topics_file(&core->topics, topic);
+    topics_relist(&core->topics, topic);
 }
 
 static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
@@ -72,12 +72,12 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
     int64_t until_us = cmd->kind == CMD_PAUSE ? cmd->topic.pause_until_us : 0;
     if (until_us <= core->now_us)
         until_us = 0; /* over already */
-    enum err err = topics_need(&core->topics, cmd->topic.topic, &topic);
+    enum err err = topics_get_or_create(&core->topics, cmd->topic.topic, &topic);
     if (!err)
         topic->pauses += cmd->kind == CMD_PAUSE;
     if (!err && topic->pause_until_us != until_us) {
         core_set_pause(core, topic, until_us);
-        core_say_pause(core, topic);
+        core_emit_pause(core, topic);
     }
     core_reply_err(core, cmd->kind, asker, err);
 }
@@ -86,7 +86,7 @@ static void remove_topic(struct core *core, struct topic *topic, void *asker)
 {
     if (topic->pause_until_us) {
         core_set_pause(core, topic, 0);
-        core_say_pause(core, topic);
+        core_emit_pause(core, topic);
     }
     bool idle = topic->idle;
     if (idle)

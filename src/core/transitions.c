@@ -28,8 +28,8 @@ static struct stored record_of(const struct job *job)
     return (struct stored){.where = job->where, .bytes = job->record_bytes};
 }
 
-void core_say_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
-                  bool promised)
+void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
+                   bool promised)
 {
     const struct retry *retry = retries_at(&core->retries, job->retry);
     struct stored stored =
@@ -54,7 +54,7 @@ void core_say_job(struct core *core, struct job *job, struct bytes content_type,
     job->record_bytes = stored.bytes;
 }
 
-void core_say_move(struct core *core, const struct job *job, bool promised)
+void core_emit_move(struct core *core, const struct job *job, bool promised)
 {
     (void)core->sink->emit(
         core->sink,
@@ -72,7 +72,7 @@ static void say_gone(struct core *core, const struct job *job)
                                        }); /* nor has an end */
 }
 
-void core_say_pause(struct core *core, const struct topic *topic)
+void core_emit_pause(struct core *core, const struct topic *topic)
 {
     (void)core->sink->emit(core->sink, &(struct event){
                                            .kind = EVENT_TOPIC,
@@ -126,7 +126,7 @@ void core_popped(struct core *core, const struct job *job)
     count_urgent(core, topic, job, -1);
 }
 
-struct job *core_lift(struct core *core, uint32_t number)
+struct job *core_unlink(struct core *core, uint32_t number)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -142,7 +142,7 @@ struct job *core_lift(struct core *core, uint32_t number)
     return job;
 }
 
-void core_place(struct core *core, uint32_t number, enum job_state state)
+void core_link(struct core *core, uint32_t number, enum job_state state)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -162,7 +162,7 @@ void core_place(struct core *core, uint32_t number, enum job_state state)
     case JOB_GONE:
     case JOB_STATES: CHECK(state == JOB_DELAYED); /* a job that is gone has no place */
     }
-    topics_file(&core->topics, topic);
+    topics_relist(&core->topics, topic);
 }
 
 enum job_state core_waiting_state(const struct core *core, const struct job *job)
@@ -174,7 +174,7 @@ enum job_state core_waiting_state(const struct core *core, const struct job *job
 
 void core_lease(struct core *core, uint32_t number, bool bound)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
     if (job->state == JOB_BURIED)
         job->failures = 0; /* as after a kick */
@@ -196,9 +196,9 @@ void core_lease(struct core *core, uint32_t number, bool bound)
     rate_add(&topic->reserve_rate, core->now_us);
     core->totals.reserved++;
     job->bound = bound;
-    core_place(core, number, JOB_RESERVED);
+    core_link(core, number, JOB_RESERVED);
     if (!bound)
-        core_say_move(core, job, false);
+        core_emit_move(core, job, false);
 }
 
 void core_end_lease(struct job *job)
@@ -210,13 +210,13 @@ void core_end_lease(struct job *job)
 
 void core_bury(struct core *core, uint32_t number, bool promised)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     core_end_lease(job);
     count_up(&job->counts.buries);
     topics_at(&core->topics, job->topic)->buried++;
     core->totals.buried++;
-    core_place(core, number, JOB_BURIED);
-    core_say_move(core, job, promised);
+    core_link(core, number, JOB_BURIED);
+    core_emit_move(core, job, promised);
 }
 
 void core_fail(struct core *core, uint32_t number, bool promised)
@@ -228,19 +228,19 @@ void core_fail(struct core *core, uint32_t number, bool promised)
         core_bury(core, number, promised);
         return;
     }
-    (void)core_lift(core, number); /* it is `job` */
+    (void)core_unlink(core, number); /* it is `job` */
     core_end_lease(job);
     core_set_due(job, time_add(core->now_us, retry ? retry->waits_us[job->failures - 1] : 0));
-    core_place(core, number, core_waiting_state(core, job));
-    core_say_move(core, job, promised);
+    core_link(core, number, core_waiting_state(core, job));
+    core_emit_move(core, job, promised);
 }
 
 void core_make_ready(struct core *core, uint32_t number)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     core_set_due(job, core->now_us);
-    core_place(core, number, JOB_READY);
-    core_say_move(core, job, true);
+    core_link(core, number, JOB_READY);
+    core_emit_move(core, job, true);
 }
 
 void core_kick(struct core *core, uint32_t number)
@@ -256,10 +256,10 @@ void core_kick(struct core *core, uint32_t number)
 
 struct stored core_displace(struct core *core, uint32_t number)
 {
-    struct job *job = core_lift(core, number);
+    struct job *job = core_unlink(core, number);
     index_remove(&core->index, number);
     job_move(job, JOB_GONE);
-    topics_file(&core->topics, topics_at(&core->topics, job->topic));
+    topics_relist(&core->topics, topics_at(&core->topics, job->topic));
     return record_of(job);
 }
 

@@ -34,7 +34,7 @@ static int teardown(void **state)
 static struct topic *need(const char *name)
 {
     struct topic *topic = NULL;
-    assert_int_equal(topics_need(&topics, bytes_str(name), &topic), OK);
+    assert_int_equal(topics_get_or_create(&topics, bytes_str(name), &topic), OK);
     topics_valid(&topics, &no_jobs);
     return topic;
 }
@@ -47,7 +47,7 @@ static bool is_there(const char *name)
 static void hold(struct topic *topic, bool hold)
 {
     topic->pins = hold;
-    topics_file(&topics, topic);
+    topics_relist(&topics, topic);
 }
 
 static void the_longest_idle_topic_makes_room(void **state)
@@ -71,10 +71,10 @@ static void a_topic_that_holds_something_stays(void **state)
     hold(need("a"), true);
     struct topic *paused = need("b");
     paused->pause_until_us = INT64_MAX;
-    topics_file(&topics, paused);
+    topics_relist(&topics, paused);
     hold(need("c"), true);
     struct topic *other = NULL;
-    assert_int_equal(topics_need(&topics, BYTES("d"), &other), ERR_TOPICS_LIMIT);
+    assert_int_equal(topics_get_or_create(&topics, BYTES("d"), &other), ERR_TOPICS_LIMIT);
     assert_null(other);
     hold(topics_find(&topics, BYTES("c")), false);
     (void)need("d");
@@ -98,9 +98,10 @@ static void a_topic_must_have_a_name_of_fair_length(void **state)
     (void)state;
     char name[TOPIC_NAME_MAX + 1] = {'x'};
     struct topic *topic = NULL;
-    assert_int_equal(topics_need(&topics, (struct bytes){0}, &topic), ERR_INVALID);
-    assert_int_equal(topics_need(&topics, bytes_of(name, sizeof(name)), &topic), ERR_INVALID);
-    assert_int_equal(topics_need(&topics, bytes_of(name, TOPIC_NAME_MAX), &topic), OK);
+    assert_int_equal(topics_get_or_create(&topics, (struct bytes){0}, &topic), ERR_INVALID);
+    assert_int_equal(topics_get_or_create(&topics, bytes_of(name, sizeof(name)), &topic),
+                     ERR_INVALID);
+    assert_int_equal(topics_get_or_create(&topics, bytes_of(name, TOPIC_NAME_MAX), &topic), OK);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
