@@ -17,7 +17,7 @@
 
 struct bench {
     struct event_sink sink;
-    struct core_ear ear;
+    struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
     uint64_t random;
@@ -37,10 +37,10 @@ static struct stored drop_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1, .bytes = 300};
 }
 
-static void note_reply(struct core_ear *ear, void *asker, const struct reply *reply)
+static void note_reply(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
     struct bench *bench = asker;
-    (void)ear;
+    (void)callbacks;
     CHECK(reply->err == OK);
     if (reply->kind != CMD_RESERVE)
         return;
@@ -136,12 +136,12 @@ int main(int count, char **args)
     uint32_t batch = (uint32_t)number_after(args, count, "--batch", 256);
     bool json = count > 1 && strcmp(args[count - 1], "--json") == 0;
     bench.sink.emit = drop_event;
-    bench.ear.reply = note_reply;
+    bench.callbacks.reply = note_reply;
     bench.now_us = 1790000000000000;
     bench.core = core_new(&(struct core_options){
         .limits = {.jobs = UINT32_MAX, .topics = 16, .waiters = 16},
         .sink = &bench.sink,
-        .ear = &bench.ear,
+        .callbacks = &bench.callbacks,
         .now_us = bench.now_us,
         .hash_key = 42,
         .lease_first = 1,

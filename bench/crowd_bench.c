@@ -31,7 +31,7 @@ enum {
 
 struct bench {
     struct event_sink sink;
-    struct core_ear ear;
+    struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
     bool parked;
@@ -48,10 +48,10 @@ static struct stored drop_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1, .bytes = 300};
 }
 
-static void note_reply(struct core_ear *ear, void *asker, const struct reply *reply)
+static void note_reply(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
     struct bench *bench = asker;
-    (void)ear;
+    (void)callbacks;
     CHECK(reply->err == OK);
     if (reply->kind != CMD_RESERVE)
         return;
@@ -114,7 +114,7 @@ static void run(struct bench *bench, uint64_t crowd, int64_t rate)
     bench->core = core_new(&(struct core_options){
         .limits = {.jobs = UINT32_MAX, .topics = 16, .waiters = 16},
         .sink = &bench->sink,
-        .ear = &bench->ear,
+        .callbacks = &bench->callbacks,
         .now_us = bench->now_us,
         .hash_key = 42,
         .lease_first = 1,
@@ -173,7 +173,7 @@ int main(int count, char **args)
     bool json = count > 1 && strcmp(args[count - 1], "--json") == 0;
     CHECK(rate > 0 && rate <= 1000000);
     bench.sink.emit = drop_event;
-    bench.ear.reply = note_reply;
+    bench.callbacks.reply = note_reply;
     bench.late_us = mem_alloc(2 * (BEFORE_S + AFTER_S) * rate * sizeof(int64_t));
     run(&bench, crowd, (int64_t)rate);
     int64_t worst_us = worst_second_us(&bench, rate);

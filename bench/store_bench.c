@@ -19,76 +19,77 @@
 enum { BODY_BYTES_COMMIT = 180, BODY_BYTES_RESTART = 256, RESTART_JOBS = 1000000 };
 
 struct bench {
-    struct store_ear ear;
+    struct store_callbacks callbacks;
     struct os_disk *disk;
     struct store *store;
     uint64_t replayed;
     uint64_t seq;
 };
 
-static enum err replay(struct store_ear *ear, const struct event *event)
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
-    struct bench *bench = (struct bench *)ear; /* its first member */
+    struct bench *bench = (struct bench *)callbacks; /* its first member */
     bench->replayed += event->kind == EVENT_JOB;
     return OK;
 }
 
-static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
 {
-    (void)ear;
+    (void)callbacks;
     (void)done_bytes;
     (void)all_bytes;
 }
 
-static void finding(struct store_ear *ear, const char *line)
+static void finding(struct store_callbacks *callbacks, const char *line)
 {
-    (void)ear;
+    (void)callbacks;
     (void)line;
 }
 
-static void durable(struct store_ear *ear, uint64_t batch)
+static void durable(struct store_callbacks *callbacks, uint64_t batch)
 {
-    (void)ear;
+    (void)callbacks;
     (void)batch;
 }
 
-static void failed(struct store_ear *ear, int sys_errno)
+static void failed(struct store_callbacks *callbacks, int sys_errno)
 {
-    (void)ear;
+    (void)callbacks;
     (void)fprintf(stderr, "the disk failed: %s\n", strerror(sys_errno));
     exit(1);
 }
 
-static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
-                  struct bytes body)
+static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                  struct bytes content_type, struct bytes body)
 {
-    (void)ear; /* every job here stays where it is: nothing is cleaned */
+    (void)callbacks; /* every job here stays where it is: nothing is cleaned */
     (void)seq;
     (void)where;
     (void)content_type;
     (void)body;
 }
 
-static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
+static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                         uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)cursor;
     (void)first;
     (void)end;
     return false;
 }
 
-static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)cursor;
     return false;
 }
 
-static void notice(struct store_ear *ear, enum store_notice what,
+static void notice(struct store_callbacks *callbacks, enum store_notice what,
                    const struct store_trouble *trouble)
 {
-    (void)ear;
+    (void)callbacks;
     (void)what;
     (void)fprintf(stderr, "%s: %s\n", trouble->file, trouble->text);
 }
@@ -122,7 +123,7 @@ static void open_store(struct bench *bench, const char *directory)
         .body_max = 1024 * 1024,
         .now_us = now_us(),
     };
-    if (store_open(&options, &bench->ear, &bench->store, &trouble)) {
+    if (store_open(&options, &bench->callbacks, &bench->store, &trouble)) {
         (void)fprintf(stderr, "%s: %s\n", trouble.file, trouble.text);
         exit(1);
     }
@@ -222,16 +223,16 @@ int main(int argc, char **argv)
     static const unsigned sizes[] = {1, 16, 64, 256};
     char room[] = "/var/tmp/laterd-bench-XXXXXX";
     const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
-    struct bench bench = {.ear = {.replay = replay,
-                                  .progress = progress,
-                                  .finding = finding,
-                                  .durable = durable,
-                                  .synced = durable,
-                                  .failed = failed,
-                                  .carry = carry,
-                                  .carry_unread = carry_unread,
-                                  .carry_rest = carry_rest,
-                                  .notice = notice}};
+    struct bench bench = {.callbacks = {.replay = replay,
+                                        .progress = progress,
+                                        .finding = finding,
+                                        .durable = durable,
+                                        .synced = durable,
+                                        .failed = failed,
+                                        .carry = carry,
+                                        .carry_unread = carry_unread,
+                                        .carry_rest = carry_rest,
+                                        .notice = notice}};
     if (!directory) {
         (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
         return 1;

@@ -17,70 +17,71 @@ enum { SEGMENT = 16 * 1024, EDIT = 8 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static enum err replay(struct store_ear *ear, const struct event *event)
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
-    (void)ear;
+    (void)callbacks;
     CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
     return OK;
 }
 
-static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
 {
-    (void)ear;
+    (void)callbacks;
     CHECK(done_bytes <= all_bytes);
 }
 
-static void finding(struct store_ear *ear, const char *line)
+static void finding(struct store_callbacks *callbacks, const char *line)
 {
-    (void)ear;
+    (void)callbacks;
     (void)line;
 }
 
-static void durable(struct store_ear *ear, uint64_t batch)
+static void durable(struct store_callbacks *callbacks, uint64_t batch)
 {
-    (void)ear;
+    (void)callbacks;
     CHECK(batch > 0);
 }
 
-static void failed(struct store_ear *ear, int sys_errno)
+static void failed(struct store_callbacks *callbacks, int sys_errno)
 {
-    (void)ear;
+    (void)callbacks;
     (void)sys_errno;
 }
 
-static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
-                  struct bytes body)
+static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                  struct bytes content_type, struct bytes body)
 {
-    (void)ear;
+    (void)callbacks;
     (void)content_type;
     (void)body;
     CHECK(seq && where);
 }
 
-static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
+static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                         uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)cursor;
     CHECK(first < end);
     return false;
 }
 
-static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)cursor;
     return false;
 }
 
-static void notice(struct store_ear *ear, enum store_notice what,
+static void notice(struct store_callbacks *callbacks, enum store_notice what,
                    const struct store_trouble *trouble)
 {
-    (void)ear;
+    (void)callbacks;
     (void)what;
     CHECK(trouble->text[0]);
 }
 
-static struct store_ear ear = {
+static struct store_callbacks callbacks = {
     .replay = replay,
     .progress = progress,
     .finding = finding,
@@ -99,37 +100,37 @@ static void say(void *ctx, const char *line)
     CHECK(line[0]);
 }
 
-static enum err salvaged(struct salvage_ear *salvage_ear, const struct event *event,
+static enum err salvaged(struct salvage_callbacks *salvage_callbacks, const struct event *event,
                          enum salvage_trust trust)
 {
-    (void)salvage_ear;
+    (void)salvage_callbacks;
     CHECK(trust == SALVAGE_INTACT || trust == SALVAGE_DOUBTFUL);
     CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
     return OK;
 }
 
-static void clock_salvaged(struct salvage_ear *salvage_ear, int64_t clock_us)
+static void clock_salvaged(struct salvage_callbacks *salvage_callbacks, int64_t clock_us)
 {
-    (void)salvage_ear;
+    (void)salvage_callbacks;
     (void)clock_us;
 }
 
-static void say_salvaged(struct salvage_ear *salvage_ear, const char *line)
+static void say_salvaged(struct salvage_callbacks *salvage_callbacks, const char *line)
 {
-    (void)salvage_ear;
+    (void)salvage_callbacks;
     CHECK(line[0]);
 }
 
 /* Whatever the damage: an answer. */
 static void salvage_store(struct sim_disk *disk)
 {
-    struct salvage_ear salvage_ear = {
+    struct salvage_callbacks salvage_callbacks = {
         .replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
     struct salvage *salvage;
     struct store_trouble trouble;
     struct arena arena = {0};
     struct salvage_body body;
-    if (salvage_open(sim_disk_port(disk), true, &salvage_ear, &salvage, &trouble))
+    if (salvage_open(sim_disk_port(disk), true, &salvage_callbacks, &salvage, &trouble))
         return;
     (void)salvage_replay(salvage); /* any verdict */
     for (uint64_t where = 0; where < 200; where += 3)
@@ -144,7 +145,7 @@ static struct store *open_store(struct sim_disk *disk, enum err *out_err)
     struct store_trouble trouble;
     struct store_options options = {
         .disk = sim_disk_port(disk), .segment_bytes = SEGMENT, .id_seed = 1, .now_us = 1};
-    *out_err = store_open(&options, &ear, &store, &trouble);
+    *out_err = store_open(&options, &callbacks, &store, &trouble);
     CHECK(*out_err == OK || trouble.text[0]);
     return store;
 }

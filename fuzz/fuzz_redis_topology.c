@@ -54,15 +54,15 @@ static int listen_at_path(void)
     return fd;
 }
 
-static void ignore(struct topology_ear *ear, struct node *node)
+static void ignore(struct topology_callbacks *callbacks, struct node *node)
 {
-    (void)ear;
+    (void)callbacks;
     (void)node;
 }
 
-static void refused(struct topology_ear *ear, const struct link *link)
+static void refused(struct topology_callbacks *callbacks, const struct link *link)
 {
-    (void)ear;
+    (void)callbacks;
     CHECK(link->trouble[0]);
 }
 
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct topology topology;
     static int listener = -1, epoll = -1;
-    struct topology_ear ear = {.ready = ignore, .lost = ignore, .refused = refused};
+    struct topology_callbacks callbacks = {.ready = ignore, .lost = ignore, .refused = refused};
     struct redis_url url = {.address_count = 1, .service = "jobs"};
     int clients[CLIENTS];
     unsigned count = 0;
@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     url.topology = (enum redis_topology)(data[0] % (REDIS_CLUSTER + 1));
     memcpy(url.addresses[0].host, path, sizeof(path));
     struct topology_options options = {.url = &url,
-                                       .ear = &ear,
+                                       .callbacks = &callbacks,
                                        .sentinel_user = "",
                                        .sentinel_password = "",
                                        .epoll = epoll,

@@ -10,69 +10,70 @@ enum {
 /* ---- what the store tells, and asks: nearly all of it cannot be in a store that only grows ----
  */
 
-static enum err replay(struct store_ear *ear, const struct event *event)
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
-    (void)ear;
+    (void)callbacks;
     (void)event;
     return ERR_CORRUPT; /* it was empty */
 }
 
-static void progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
 {
-    (void)ear;
+    (void)callbacks;
     (void)done_bytes;
     (void)all_bytes;
 }
 
-static void finding(struct store_ear *ear, const char *line)
+static void finding(struct store_callbacks *callbacks, const char *line)
 {
-    (void)ear;
+    (void)callbacks;
     (void)line;
 }
 
-static void batch_done(struct store_ear *ear, uint64_t batch)
+static void batch_done(struct store_callbacks *callbacks, uint64_t batch)
 {
-    (void)ear;
+    (void)callbacks;
     (void)batch; /* closing waits for all */
 }
 
-static void failed(struct store_ear *ear, int sys_errno)
+static void failed(struct store_callbacks *callbacks, int sys_errno)
 {
-    struct salvage_target *target = LIST_ENTRY(ear, struct salvage_target, ear);
+    struct salvage_target *target = LIST_ENTRY(callbacks, struct salvage_target, callbacks);
     target->failed = true;
     target->sys_errno = sys_errno;
 }
 
-static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
-                  struct bytes body)
+static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                  struct bytes content_type, struct bytes body)
 {
-    (void)ear;
+    (void)callbacks;
     (void)seq;
     (void)where;
     (void)content_type;
     (void)body; /* no record dies, so nothing is cleaned */
 }
 
-static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
+static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                         uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)first;
     (void)end;
     (void)cursor;
     return false;
 }
 
-static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    (void)ear;
+    (void)callbacks;
     (void)cursor;
     return false;
 }
 
-static void notice(struct store_ear *ear, enum store_notice what,
+static void notice(struct store_callbacks *callbacks, enum store_notice what,
                    const struct store_trouble *trouble)
 {
-    (void)ear;
+    (void)callbacks;
     (void)what;
     (void)trouble;
 }
@@ -85,16 +86,16 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
     *target = (struct salvage_target){
         .disk = start->disk,
         .seq_first = start->seq_first,
-        .ear = {.replay = replay,
-                .progress = progress,
-                .finding = finding,
-                .durable = batch_done,
-                .synced = batch_done,
-                .failed = failed,
-                .carry = carry,
-                .carry_unread = carry_unread,
-                .carry_rest = carry_rest,
-                .notice = notice},
+        .callbacks = {.replay = replay,
+                      .progress = progress,
+                      .finding = finding,
+                      .durable = batch_done,
+                      .synced = batch_done,
+                      .failed = failed,
+                      .carry = carry,
+                      .carry_unread = carry_unread,
+                      .carry_rest = carry_rest,
+                      .notice = notice},
     };
     struct store_options options = {
         .disk = start->disk,
@@ -105,7 +106,7 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
         .now_us = start->now_us,
         .boot_first = start->boot,
     };
-    return store_open(&options, &target->ear, &target->store, out_trouble);
+    return store_open(&options, &target->callbacks, &target->store, out_trouble);
 }
 
 enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us)

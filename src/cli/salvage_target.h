@@ -9,7 +9,7 @@
 
 struct salvage_target {
     struct disk *disk;
-    struct store_ear ear;
+    struct store_callbacks callbacks;
     struct store *store;
     uint64_t seq_first;
     size_t pending; /* bytes appended since the disk last got some */

@@ -39,7 +39,7 @@ struct core *core_new(const struct core_options *options)
     if (core->limits.jobs > CORE_JOBS_MAX)
         core->limits.jobs = CORE_JOBS_MAX;
     core->sink = options->sink;
-    core->ear = options->ear;
+    core->callbacks = options->callbacks;
     core_use_budget(core, NULL);
     core->now_us = options->now_us;
     core->unlogged_us = core->replay_clock_us = INT64_MIN;

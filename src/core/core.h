@@ -29,14 +29,14 @@ struct core_limits {
  * is through) or core_drain. `asker` is what core_apply was given. The core must not be called from
  * inside the call.
  */
-struct core_ear {
-    void (*reply)(struct core_ear *ear, void *asker, const struct reply *reply);
+struct core_callbacks {
+    void (*reply)(struct core_callbacks *callbacks, void *asker, const struct reply *reply);
 };
 
 struct core_options {
     struct core_limits limits;
     struct event_sink *sink;
-    struct core_ear *ear;
+    struct core_callbacks *callbacks;
     int64_t now_us;
     uint64_t hash_key;    /* random: keys the hash tables */
     uint64_t lease_first; /* leases count up from here; must be above any lease ever given */

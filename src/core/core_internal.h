@@ -80,7 +80,7 @@ struct scan {
 struct core {
     struct core_limits limits;
     struct event_sink *sink;
-    struct core_ear *ear;
+    struct core_callbacks *callbacks;
     struct budget *budget; /* see core_use_budget */
     struct budget unlimited;
     int64_t now_us;      /* never goes back */

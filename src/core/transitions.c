@@ -317,7 +317,7 @@ struct job_view *core_views(struct core *core, uint32_t count)
 
 void core_reply(struct core *core, void *asker, const struct reply *reply)
 {
-    core->ear->reply(core->ear, asker, reply);
+    core->callbacks->reply(core->callbacks, asker, reply);
 }
 
 void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)

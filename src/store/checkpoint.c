@@ -173,7 +173,7 @@ static void tell_unread(struct store *store, enum err err)
     segment_name(store->checkpoint.segment->number, name);
     trouble_say(&trouble, name, store->checkpoint.offset, "batch %" PRIu64 ": %s",
                 store->checkpoint.batch_next, err ? err_text(err) : "the checksum does not match");
-    store->ear->notice(store->ear, STORE_UNREAD, &trouble);
+    store->callbacks->notice(store->callbacks, STORE_UNREAD, &trouble);
 }
 
 /* The batch at `offset` could not be read, or (OK) is not what it must be. */
@@ -259,8 +259,8 @@ static void carry_job(struct store *store, const struct record *record)
     uint64_t where = where_of(checkpoint->segment->number, checkpoint->offset + checkpoint->at);
     uint64_t records = store->stats.records;
     checkpoint->body_lost = !record_body_good(record); /* it stays so, wherever it goes */
-    store->ear->carry(store->ear, record->event.job.seq, where, record->event.content_type,
-                      record->event.body);
+    store->callbacks->carry(store->callbacks, record->event.job.seq, where,
+                            record->event.content_type, record->event.body);
     checkpoint->body_lost = false;
     store->stats.carried_jobs += store->stats.records - records;
 }
@@ -295,8 +295,8 @@ static void carry_unread(struct store *store)
     uint64_t first = (uint64_t)checkpoint->segment->number << 32;
     uint64_t records = store->stats.records;
     checkpoint->body_lost = true;
-    bool more = store->ear->carry_unread(store->ear, first, first + (UINT64_C(1) << 32),
-                                         &checkpoint->cursor);
+    bool more = store->callbacks->carry_unread(store->callbacks, first, first + (UINT64_C(1) << 32),
+                                               &checkpoint->cursor);
     checkpoint->body_lost = false;
     checkpoint->lost_jobs += store->stats.records - records;
     if (more)
@@ -308,7 +308,7 @@ static void carry_unread(struct store *store)
 static void carry_rest(struct store *store)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
-    if (store->ear->carry_rest(store->ear, &checkpoint->cursor))
+    if (store->callbacks->carry_rest(store->callbacks, &checkpoint->cursor))
         return;
     /* Even if nothing was carried: that the dead have died must be durable before they go. */
     checkpoint->batch_last = store_batch(store);
@@ -358,7 +358,7 @@ static void tell_set_aside(struct store *store)
                 "%" PRIu64 " jobs lost their bodies and will be buried, not delivered; the rest of "
                 "the segment was carried",
                 store->checkpoint.lost_jobs);
-    store->ear->notice(store->ear, STORE_SET_ASIDE, &trouble);
+    store->callbacks->notice(store->callbacks, STORE_SET_ASIDE, &trouble);
 }
 
 static void removed(struct disk_op *op)

@@ -139,7 +139,7 @@ struct checkpoint {
 struct store {
     struct store_options options;
     struct disk *disk;
-    struct store_ear *ear;
+    struct store_callbacks *callbacks;
     struct store_id id;
     uint32_t tag;
     int64_t now_us;

@@ -153,19 +153,19 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (counted && !segment_dies(store, died))
         return ERR_CORRUPT;
     store->stats.recovered_events++;
-    return store->ear->replay(store->ear, event);
+    return store->callbacks->replay(store->callbacks, event);
 }
 
 static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
                              const struct batch_head *head, const char *batch)
 {
-    struct store_ear *ear = recovery->store->ear;
+    struct store_callbacks *callbacks = recovery->store->callbacks;
     size_t at = BATCH_HEAD;
     size_t end = BATCH_HEAD + head->payload_bytes;
     uint32_t count = 0;
     enum err err = OK;
-    if (ear->clock)
-        ear->clock(ear, head->clock_us);
+    if (callbacks->clock)
+        callbacks->clock(callbacks, head->clock_us);
     for (; at < end && !err; at += recovery->record.len, count++) {
         err = record_decode(batch + at, end - at, &recovery->record);
         if (!err)
@@ -196,7 +196,8 @@ static void say_progress(struct recovery *recovery)
     if (recovery->done_bytes - recovery->said_bytes < PROGRESS_BYTES)
         return;
     recovery->said_bytes = recovery->done_bytes;
-    recovery->store->ear->progress(recovery->store->ear, recovery->done_bytes, recovery->all_bytes);
+    recovery->store->callbacks->progress(recovery->store->callbacks, recovery->done_bytes,
+                                         recovery->all_bytes);
 }
 
 /* ---- damage ---- */
@@ -218,7 +219,7 @@ static enum err rot(struct recovery *recovery, const struct segment *segment, ui
 static void tell_of_region(struct recovery *recovery, const struct region *region, unsigned *left)
 {
     const struct damage *damage = &recovery->damage;
-    struct store_ear *ear = recovery->store->ear;
+    struct store_callbacks *callbacks = recovery->store->callbacks;
     char line[400], batches[DAMAGE_BATCHES_ROOM];
     (void)snprintf(line, sizeof(line), SEGMENT_NAME ": bytes %llu to %llu, %s: %s", region->number,
                    (unsigned long long)region->start, (unsigned long long)region->end,
@@ -226,16 +227,17 @@ static void tell_of_region(struct recovery *recovery, const struct region *regio
                    region->harmless ? "damaged; nothing that lives was in it"
                    : region->opaque ? "damaged; not all that was in it can be told"
                                     : "damaged");
-    ear->finding(ear, line);
+    callbacks->finding(callbacks, line);
     for (size_t i = region->first_suspect; i<region->suspect_end && * left> 0; i++) {
         const struct suspect *suspect = &damage->suspects[i];
         if (suspect->harmless || suspect->dead)
             continue;
         --*left;
         damage_describe(suspect, line, sizeof(line));
-        ear->finding(ear, line);
+        callbacks->finding(callbacks, line);
         if (*left == 0)
-            ear->finding(ear, "and more; `later verify` and `later salvage` tell of all");
+            callbacks->finding(callbacks,
+                               "and more; `later verify` and `later salvage` tell of all");
     }
 }
 
@@ -270,7 +272,7 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
             continue;
         if (!segment_dies(store, suspect->died))
             return ERR_CORRUPT;
-        err = store->ear->replay(store->ear, &gone);
+        err = store->callbacks->replay(store->callbacks, &gone);
     }
     return err;
 }

@@ -31,7 +31,7 @@ struct aside_job {
 struct salvage {
     struct disk *disk;
     bool locked;
-    struct salvage_ear *ear;
+    struct salvage_callbacks *callbacks;
     struct loaded loaded;
     size_t first_segment; /* of loaded.found: those before it are dead */
     struct damage damage;
@@ -51,7 +51,7 @@ struct salvage {
 
 static void say(struct salvage *salvage, const char *line)
 {
-    salvage->ear->say(salvage->ear, line);
+    salvage->callbacks->say(salvage->callbacks, line);
 }
 
 /* ---- opening ---- */
@@ -177,7 +177,7 @@ static void choose_segments(struct salvage *salvage)
     judge_segments(salvage);
 }
 
-enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
+enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_trouble *out_trouble)
 {
     *out_trouble = (struct store_trouble){0};
@@ -187,7 +187,7 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
     struct salvage *salvage = mem_zalloc(sizeof(*salvage));
     salvage->disk = disk;
     salvage->locked = lock;
-    salvage->ear = ear;
+    salvage->callbacks = callbacks;
     err = load_leniently(disk, &salvage->loaded, out_trouble);
     if (!err && !salvage->loaded.manifest_there && salvage->loaded.count == 0)
         err = ERR_NOT_FOUND;
@@ -230,7 +230,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
     size_t end = BATCH_HEAD + batch->head->payload_bytes;
     enum err err = OK;
     struct record record;
-    salvage->ear->clock(salvage->ear, batch->head->clock_us);
+    salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
     for (size_t at = BATCH_HEAD; at < end && !err; at += record.len) {
         err = record_decode(batch->at + at, end - at, &record);
         if (err)
@@ -240,7 +240,7 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
             record.event.record.where = where_of(batch->number, batch->offset + at);
         if (record.event.job.lease != UINT64_MAX && record.event.job.lease > salvage->lease_max)
             salvage->lease_max = record.event.job.lease;
-        err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_INTACT);
+        err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_INTACT);
     }
     if (batch->head->clock_us > salvage->clock_max_us)
         salvage->clock_max_us = batch->head->clock_us;
@@ -248,9 +248,10 @@ static enum err replay_good(void *ctx, const struct good_batch *batch)
         salvage->seq_mark = batch->head->seq_mark;
     salvage->counts.batches++;
     salvage->done_bytes += batch_bytes(batch->head->payload_bytes);
-    if (salvage->ear->progress && salvage->done_bytes - salvage->said_bytes >= PROGRESS_BYTES) {
+    if (salvage->callbacks->progress &&
+        salvage->done_bytes - salvage->said_bytes >= PROGRESS_BYTES) {
         salvage->said_bytes = salvage->done_bytes;
-        salvage->ear->progress(salvage->ear, salvage->done_bytes, salvage->all_bytes);
+        salvage->callbacks->progress(salvage->callbacks, salvage->done_bytes, salvage->all_bytes);
     }
     return err;
 }
@@ -260,8 +261,9 @@ static enum err replay_stray(struct salvage *salvage, const struct suspect *susp
                              const struct event *event)
 {
     char line[120];
-    enum err err =
-        suspect->seq_known ? ERR_CORRUPT : salvage->ear->replay(salvage->ear, event, SALVAGE_STRAY);
+    enum err err = suspect->seq_known
+                       ? ERR_CORRUPT
+                       : salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_STRAY);
     if (err != ERR_CORRUPT)
         return err;
     (void)snprintf(line, sizeof(line),
@@ -277,7 +279,9 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
     struct record record;
     char line[400];
     struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
-    enum err err = suspect->proven ? salvage->ear->replay(salvage->ear, &gone, SALVAGE_INTACT) : OK;
+    enum err err = suspect->proven
+                       ? salvage->callbacks->replay(salvage->callbacks, &gone, SALVAGE_INTACT)
+                       : OK;
     if (err || suspect->dead || suspect->harmless || suspect->superseded ||
         record_decode(suspect->at, suspect->len, &record))
         return err;
@@ -294,7 +298,7 @@ static enum err replay_suspect(struct salvage *salvage, const struct suspect *su
         record.event.record.where = suspect->where;
     if (suspect->kind == EVENT_JOB && stray)
         return replay_stray(salvage, suspect, &record.event);
-    err = salvage->ear->replay(salvage->ear, &record.event, SALVAGE_DOUBTFUL);
+    err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_DOUBTFUL);
     return err == ERR_CORRUPT ? OK : err; /* damage has made it something that cannot be */
 }
 
@@ -315,7 +319,7 @@ static enum err replay_region(void *ctx, struct region *region)
     say(salvage, line);
     salvage->counts.damaged_batches += region->batch_last - region->batch_first + 1;
     salvage->counts.opaque_regions += region->opaque;
-    salvage->ear->clock(salvage->ear, 0); /* a header that is damaged tells no time */
+    salvage->callbacks->clock(salvage->callbacks, 0); /* a header that is damaged tells no time */
     for (size_t i = region->first_suspect; i < region->suspect_end && !err; i++)
         err = replay_suspect(salvage, &salvage->damage.suspects[i]);
     return err;

@@ -22,16 +22,16 @@ enum salvage_trust {
     SALVAGE_STRAY,
 };
 
-struct salvage_ear {
+struct salvage_callbacks {
     /* An error ends the replay with it. The event's bytes are borrowed until it returns. */
-    enum err (*replay)(struct salvage_ear *ear, const struct event *event,
+    enum err (*replay)(struct salvage_callbacks *callbacks, const struct event *event,
                        enum salvage_trust trust);
     /* Before a batch's events: the time when they were logged, or 0 if that is not known. */
-    void (*clock)(struct salvage_ear *ear, int64_t clock_us);
+    void (*clock)(struct salvage_callbacks *callbacks, int64_t clock_us);
     /* A line for people: what is damaged, lost or doubtful. */
-    void (*say)(struct salvage_ear *ear, const char *line);
+    void (*say)(struct salvage_callbacks *callbacks, const char *line);
     /* Now and then: bytes read so far of all. May be NULL. */
-    void (*progress)(struct salvage_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
+    void (*progress)(struct salvage_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
 };
 
 struct salvage_counts {
@@ -49,7 +49,7 @@ struct salvage_counts {
  * (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO, ERR_CORRUPT (nothing of it is
  * known); out_trouble says more.
  */
-enum err salvage_open(struct disk *disk, bool lock, struct salvage_ear *ear,
+enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_trouble *out_trouble) MUST_USE;
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);

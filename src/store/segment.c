@@ -447,7 +447,7 @@ void segment_damaged(struct store *store, struct segment *segment, uint64_t offs
     store->damaged_segments++;
     segment_name(segment->number, name);
     trouble_say(&trouble, name, offset, "%s", text);
-    store->ear->notice(store->ear, STORE_DAMAGED, &trouble);
+    store->callbacks->notice(store->callbacks, STORE_DAMAGED, &trouble);
 }
 
 /* ---- what lives ---- */

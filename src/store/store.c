@@ -88,7 +88,7 @@ static void store_free(struct store *store)
     mem_free(store);
 }
 
-enum err store_open(const struct store_options *options, struct store_ear *ear,
+enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
                     struct store **out_store, struct store_trouble *out_trouble)
 {
     struct disk *disk = options->disk;
@@ -105,7 +105,7 @@ enum err store_open(const struct store_options *options, struct store_ear *ear,
     struct store *store = mem_zalloc(sizeof(*store));
     store->options = *options;
     store->disk = disk;
-    store->ear = ear;
+    store->callbacks = callbacks;
     store->now_us = options->now_us;
     store->last_commit_us = store->last_sync_us = options->now_us;
     store->clock_us = store->clock_wanted_us = INT64_MIN;

@@ -52,40 +52,41 @@ enum store_notice {
     STORE_SET_ASIDE, /* it is out of the log, and kept under another name; jobs lost their bodies */
 };
 
-struct store_ear {
+struct store_callbacks {
     /* Recovery: one event after another, in log order. An error ends the opening with it. */
-    enum err (*replay)(struct store_ear *ear, const struct event *event);
+    enum err (*replay)(struct store_callbacks *callbacks, const struct event *event);
     /*
      * Recovery, before the events of a batch, and not for all: what the clock showed when they were
      * written; 0: not known. May be NULL.
      */
-    void (*clock)(struct store_ear *ear, int64_t clock_us);
+    void (*clock)(struct store_callbacks *callbacks, int64_t clock_us);
     /* Recovery, now and then: bytes read so far of all. */
-    void (*progress)(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes);
+    void (*progress)(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes);
     /* Recovery: one line for each thing that is damaged, before store_open is ERR_CORRUPT. */
-    void (*finding)(struct store_ear *ear, const char *line);
+    void (*finding)(struct store_callbacks *callbacks, const char *line);
     /* All batches up to this number are as durable as asked for. */
-    void (*durable)(struct store_ear *ear, uint64_t batch);
+    void (*durable)(struct store_callbacks *callbacks, uint64_t batch);
     /* Buffered: all batches up to this number are on disk. */
-    void (*synced)(struct store_ear *ear, uint64_t batch);
+    void (*synced)(struct store_callbacks *callbacks, uint64_t batch);
     /* A write or sync failed (S5); every answer that waits must be a failure now. */
-    void (*failed)(struct store_ear *ear, int sys_errno);
+    void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
      * Checkpoint: this job's record is in a segment that shall go. If the job still lives there,
      * append it again (core_carry); else do nothing.
      */
-    void (*carry)(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
-                  struct bytes body);
+    void (*carry)(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                  struct bytes content_type, struct bytes body);
     /*
      * Checkpoint: the records at places from `first` up to (not with) `end` cannot be read. Appends
      * again, without their bodies, the jobs that live there (core_carry_unread): a slice of the
      * work, from *cursor on, which is 0 at first. True: there is more.
      */
-    bool (*carry_unread)(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor);
+    bool (*carry_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                         uint32_t *cursor);
     /* Checkpoint: the same with all that has no place of its own (core_carry_topics). */
-    bool (*carry_rest)(struct store_ear *ear, uint32_t *cursor);
+    bool (*carry_rest)(struct store_callbacks *callbacks, uint32_t *cursor);
     /* A segment is damaged. */
-    void (*notice)(struct store_ear *ear, enum store_notice notice,
+    void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_trouble *trouble);
 };
 
@@ -95,7 +96,7 @@ struct store_ear {
  * ERR_AGAIN (no descriptor is free), ERR_CORRUPT (acknowledged data is damaged: never cut silently;
  * damage that touches nothing that lives is a notice).
  */
-enum err store_open(const struct store_options *options, struct store_ear *ear,
+enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
                     struct store **out_store, struct store_trouble *out_trouble) MUST_USE;
 
 /*

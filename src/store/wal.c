@@ -320,7 +320,7 @@ static void batch_done(struct store *store)
     forget_old(store);
     tell_of_last_segment(store);
     wal_kick(store); /* first, so that the disk is busy while the ear is told */
-    store->ear->durable(store->ear, store->written);
+    store->callbacks->durable(store->callbacks, store->written);
 }
 
 static void sync_done(struct store *store)
@@ -333,7 +333,7 @@ static void sync_done(struct store *store)
     count_sync(store);
     tell_of_last_segment(store);
     wal_kick(store);
-    store->ear->synced(store->ear, store->synced);
+    store->callbacks->synced(store->callbacks, store->synced);
 }
 
 /*
@@ -477,7 +477,7 @@ void wal_fail(struct store *store, int sys_errno)
     if (store->failed)
         return;
     store->failed = true;
-    store->ear->failed(store->ear, sys_errno);
+    store->callbacks->failed(store->callbacks, sys_errno);
 }
 
 /* ---- the turn ---- */

@@ -29,9 +29,9 @@ struct found_job {
 
 struct salvaging {
     struct cli *cli;
-    struct salvage_ear ear;
+    struct salvage_callbacks callbacks;
     struct event_sink sink;
-    struct core_ear core_ear;
+    struct core_callbacks core_callbacks;
     struct core *core;
     struct salvage *from;
     struct salvage_target to;
@@ -67,9 +67,9 @@ static void show_progress(struct salvaging *salvaging, const char *what, uint64_
     (void)fprintf(stderr, "\r%s: %" PRIu64 " of %" PRIu64 " ", what, done, all);
 }
 
-static void say_line(struct salvage_ear *ear, const char *line)
+static void say_line(struct salvage_callbacks *callbacks, const char *line)
 {
-    struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
+    struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     clear_progress(salvaging);
     cli_say(salvaging->cli, "%s", line);
     salvaging->damaged = true; /* nothing else is told on the way */
@@ -82,17 +82,19 @@ static void say_of_new(void *ctx, const char *line)
     cli_say(salvaging->cli, "the new store: %s", line);
 }
 
-static void read_progress(struct salvage_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+static void read_progress(struct salvage_callbacks *callbacks, uint64_t done_bytes,
+                          uint64_t all_bytes)
 {
-    show_progress(LIST_ENTRY(ear, struct salvaging, ear), "MB read", done_bytes >> 20,
+    show_progress(LIST_ENTRY(callbacks, struct salvaging, callbacks), "MB read", done_bytes >> 20,
                   all_bytes >> 20);
 }
 
 /* ---- the old store, into the core ---- */
 
-static enum err replay(struct salvage_ear *ear, const struct event *event, enum salvage_trust trust)
+static enum err replay(struct salvage_callbacks *callbacks, const struct event *event,
+                       enum salvage_trust trust)
 {
-    struct salvaging *salvaging = LIST_ENTRY(ear, struct salvaging, ear);
+    struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     if (trust == SALVAGE_STRAY && core_has(salvaging->core, event->job.seq, event->id))
         return ERR_CORRUPT;
     if (trust != SALVAGE_INTACT && event->kind != EVENT_TOPIC)
@@ -100,9 +102,9 @@ static enum err replay(struct salvage_ear *ear, const struct event *event, enum 
     return core_replay(salvaging->core, event);
 }
 
-static void replay_clock(struct salvage_ear *ear, int64_t clock_us)
+static void replay_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
 {
-    core_replay_clock(LIST_ENTRY(ear, struct salvaging, ear)->core, clock_us);
+    core_replay_clock(LIST_ENTRY(callbacks, struct salvaging, callbacks)->core, clock_us);
 }
 
 static void list_job(void *ctx, const struct job *job)
@@ -134,9 +136,9 @@ static bool is_doubtful(const struct salvaging *salvaging, uint64_t seq)
     return list->len && bsearch(&seq, list->at, list->len / sizeof(seq), sizeof(seq), by_number);
 }
 
-static void no_reply(struct core_ear *ear, void *asker, const struct reply *reply)
+static void no_reply(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     (void)asker;
     (void)reply; /* nothing is asked */
 }
@@ -303,21 +305,21 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
     struct store_trouble trouble;
     struct salvaging salvaging = {
         .cli = cli,
-        .ear = {.replay = replay,
-                .clock = replay_clock,
-                .say = say_line,
-                .progress = read_progress},
+        .callbacks = {.replay = replay,
+                      .clock = replay_clock,
+                      .say = say_line,
+                      .progress = read_progress},
         .sink.emit = append,
-        .core_ear.reply = no_reply,
+        .core_callbacks.reply = no_reply,
     };
-    enum err err = salvage_open(os_disk_port(from), has_lock(directories[0]), &salvaging.ear,
+    enum err err = salvage_open(os_disk_port(from), has_lock(directories[0]), &salvaging.callbacks,
                                 &salvaging.from, &trouble);
     if (err)
         return refuse(&salvaging, directories[0], err, &trouble);
     salvaging.core = core_new(&(struct core_options){
         .limits = {.jobs = UINT64_MAX, .topics = UINT32_MAX, .waiters = 1},
         .sink = &salvaging.sink,
-        .ear = &salvaging.core_ear,
+        .callbacks = &salvaging.core_callbacks,
         .now_us = now_us(),
         .hash_key = (uint64_t)now_us(), /* ids are those of a store, and no longer anybody's */
         .lease_first = 1,

@@ -111,7 +111,7 @@ static void end(struct link *link)
             link->back_off_us = BACK_OFF_MAX_US;
     }
     if (was_open)
-        link->options.ear->down(link->options.ear, link);
+        link->options.callbacks->down(link->options.callbacks, link);
     tell_calls(link);
 }
 
@@ -135,7 +135,7 @@ void link_rest(struct link *link)
 
 void link_fini(struct link *link)
 {
-    if (!link->options.ear)
+    if (!link->options.callbacks)
         return; /* never begun */
     link->retry_at_us = INT64_MAX;
     if (link->state != LINK_DOWN)
@@ -213,7 +213,7 @@ static void greeted(struct link_call *call, redisReply *reply)
         return;
     }
     link->state = LINK_UP;
-    link->options.ear->up(link->options.ear, link);
+    link->options.callbacks->up(link->options.callbacks, link);
 }
 
 static void begin_session(struct link *link)
@@ -451,7 +451,7 @@ static void hand_out(struct link *link, redisReply *reply)
     bool is_message = link->options.subscriber && link->state == LINK_UP;
     if (is_message || list_empty(&link->calls)) {
         if (is_message)
-            link->options.ear->message(link->options.ear, link, reply);
+            link->options.callbacks->message(link->options.callbacks, link, reply);
         else
             link_fail(link, reply->type == REDIS_REPLY_ERROR ? reply->str
                                                              : "it answered what nobody had asked");

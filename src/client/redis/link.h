@@ -35,17 +35,17 @@ struct link_call {
     void (*done)(struct link_call *call, redisReply *reply);
 };
 
-struct link_ear {
-    void (*up)(struct link_ear *ear, struct link *link);
+struct link_callbacks {
+    void (*up)(struct link_callbacks *callbacks, struct link *link);
     /* It was up, or tried to be, and is no more; why is in link->trouble. Before the owed calls'
        `done`. */
-    void (*down)(struct link_ear *ear, struct link *link);
+    void (*down)(struct link_callbacks *callbacks, struct link *link);
     /* A reply that no call waits for: a message of a subscription. Borrowed. */
-    void (*message)(struct link_ear *ear, struct link *link, const redisReply *reply);
+    void (*message)(struct link_callbacks *callbacks, struct link *link, const redisReply *reply);
 };
 
 struct link_options {
-    struct link_ear *ear;
+    struct link_callbacks *callbacks;
     int epoll; /* where its socket is watched; see link_poll */
     const char *user, *password;
     unsigned db;

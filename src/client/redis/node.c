@@ -144,7 +144,7 @@ static void role_told(struct link_call *call, redisReply *reply)
         link_good(&node->link);
         if (!node->doubted)
             say_here(node);
-        node->ear->ready(node->ear, node);
+        node->callbacks->ready(node->callbacks, node);
     } else if (is_sentinel(reply)) {
         link_fail(&node->link, "it is a sentinel");
     } else {
@@ -153,9 +153,9 @@ static void role_told(struct link_call *call, redisReply *reply)
     freeReplyObject(reply);
 }
 
-static void link_up(struct link_ear *ear, struct link *link)
+static void link_up(struct link_callbacks *callbacks, struct link *link)
 {
-    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    struct node *node = LIST_ENTRY(callbacks, struct node, link_callbacks);
     struct buf *out = link_out(link);
     resp_begin(out, 1);
     resp_add_str(out, "ROLE");
@@ -163,32 +163,33 @@ static void link_up(struct link_ear *ear, struct link *link)
     link_flush(link);
 }
 
-static void link_down(struct link_ear *ear, struct link *link)
+static void link_down(struct link_callbacks *callbacks, struct link *link)
 {
     (void)link;
-    struct node *node = LIST_ENTRY(ear, struct node, link_ear);
+    struct node *node = LIST_ENTRY(callbacks, struct node, link_callbacks);
     node->ready = false;
     end_stall(node);
     say_away(node);
-    node->ear->lost(node->ear, node);
+    node->callbacks->lost(node->callbacks, node);
 }
 
-static void no_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+static void no_message(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     (void)link;
     (void)reply; /* only subscribers have messages */
 }
 
-void node_init(struct node *node, const struct link_options *options, struct node_ear *ear)
+void node_init(struct node *node, const struct link_options *options,
+               struct node_callbacks *callbacks)
 {
     struct link_options own = *options;
     *node = (struct node){
-        .link_ear = {.up = link_up, .down = link_down, .message = no_message},
+        .link_callbacks = {.up = link_up, .down = link_down, .message = no_message},
         .role.done = role_told,
-        .ear = ear,
+        .callbacks = callbacks,
     };
-    own.ear = &node->link_ear;
+    own.callbacks = &node->link_callbacks;
     link_init(&node->link, &own);
 }
 

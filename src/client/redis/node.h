@@ -13,16 +13,18 @@
 
 struct node;
 
-struct node_ear {
-    void (*ready)(struct node_ear *ear, struct node *node); /* it may be sent commands */
-    void (*lost)(struct node_ear *ear, struct node *node);  /* it may not, as node->link says why */
+struct node_callbacks {
+    void (*ready)(struct node_callbacks *callbacks,
+                  struct node *node); /* it may be sent commands */
+    void (*lost)(struct node_callbacks *callbacks,
+                 struct node *node); /* it may not, as node->link says why */
 };
 
 struct node {
     struct link link;
-    struct link_ear link_ear;
+    struct link_callbacks link_callbacks;
     struct link_call role;
-    struct node_ear *ear;
+    struct node_callbacks *callbacks;
     bool ready;
     bool replica;                /* it said so, the last time */
     struct redis_address master; /* replica: of whom; an empty host: it did not say */
@@ -36,7 +38,8 @@ struct node {
     bool said_stalled;
 };
 
-void node_init(struct node *node, const struct link_options *options, struct node_ear *ear);
+void node_init(struct node *node, const struct link_options *options,
+               struct node_callbacks *callbacks);
 void node_fini(struct node *node);
 
 /* Leaves it, to come again: it is there, but cannot serve us yet. Of a server that is doubted again

@@ -70,9 +70,10 @@ static void say_back(struct sentinel *sentinel)
     sentinel->said = false;
 }
 
-static void sentinel_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+static void sentinel_message(struct link_callbacks *callbacks, struct link *link,
+                             const redisReply *reply)
 {
-    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    struct sentinel *sentinel = LIST_ENTRY(callbacks, struct sentinel, callbacks);
     if (reply->type == REDIS_REPLY_ERROR) {
         link_fail(link,
                   strstr(reply->str, "unknown command") ? "it is not a sentinel" : reply->str);
@@ -91,9 +92,9 @@ static void sentinel_message(struct link_ear *ear, struct link *link, const redi
     }
 }
 
-static void sentinel_up(struct link_ear *ear, struct link *link)
+static void sentinel_up(struct link_callbacks *callbacks, struct link *link)
 {
-    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    struct sentinel *sentinel = LIST_ENTRY(callbacks, struct sentinel, callbacks);
     struct buf *out = link_out(link);
     resp_begin(out, 3);
     resp_add_str(out, "SENTINEL");
@@ -106,9 +107,9 @@ static void sentinel_up(struct link_ear *ear, struct link *link)
 }
 
 /* Once when it goes and once when it is back, however often it is tried in between. */
-static void sentinel_down(struct link_ear *ear, struct link *link)
+static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
 {
-    struct sentinel *sentinel = LIST_ENTRY(ear, struct sentinel, ear);
+    struct sentinel *sentinel = LIST_ENTRY(callbacks, struct sentinel, callbacks);
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     bool wanted = link->retry_at_us != INT64_MAX;
@@ -238,10 +239,10 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
     *sentinels = (struct sentinels){.options = *options, .count = options->url->address_count};
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
-        sentinel->ear = (struct link_ear){
+        sentinel->callbacks = (struct link_callbacks){
             .up = sentinel_up, .down = sentinel_down, .message = sentinel_message};
         sentinel->sentinels = sentinels;
-        link.ear = &sentinel->ear;
+        link.callbacks = &sentinel->callbacks;
         link_init(&sentinel->link, &link);
     }
 }

@@ -17,7 +17,7 @@ struct sentinels;
 
 struct sentinel {
     struct link link;
-    struct link_ear ear;
+    struct link_callbacks callbacks;
     struct sentinels *sentinels;
     struct redis_address answer; /* an empty host: none yet */
     bool fresh;                  /* that came, and was not counted yet */

@@ -15,9 +15,9 @@ enum {
 
 /* ---- nodes ---- */
 
-static struct topology *of_node(struct node_ear *ear)
+static struct topology *of_node(struct node_callbacks *callbacks)
 {
-    return LIST_ENTRY(ear, struct topology, ear);
+    return LIST_ENTRY(callbacks, struct topology, callbacks);
 }
 
 static bool in_use(const struct node *node)
@@ -39,7 +39,7 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
     if (free_place == REDIS_NODES_MAX)
         return REDIS_NO_NODE;
     if (free_place == topology->node_count) {
-        node_init(&topology->nodes[free_place], &topology->link, &topology->ear);
+        node_init(&topology->nodes[free_place], &topology->link, &topology->callbacks);
         topology->node_count++;
     }
     link_want(&topology->nodes[free_place].link, address, topology->now_us);
@@ -238,7 +238,7 @@ static void master_named(void *owner, const struct redis_address *master)
 static void sentinel_refused(void *owner, const struct link *link)
 {
     struct topology *topology = owner;
-    topology->options.ear->refused(topology->options.ear, link);
+    topology->options.callbacks->refused(topology->options.callbacks, link);
 }
 
 static bool have_master(const struct topology *topology)
@@ -263,21 +263,21 @@ static void init_sentinels(struct topology *topology)
 
 /* ---- all of them ---- */
 
-static void node_ready(struct node_ear *ear, struct node *node)
+static void node_ready(struct node_callbacks *callbacks, struct node *node)
 {
-    struct topology *topology = of_node(ear);
-    topology->options.ear->ready(topology->options.ear, node);
+    struct topology *topology = of_node(callbacks);
+    topology->options.callbacks->ready(topology->options.callbacks, node);
 }
 
-static void node_lost(struct node_ear *ear, struct node *node)
+static void node_lost(struct node_callbacks *callbacks, struct node *node)
 {
-    struct topology *topology = of_node(ear);
+    struct topology *topology = of_node(callbacks);
     if (topology->options.url->topology == REDIS_CLUSTER) {
         want_map(topology);
         if (node->replica && node->master.host[0])
             (void)need_node(topology, &node->master); /* too many: then there are others to ask */
     }
-    topology->options.ear->lost(topology->options.ear, node);
+    topology->options.callbacks->lost(topology->options.callbacks, node);
 }
 
 void topology_init(struct topology *topology, const struct topology_options *options,
@@ -292,7 +292,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
                  .db = url->db,
                  .tls = options->tls,
                  .timeout_us = options->timeout_us},
-        .ear = {.ready = node_ready, .lost = node_lost},
+        .callbacks = {.ready = node_ready, .lost = node_lost},
         .map.done = map_told,
         .map_at_us = INT64_MAX,
         .now_us = now_us,

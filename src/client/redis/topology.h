@@ -20,16 +20,17 @@ enum { REDIS_NODES_MAX = 64, REDIS_SLOTS = 16384, REDIS_NO_NODE = 0xff };
 
 struct topology;
 
-struct topology_ear {
-    void (*ready)(struct topology_ear *ear, struct node *node); /* takes commands from now on */
-    void (*lost)(struct topology_ear *ear, struct node *node);
+struct topology_callbacks {
+    void (*ready)(struct topology_callbacks *callbacks,
+                  struct node *node); /* takes commands from now on */
+    void (*lost)(struct topology_callbacks *callbacks, struct node *node);
     /* No sentinel names a master, and one of them says why that will not change. */
-    void (*refused)(struct topology_ear *ear, const struct link *link);
+    void (*refused)(struct topology_callbacks *callbacks, const struct link *link);
 };
 
 struct topology_options {
     const struct redis_url *url;
-    struct topology_ear *ear;
+    struct topology_callbacks *callbacks;
     const char *sentinel_user, *sentinel_password; /* empty: none is asked for */
     struct tls *tls;                               /* NULL: none */
     int epoll;
@@ -39,7 +40,7 @@ struct topology_options {
 struct topology {
     struct topology_options options;
     struct link_options link; /* of every node */
-    struct node_ear ear;
+    struct node_callbacks callbacks;
     struct node nodes[REDIS_NODES_MAX];
     unsigned node_count;
     int64_t now_us;

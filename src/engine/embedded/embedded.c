@@ -66,8 +66,8 @@ struct unread {
 struct embedded {
     struct engine engine;
     struct event_sink sink;
-    struct core_ear core_ear;
-    struct store_ear store_ear;
+    struct core_callbacks core_callbacks;
+    struct store_callbacks store_callbacks;
     struct core *core;
     struct store *store;
     struct budget *budget; /* see engine_verbs::use_budget */
@@ -250,9 +250,9 @@ static bool shows_bodies(enum cmd_kind kind)
     return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET || kind == CMD_PEEK;
 }
 
-static void core_replied(struct core_ear *ear, void *asker, const struct reply *reply)
+static void core_replied(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, core_ear);
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
     struct ticket *ticket = asker;
     bool tells = tells_of_change(embedded, reply);
     ticket->parked = 0;
@@ -361,14 +361,14 @@ static void release_all(struct embedded *embedded, enum err err)
     embedded->budget = budget;
 }
 
-static void batch_durable(struct store_ear *ear, uint64_t batch)
+static void batch_durable(struct store_callbacks *callbacks, uint64_t batch)
 {
-    LIST_ENTRY(ear, struct embedded, store_ear)->durable = batch;
+    LIST_ENTRY(callbacks, struct embedded, store_callbacks)->durable = batch;
 }
 
-static void batch_synced(struct store_ear *ear, uint64_t batch)
+static void batch_synced(struct store_callbacks *callbacks, uint64_t batch)
 {
-    LIST_ENTRY(ear, struct embedded, store_ear)->synced = batch;
+    LIST_ENTRY(callbacks, struct embedded, store_callbacks)->synced = batch;
 }
 
 static void queue_init(struct held_queue *queue)
@@ -383,9 +383,9 @@ static void queue_fini(struct held_queue *queue)
     arena_fini(&queue->gathering.arena);
 }
 
-static void store_broke(struct store_ear *ear, int sys_errno)
+static void store_broke(struct store_callbacks *callbacks, int sys_errno)
 {
-    struct embedded *embedded = LIST_ENTRY(ear, struct embedded, store_ear);
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, store_callbacks);
     log_event(LOG_ERROR, "store_failed",
               "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
               "restart laterd\"",
@@ -395,49 +395,51 @@ static void store_broke(struct store_ear *ear, int sys_errno)
 
 /* ---- recovery and checkpoint ---- */
 
-static enum err replay(struct store_ear *ear, const struct event *event)
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
-    return core_replay(LIST_ENTRY(ear, struct embedded, store_ear)->core, event);
+    return core_replay(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, event);
 }
 
-static void replay_clock(struct store_ear *ear, int64_t clock_us)
+static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
 {
-    core_replay_clock(LIST_ENTRY(ear, struct embedded, store_ear)->core, clock_us);
+    core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
 }
 
-static void replay_progress(struct store_ear *ear, uint64_t done_bytes, uint64_t all_bytes)
+static void replay_progress(struct store_callbacks *callbacks, uint64_t done_bytes,
+                            uint64_t all_bytes)
 {
-    (void)ear;
+    (void)callbacks;
     log_event(LOG_INFO, "recovering", "done_mb=%llu of_mb=%llu",
               (unsigned long long)(done_bytes >> 20), (unsigned long long)(all_bytes >> 20));
 }
 
-static void replay_finding(struct store_ear *ear, const char *line)
+static void replay_finding(struct store_callbacks *callbacks, const char *line)
 {
-    (void)ear;
+    (void)callbacks;
     log_event(LOG_ERROR, "store_damaged", "text=\"%s\"", line);
 }
 
-static void carry(struct store_ear *ear, uint64_t seq, uint64_t where, struct bytes content_type,
-                  struct bytes body)
+static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                  struct bytes content_type, struct bytes body)
 {
-    (void)core_carry(LIST_ENTRY(ear, struct embedded, store_ear)->core, seq, where, content_type,
-                     body); /* false: the job has gone or moved, nothing to carry */
+    (void)core_carry(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seq, where,
+                     content_type, body); /* false: the job has gone or moved, nothing to carry */
 }
 
-static bool carry_unread(struct store_ear *ear, uint64_t first, uint64_t end, uint32_t *cursor)
+static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                         uint32_t *cursor)
 {
-    struct core *core = LIST_ENTRY(ear, struct embedded, store_ear)->core;
+    struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
     return core_carry_unread(core, first, end, cursor, CARRY_BUDGET);
 }
 
-static bool carry_rest(struct store_ear *ear, uint32_t *cursor)
+static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    struct core *core = LIST_ENTRY(ear, struct embedded, store_ear)->core;
+    struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
     return core_carry_topics(core, cursor, TOPICS_BUDGET);
 }
 
-static void store_notice(struct store_ear *ear, enum store_notice notice,
+static void store_notice(struct store_callbacks *callbacks, enum store_notice notice,
                          const struct store_trouble *trouble)
 {
     static const struct {
@@ -448,7 +450,7 @@ static void store_notice(struct store_ear *ear, enum store_notice notice,
         [STORE_DAMAGED] = {LOG_ERROR, "segment_damaged"},
         [STORE_SET_ASIDE] = {LOG_ERROR, "segment_set_aside"},
     };
-    (void)ear;
+    (void)callbacks;
     log_event(lines[notice].level, lines[notice].event, "file=%s offset=%llu text=\"%s\"",
               trouble->file, (unsigned long long)trouble->offset, trouble->text);
 }
@@ -685,8 +687,8 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     struct embedded *embedded = mem_zalloc(sizeof(*embedded));
     embedded->engine.verbs = &verbs;
     embedded->sink.emit = sink_emit;
-    embedded->core_ear.reply = core_replied;
-    embedded->store_ear = (struct store_ear){
+    embedded->core_callbacks.reply = core_replied;
+    embedded->store_callbacks = (struct store_callbacks){
         .replay = replay,
         .clock = replay_clock,
         .progress = replay_progress,
@@ -710,7 +712,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->core = core_new(&(struct core_options){
         .limits = options->limits,
         .sink = &embedded->sink,
-        .ear = &embedded->core_ear,
+        .callbacks = &embedded->core_callbacks,
         .now_us = options->now_us,
         .hash_key = options->hash_key,
         .lease_first = options->store.disk || !options->lease_first ? 1 : options->lease_first,
@@ -718,7 +720,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     });
     if (options->store.disk) {
         enum err err =
-            store_open(&options->store, &embedded->store_ear, &embedded->store, out_trouble);
+            store_open(&options->store, &embedded->store_callbacks, &embedded->store, out_trouble);
         if (err) {
             core_free(embedded->core);
             mem_free(embedded);

@@ -37,24 +37,24 @@ static void server_is_fit(void *owner)
         members_start(&redis->members);
 }
 
-static void node_ready(struct topology_ear *ear, struct node *node)
+static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 {
-    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     fitness_ask(&redis->fitness, node);
     calls_node_ready(&redis->calls, node);
     waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
 }
 
-static void node_lost(struct topology_ear *ear, struct node *node)
+static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 {
-    struct redis_engine *redis = LIST_ENTRY(ear, struct redis_engine, topology_ear);
+    struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     fitness_node_lost(&redis->fitness, node);
     notices_lost(&redis->notices, &node->link.address);
 }
 
-static void sentinel_refused(struct topology_ear *ear, const struct link *link)
+static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
 {
-    fitness_lost(&LIST_ENTRY(ear, struct redis_engine, topology_ear)->fitness, link);
+    fitness_lost(&LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks)->fitness, link);
 }
 
 static void partition_refused(void *owner, uint32_t stored)
@@ -290,8 +290,8 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     rates_init(&redis->rates);
-    redis->topology_ear =
-        (struct topology_ear){.ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
+    redis->topology_callbacks = (struct topology_callbacks){
+        .ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
     fitness_init(&redis->fitness,
                  &(struct fitness_options){.url = &options->url,
                                            .space = &redis->space,
@@ -300,7 +300,7 @@ static void make_parts(struct redis_engine *redis)
                                            .owner = redis});
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
-                                             .ear = &redis->topology_ear,
+                                             .callbacks = &redis->topology_callbacks,
                                              .sentinel_user = options->sentinel_user,
                                              .sentinel_password = options->sentinel_password,
                                              .tls = redis->tls,

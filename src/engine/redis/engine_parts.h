@@ -22,7 +22,7 @@ struct redis_engine {
     int epoll;
     struct tls *tls; /* NULL: none */
     struct topology topology;
-    struct topology_ear topology_ear;
+    struct topology_callbacks topology_callbacks;
     struct calls calls;
     struct opener opener;
     struct members members;

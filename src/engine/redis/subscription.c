@@ -6,9 +6,9 @@
 
 enum { DEAF_BEATS = 3 /* that nobody hears are too many */ };
 
-static void subscribe(struct link_ear *ear, struct link *link)
+static void subscribe(struct link_callbacks *callbacks, struct link *link)
 {
-    struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
+    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
     char room[SCRIPT_PREFIX_MAX + 32];
     resp_begin(link_out(link), 2);
     resp_add_str(link_out(link), "SUBSCRIBE");
@@ -16,9 +16,9 @@ static void subscribe(struct link_ear *ear, struct link *link)
     link_flush(link);
 }
 
-static void subscription_ended(struct link_ear *ear, struct link *link)
+static void subscription_ended(struct link_callbacks *callbacks, struct link *link)
 {
-    struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
+    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
     fitness_lost(notices->options.fitness, link);
     if (notices->options.waits->subscribed)
         waits_subscribed(notices->options.waits, false);
@@ -42,9 +42,9 @@ static void take_notice(const struct notices *notices, struct bytes message)
     }
 }
 
-static void notified(struct link_ear *ear, struct link *link, const redisReply *reply)
+static void notified(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
 {
-    struct notices *notices = LIST_ENTRY(ear, struct notices, ear);
+    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
     if (reply->type == REDIS_REPLY_ERROR) {
         link_fail(link, reply->str);
         return;
@@ -104,9 +104,9 @@ void notices_init(struct notices *notices, const struct notices_options *options
     struct link_options link = options->link;
     *notices = (struct notices){
         .options = *options,
-        .ear = {.up = subscribe, .down = subscription_ended, .message = notified},
+        .callbacks = {.up = subscribe, .down = subscription_ended, .message = notified},
     };
-    link.ear = &notices->ear;
+    link.callbacks = &notices->callbacks;
     link.subscriber = true;
     link_init(&notices->link, &link);
 }

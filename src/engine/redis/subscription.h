@@ -32,7 +32,7 @@ struct notices_options {
 struct notices {
     struct notices_options options;
     struct link link; /* flushed and asked for its next time by the owner */
-    struct link_ear ear;
+    struct link_callbacks callbacks;
     uint64_t beats; /* members::beats, when something was heard last */
 };
 

@@ -19,15 +19,15 @@
 
 enum { MANY_BYTES = 32 * 1024 * 1024, TURNS = 1000 };
 
-static void ignore(struct link_ear *ear, struct link *link)
+static void ignore(struct link_callbacks *callbacks, struct link *link)
 {
-    (void)ear;
+    (void)callbacks;
     (void)link;
 }
 
-static void no_message(struct link_ear *ear, struct link *link, const redisReply *reply)
+static void no_message(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     (void)link;
     (void)reply;
 }
@@ -71,12 +71,14 @@ static int bring_up(struct link *link, int epoll, int listener)
     return fd;
 }
 
-static int open_test_link(struct link *link, struct link_ear *ear, int epoll, int listener,
-                          const struct redis_address *address)
+static int open_test_link(struct link *link, struct link_callbacks *callbacks, int epoll,
+                          int listener, const struct redis_address *address)
 {
-    link_init(link,
-              &(struct link_options){
-                  .ear = ear, .epoll = epoll, .user = "", .password = "", .timeout_us = 1000000});
+    link_init(link, &(struct link_options){.callbacks = callbacks,
+                                           .epoll = epoll,
+                                           .user = "",
+                                           .password = "",
+                                           .timeout_us = 1000000});
     link_want(link, address, 1);
     return bring_up(link, epoll, listener);
 }
@@ -84,13 +86,13 @@ static int open_test_link(struct link *link, struct link_ear *ear, int epoll, in
 static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
 {
     static char room[1024 * 1024];
-    struct link_ear ear = {.up = ignore, .down = ignore, .message = no_message};
+    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
     struct link_call call = {.done = lost};
     struct redis_address address;
     struct link link;
     (void)state;
     int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &ear, epoll, listener, &address);
+    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
     for (size_t sent = 0; sent < MANY_BYTES; sent += sizeof(room))
         buf_add(link_out(&link), room, sizeof(room));
     link_expect(&link, &call);
@@ -112,12 +114,12 @@ static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
 {
     enum { READ_AT_ONCE = 16 * 1024 };
     static char room[2 * READ_AT_ONCE];
-    struct link_ear ear = {.up = ignore, .down = ignore, .message = no_message};
+    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
     struct redis_address address;
     struct link link;
     (void)state;
     int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &ear, epoll, listener, &address);
+    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
     buf_add(link_out(&link), room, READ_AT_ONCE - 1);
     link_flush_early(&link);
     assert_int_equal(recv(fd, room, sizeof(room), MSG_DONTWAIT), -1);
@@ -139,13 +141,13 @@ static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
 static void an_answer_of_absurd_length_costs_the_connection(void **state)
 {
     static const char nonsense[] = "*2147483647\r\n";
-    struct link_ear ear = {.up = ignore, .down = ignore, .message = no_message};
+    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
     struct link_call call = {.done = lost};
     struct redis_address address;
     struct link link;
     (void)state;
     int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &ear, epoll, listener, &address);
+    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
     told = false;
     link_expect(&link, &call);
     assert_int_equal(write(fd, nonsense, strlen(nonsense)), strlen(nonsense));

@@ -64,22 +64,23 @@ static void wait_for_rest(void)
     assert_int_equal(mem_used(), 0);
 }
 
-static void ignore(struct link_ear *ear, struct link *link)
+static void ignore(struct link_callbacks *callbacks, struct link *link)
 {
-    (void)ear;
+    (void)callbacks;
     (void)link;
 }
 
-static struct link_ear ear = {.up = ignore, .down = ignore};
+static struct link_callbacks callbacks = {.up = ignore, .down = ignore};
 
 static void make_link(struct link *link, int epoll, const char *host, uint16_t port)
 {
     struct redis_address address = {.port = port};
     memcpy(address.host, host, strlen(host) + 1);
-    link_init(
-        link,
-        &(struct link_options){
-            .ear = &ear, .epoll = epoll, .user = "", .password = "", .timeout_us = TIMEOUT_US});
+    link_init(link, &(struct link_options){.callbacks = &callbacks,
+                                           .epoll = epoll,
+                                           .user = "",
+                                           .password = "",
+                                           .timeout_us = TIMEOUT_US});
     link_want(link, &address, 1);
 }
 

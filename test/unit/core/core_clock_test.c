@@ -22,7 +22,7 @@ enum { EVENTS_MAX = 16 };
 
 struct bed {
     struct event_sink sink;
-    struct core_ear ear;
+    struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
     struct reply reply;
@@ -41,9 +41,9 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1000 + bed.event_count, .bytes = 10};
 }
 
-static void hear(struct core_ear *ear, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     (void)asker;
     bed.reply = *reply;
     if (reply->jobs && reply->count)
@@ -53,11 +53,11 @@ static void hear(struct core_ear *ear, void *asker, const struct reply *reply)
 /* A core that begins at this time; what is replayed was logged before. */
 static void begin(int64_t now_us)
 {
-    bed = (struct bed){.sink.emit = keep_event, .ear.reply = hear, .now_us = now_us};
+    bed = (struct bed){.sink.emit = keep_event, .callbacks.reply = hear, .now_us = now_us};
     bed.core = core_new(&(struct core_options){
         .limits = {.jobs = 100, .topics = 10, .waiters = 10},
         .sink = &bed.sink,
-        .ear = &bed.ear,
+        .callbacks = &bed.callbacks,
         .now_us = now_us,
     });
 }

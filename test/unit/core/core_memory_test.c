@@ -25,16 +25,16 @@ static struct stored drop_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1, .bytes = 10};
 }
 
-static void hear(struct core_ear *ear, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     (void)asker;
     last = *reply;
     replies++;
 }
 
 static struct event_sink sink = {.emit = drop_event};
-static struct core_ear ear = {.reply = hear};
+static struct core_callbacks callbacks = {.reply = hear};
 
 static struct core *begin(void)
 {
@@ -42,7 +42,7 @@ static struct core *begin(void)
     return core_new(&(struct core_options){
         .limits = {.jobs = 10 * JOBS, .topics = 10, .waiters = 10},
         .sink = &sink,
-        .ear = &ear,
+        .callbacks = &callbacks,
         .now_us = 1,
         .hash_key = 7,
         .lease_first = 1,

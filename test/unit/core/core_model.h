@@ -84,7 +84,7 @@ struct kept {
 
 struct life {
     struct event_sink sink;
-    struct core_ear ear;
+    struct core_callbacks callbacks;
     struct core *core;
     uint64_t seed, random;
     int step;

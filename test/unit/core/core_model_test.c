@@ -232,9 +232,9 @@ static void waiter_answered(struct model_waiter *waiter, const struct reply *rep
     waiter->parked = false;
 }
 
-static void hear(struct core_ear *ear, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     if (asker != life) {
         waiter_answered(asker, reply);
         return;
@@ -694,7 +694,7 @@ static void check_replay(void)
     struct core *copy = core_new(&(struct core_options){
         .limits = {.jobs = 1, .topics = 1, .waiters = 1}, /* limits do not count in replay */
         .sink = &life->sink,
-        .ear = &life->ear,
+        .callbacks = &life->callbacks,
         .now_us = life->now_us,
         .hash_key = below(1000),
     });
@@ -759,7 +759,7 @@ static void live(uint64_t seed)
     life->core = core_new(&(struct core_options){
         .limits = {.jobs = 1000, .topics = TOPICS, .waiters = WAITERS_MAX},
         .sink = &life->sink,
-        .ear = &life->ear,
+        .callbacks = &life->callbacks,
         .now_us = life->now_us,
         .hash_key = seed,
         .lease_first = life->lease_next,
@@ -779,7 +779,7 @@ static void p9_random_lives_agree_with_the_model_and_replay_to_the_same_state(vo
     life = mem_zalloc(sizeof(*life));
     life->events = mem_alloc(EVENTS_MAX * sizeof(*life->events));
     life->sink.emit = keep_event;
-    life->ear.reply = hear;
+    life->callbacks.reply = hear;
     for (uint64_t seed = 1; seed <= LIVES; seed++)
         live(seed);
     mem_free(life->events);

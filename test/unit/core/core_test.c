@@ -19,7 +19,7 @@ enum { SECOND = 1000000, START = 1000 * SECOND, REPLIES_MAX = 256 };
 /* A core with ears: the last replies and how many events of each kind there were. */
 struct bed {
     struct event_sink sink;
-    struct core_ear ear;
+    struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
     unsigned replies;
@@ -43,9 +43,9 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = ++bed.where, .bytes = 10};
 }
 
-static void hear(struct core_ear *ear, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
 {
-    (void)ear;
+    (void)callbacks;
     unsigned place = bed.replies++ % REPLIES_MAX;
     bed.last[place].asker = asker;
     bed.last[place].reply = *reply;
@@ -59,12 +59,12 @@ static int setup_limits(struct core_limits limits)
 {
     memset(&bed, 0, sizeof(bed));
     bed.sink.emit = keep_event;
-    bed.ear.reply = hear;
+    bed.callbacks.reply = hear;
     bed.now_us = START;
     bed.core = core_new(&(struct core_options){
         .limits = limits,
         .sink = &bed.sink,
-        .ear = &bed.ear,
+        .callbacks = &bed.callbacks,
         .now_us = bed.now_us,
         .hash_key = 7,
         .lease_first = 100,
@@ -256,7 +256,7 @@ static struct core *copy_of_events(void)
     struct core *copy = core_new(&(struct core_options){
         .limits = {.jobs = 10, .topics = 10, .waiters = 10},
         .sink = &bed.sink,
-        .ear = &bed.ear,
+        .callbacks = &bed.callbacks,
         .now_us = bed.now_us,
     });
     return copy;

@@ -194,13 +194,13 @@ static void told_open(void *owner, uint32_t partition)
     ((struct place_test *)owner)->given_up++;
 }
 
-static void ignore_lost(struct node_ear *ear, struct node *node)
+static void ignore_lost(struct node_callbacks *callbacks, struct node *node)
 {
-    (void)ear;
+    (void)callbacks;
     (void)node;
 }
 
-static struct node_ear deaf = {.ready = ignore_lost, .lost = ignore_lost};
+static struct node_callbacks deaf = {.ready = ignore_lost, .lost = ignore_lost};
 
 static void make_nodes(struct place_test *test, unsigned count)
 {

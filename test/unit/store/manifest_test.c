@@ -221,7 +221,7 @@ static void a_second_opener_is_locked_out(void **state)
     struct store_trouble trouble;
     model_init(&model, 1);
     assert_int_equal(model_open(&model), OK);
-    assert_int_equal(store_open(&model.options, &model.ear, &second, &trouble), ERR_LOCKED);
+    assert_int_equal(store_open(&model.options, &model.callbacks, &second, &trouble), ERR_LOCKED);
     assert_non_null(strstr(trouble.text, "another"));
     model_fini(&model);
 }

@@ -42,7 +42,7 @@ struct model_entry {
 struct model {
     struct sim_disk *disk;
     struct store *store;
-    struct store_ear ear;
+    struct store_callbacks callbacks;
     struct store_options options;
     struct store_trouble trouble;
     struct model_job *jobs;
@@ -115,9 +115,9 @@ static inline bool model_replayed_id(struct model *model, const struct event *ev
     return true;
 }
 
-static inline enum err model_replay(struct store_ear *ear, const struct event *event)
+static inline enum err model_replay(struct store_callbacks *callbacks, const struct event *event)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, event->job.seq);
     uint64_t id = 0;
     switch (event->kind) {
@@ -146,37 +146,37 @@ static inline enum err model_replay(struct store_ear *ear, const struct event *e
     return OK;
 }
 
-static inline void model_progress(struct store_ear *ear, uint64_t done, uint64_t all)
+static inline void model_progress(struct store_callbacks *callbacks, uint64_t done, uint64_t all)
 {
-    (void)ear;
+    (void)callbacks;
     assert_true(done <= all);
 }
 
-static inline void model_finding(struct store_ear *ear, const char *line)
+static inline void model_finding(struct store_callbacks *callbacks, const char *line)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     if (model->findings_len + strlen(line) + 2 < sizeof(model->findings))
         model->findings_len +=
             (size_t)snprintf(model->findings + model->findings_len, strlen(line) + 2, "%s\n", line);
 }
 
-static inline void model_synced(struct store_ear *ear, uint64_t batch)
+static inline void model_synced(struct store_callbacks *callbacks, uint64_t batch)
 {
-    (void)ear;
+    (void)callbacks;
     (void)batch;
 }
 
-static inline void model_durable(struct store_ear *ear, uint64_t batch)
+static inline void model_durable(struct store_callbacks *callbacks, uint64_t batch)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     assert_true(batch >= model->acknowledged);
     assert_false(model->failed);
     model->acknowledged = batch;
 }
 
-static inline void model_failed(struct store_ear *ear, int sys_errno)
+static inline void model_failed(struct store_callbacks *callbacks, int sys_errno)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     (void)sys_errno;
     model->failed = true;
     model->failures++;
@@ -200,10 +200,10 @@ static inline struct stored model_emit(struct model *model, const struct model_j
     return store_append(model->store, &event);
 }
 
-static inline void model_carry(struct store_ear *ear, uint64_t seq, uint64_t where,
+static inline void model_carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
                                struct bytes content_type, struct bytes body)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, seq);
     if (job && job->live && job->stored.where == where)
         job->stored = model_emit(model, job, content_type, body);
@@ -216,10 +216,10 @@ static inline void model_emit_pause(struct model *model, int64_t until_us)
 }
 
 /* In slices of three jobs. A job's body is lost: it is that of no version. */
-static inline bool model_carry_unread(struct store_ear *ear, uint64_t first, uint64_t end,
-                                      uint32_t *cursor)
+static inline bool model_carry_unread(struct store_callbacks *callbacks, uint64_t first,
+                                      uint64_t end, uint32_t *cursor)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     for (int i = 0; i < 3 && *cursor < model->job_count; i++) {
         struct model_job *job = &model->jobs[(*cursor)++];
         if (!job->live || job->stored.where < first || job->stored.where >= end)
@@ -230,16 +230,16 @@ static inline bool model_carry_unread(struct store_ear *ear, uint64_t first, uin
     return *cursor < model->job_count;
 }
 
-static inline bool model_carry_rest(struct store_ear *ear, uint32_t *cursor)
+static inline bool model_carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    model_emit_pause(LIST_ENTRY(ear, struct model, ear), 12345);
-    return ++*cursor < LIST_ENTRY(ear, struct model, ear)->rest_slices;
+    model_emit_pause(LIST_ENTRY(callbacks, struct model, callbacks), 12345);
+    return ++*cursor < LIST_ENTRY(callbacks, struct model, callbacks)->rest_slices;
 }
 
-static inline void model_notice(struct store_ear *ear, enum store_notice notice,
+static inline void model_notice(struct store_callbacks *callbacks, enum store_notice notice,
                                 const struct store_trouble *trouble)
 {
-    struct model *model = LIST_ENTRY(ear, struct model, ear);
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     model->notices[notice]++;
     model->noticed = *trouble;
 }
@@ -250,7 +250,7 @@ static inline void model_init(struct model *model, uint64_t seed)
 {
     *model = (struct model){.random = seed, .now_us = 1000000, .seq_next = 1};
     model->disk = sim_disk_new();
-    model->ear = (struct store_ear){
+    model->callbacks = (struct store_callbacks){
         .replay = model_replay,
         .progress = model_progress,
         .finding = model_finding,
@@ -287,7 +287,7 @@ static inline enum err model_open(struct model *model)
     model->failed = false;
     model->findings_len = 0;
     model->findings[0] = '\0';
-    return store_open(&model->options, &model->ear, &model->store, &model->trouble);
+    return store_open(&model->options, &model->callbacks, &model->store, &model->trouble);
 }
 
 static inline void model_close(struct model *model)

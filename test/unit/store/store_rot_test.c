@@ -328,30 +328,30 @@ static void damage_randomly(struct model *model, const struct file_list *list)
 }
 
 struct salvaged {
-    struct salvage_ear ear;
+    struct salvage_callbacks callbacks;
     struct model *model;
     unsigned events;
 };
 
-static enum err salvage_event(struct salvage_ear *ear, const struct event *event,
+static enum err salvage_event(struct salvage_callbacks *callbacks, const struct event *event,
                               enum salvage_trust trust)
 {
-    struct salvaged *salvaged = LIST_ENTRY(ear, struct salvaged, ear);
+    struct salvaged *salvaged = LIST_ENTRY(callbacks, struct salvaged, callbacks);
     salvaged->events++;
     if (trust != SALVAGE_INTACT)
         return OK; /* it may be of a job that never was */
-    return model_replay(&salvaged->model->ear, event);
+    return model_replay(&salvaged->model->callbacks, event);
 }
 
-static void salvage_clock(struct salvage_ear *ear, int64_t clock_us)
+static void salvage_clock(struct salvage_callbacks *callbacks, int64_t clock_us)
 {
-    (void)ear;
+    (void)callbacks;
     assert_true(clock_us >= 0);
 }
 
-static void salvage_line(struct salvage_ear *ear, const char *line)
+static void salvage_line(struct salvage_callbacks *callbacks, const char *line)
 {
-    (void)ear;
+    (void)callbacks;
     assert_true(line[0]);
 }
 
@@ -359,14 +359,15 @@ static void salvage_line(struct salvage_ear *ear, const char *line)
 static unsigned salvage_all(struct model *model)
 {
     struct salvaged salvaged = {
-        .ear = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_line},
+        .callbacks = {.replay = salvage_event, .clock = salvage_clock, .say = salvage_line},
         .model = model};
     struct salvage *salvage;
     char room[MODEL_ROOM];
     unsigned good = 0;
     model->job_count = 0;
     assert_int_equal(
-        salvage_open(model->options.disk, true, &salvaged.ear, &salvage, &model->trouble), OK);
+        salvage_open(model->options.disk, true, &salvaged.callbacks, &salvage, &model->trouble),
+        OK);
     assert_int_equal(salvage_replay(salvage), OK);
     for (size_t i = 0; i < model->job_count; i++) {
         const struct model_job *job = &model->jobs[i];
