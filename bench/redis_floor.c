@@ -208,7 +208,7 @@ static void run(struct floor *floor, struct load *load, const struct client *cli
     if (pid && !usage_add(pid, &after))
         die("--pid", "it has ended");
     if (load->failed || floor->answered == 0)
-        die("load", load->failed ? load->trouble : "nothing was answered");
+        die("load", load->failed ? load->error : "nothing was answered");
     report(floor, elapsed_us, after.cpu_us - before.cpu_us, own_us);
 }
 
@@ -247,9 +247,9 @@ int main(int argc, char **argv)
         die("usage", "put or cycle was expected");
     floor.cycle = strcmp(argv[optind], "cycle") == 0;
     if (client_init(&client, server))
-        die(server, client.trouble);
+        die(server, client.error);
     if (load_open(&load, &client, scan, connections, floor.depth))
-        die(server, client.trouble);
+        die(server, client.error);
     run(&floor, &load, &client, pid);
     load_close(&load);
     client_fini(&client);

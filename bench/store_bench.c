@@ -87,11 +87,11 @@ static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 }
 
 static void notice(struct store_callbacks *callbacks, enum store_notice what,
-                   const struct store_trouble *trouble)
+                   const struct store_error *error)
 {
     (void)callbacks;
     (void)what;
-    (void)fprintf(stderr, "%s: %s\n", trouble->file, trouble->text);
+    (void)fprintf(stderr, "%s: %s\n", error->file, error->text);
 }
 
 static int64_t now_us(void)
@@ -111,7 +111,7 @@ static int64_t cpu_us(void)
 
 static void open_store(struct bench *bench, const char *directory)
 {
-    struct store_trouble trouble;
+    struct store_error error;
     if (os_disk_new(directory, &bench->disk)) {
         (void)fprintf(stderr, "%s: %s\n", directory, strerror(errno));
         exit(1);
@@ -123,8 +123,8 @@ static void open_store(struct bench *bench, const char *directory)
         .body_max = 1024 * 1024,
         .now_us = now_us(),
     };
-    if (store_open(&options, &bench->callbacks, &bench->store, &trouble)) {
-        (void)fprintf(stderr, "%s: %s\n", trouble.file, trouble.text);
+    if (store_open(&options, &bench->callbacks, &bench->store, &error)) {
+        (void)fprintf(stderr, "%s: %s\n", error.file, error.text);
         exit(1);
     }
 }

@@ -74,11 +74,11 @@ static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 }
 
 static void notice(struct store_callbacks *callbacks, enum store_notice what,
-                   const struct store_trouble *trouble)
+                   const struct store_error *error)
 {
     (void)callbacks;
     (void)what;
-    CHECK(trouble->text[0]);
+    CHECK(error->text[0]);
 }
 
 static struct store_callbacks callbacks = {
@@ -127,10 +127,10 @@ static void salvage_store(struct sim_disk *disk)
     struct salvage_callbacks salvage_callbacks = {
         .replay = salvaged, .clock = clock_salvaged, .say = say_salvaged};
     struct salvage *salvage;
-    struct store_trouble trouble;
+    struct store_error error;
     struct arena arena = {0};
     struct salvage_body body;
-    if (salvage_open(sim_disk_port(disk), true, &salvage_callbacks, &salvage, &trouble))
+    if (salvage_open(sim_disk_port(disk), true, &salvage_callbacks, &salvage, &error))
         return;
     (void)salvage_replay(salvage); /* any verdict */
     for (uint64_t where = 0; where < 200; where += 3)
@@ -142,11 +142,11 @@ static void salvage_store(struct sim_disk *disk)
 static struct store *open_store(struct sim_disk *disk, enum err *out_err)
 {
     struct store *store = NULL;
-    struct store_trouble trouble;
+    struct store_error error;
     struct store_options options = {
         .disk = sim_disk_port(disk), .segment_bytes = SEGMENT, .id_seed = 1, .now_us = 1};
-    *out_err = store_open(&options, &callbacks, &store, &trouble);
-    CHECK(*out_err == OK || trouble.text[0]);
+    *out_err = store_open(&options, &callbacks, &store, &error);
+    CHECK(*out_err == OK || error.text[0]);
     return store;
 }
 

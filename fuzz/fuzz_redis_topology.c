@@ -63,7 +63,7 @@ static void ignore(struct topology_callbacks *callbacks, struct node *node)
 static void refused(struct topology_callbacks *callbacks, const struct link *link)
 {
     (void)callbacks;
-    CHECK(link->trouble[0]);
+    CHECK(link->error[0]);
 }
 
 /* Says it all to who has come. Returns how many clients there are. */

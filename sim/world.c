@@ -35,7 +35,7 @@ struct world {
     struct sim_worker worker;
     struct embedded *embedded;
     struct server *server; /* NULL: down */
-    struct store_trouble trouble;
+    struct store_error error;
     int64_t ends_us[LANE_COUNT]; /* when the lane's first operation ends; INT64_MAX: not planned */
     int64_t wanted_us;           /* when the next turn is */
     unsigned turns;              /* since the clock moved */
@@ -67,9 +67,9 @@ bool world_is_up(const struct world *world)
     return world->server;
 }
 
-const char *world_trouble(const struct world *world)
+const char *world_error(const struct world *world)
 {
-    return world->trouble.text;
+    return world->error.text;
 }
 
 int64_t world_now_us(const struct world *world)
@@ -167,8 +167,8 @@ static enum err open_engine(struct world *world)
         .hash_key = options->seed,
         .now_us = world->clock.now_us,
     };
-    world->trouble.text[0] = 0;
-    return embedded_open(&embedded, &world->embedded, &world->trouble);
+    world->error.text[0] = 0;
+    return embedded_open(&embedded, &world->embedded, &world->error);
 }
 
 static void make_server(struct world *world)

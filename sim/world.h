@@ -56,7 +56,7 @@ void world_free(struct world *world); /* in whatever state; with all peers */
 enum err world_boot(struct world *world) MUST_USE;
 /* The same, but before the disk's primitive number `points` from now the end comes. */
 void world_boot_cut(struct world *world, uint64_t points, enum world_crash how);
-const char *world_trouble(const struct world *world);
+const char *world_error(const struct world *world);
 
 /* The end without a word: in the midst of what the disk does, unless it is held. */
 void world_crash(struct world *world, enum world_crash how);

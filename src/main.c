@@ -89,10 +89,10 @@ static enum err failed(struct program *program, enum err err, int beanstalkd_sta
 static int import_config(const char *path)
 {
     struct buf out = {0};
-    struct config_trouble trouble;
-    enum err err = import_config_file(path, &out, &trouble);
+    struct config_error error;
+    enum err err = import_config_file(path, &out, &error);
     if (err)
-        complain("%s", trouble.text);
+        complain("%s", error.text);
     else
         (void)fwrite(out.at, 1, out.len, stdout);
     buf_fini(&out);
@@ -103,11 +103,11 @@ static int import_config(const char *path)
 static enum err read_arguments(struct program *program, int argc, char **argv)
 {
     struct laterd_options options;
-    struct config_trouble trouble;
-    enum err err = laterd_options_read(argc, argv, &program->config, &options, &trouble);
+    struct config_error error;
+    enum err err = laterd_options_read(argc, argv, &program->config, &options, &error);
     if (err) {
-        if (trouble.text[0])
-            complain("%s", trouble.text);
+        if (error.text[0])
+            complain("%s", error.text);
         else
             (void)fputs("Try: laterd --help\n", stderr);
         return err;
@@ -134,10 +134,10 @@ static enum err read_arguments(struct program *program, int argc, char **argv)
 static enum err read_beanstalkd_arguments(struct program *program, int argc, char **argv)
 {
     struct beanstalkd_options options;
-    struct config_trouble trouble;
-    enum err err = beanstalkd_options_read(argc, argv, &program->config, &options, &trouble);
+    struct config_error error;
+    enum err err = beanstalkd_options_read(argc, argv, &program->config, &options, &error);
     if (err) {
-        complain("%s", trouble.text);
+        complain("%s", error.text);
         (void)fputs(beanstalkd_help, stderr);
         return err;
     }
@@ -316,16 +316,16 @@ static void find_memory_limit(struct program *program)
                   : "");
 }
 
-static void complain_store(const char *dir, enum err err, const struct store_trouble *trouble)
+static void complain_store(const char *dir, enum err err, const struct store_error *error)
 {
-    const char *colon = trouble->text[0] ? ": " : "";
-    if (!trouble->file[0]) {
-        complain("cannot open the store in %s: %s%s%s", dir, err_text(err), colon, trouble->text);
+    const char *colon = error->text[0] ? ": " : "";
+    if (!error->file[0]) {
+        complain("cannot open the store in %s: %s%s%s", dir, err_text(err), colon, error->text);
         return;
     }
     complain("cannot open the store in %s: %s", dir, err_text(err));
-    complain("%s, byte %llu%s%s", trouble->file, (unsigned long long)trouble->offset, colon,
-             trouble->text);
+    complain("%s, byte %llu%s%s", error->file, (unsigned long long)error->offset, colon,
+             error->text);
 }
 
 static struct core_limits core_limits(const struct program *program)
@@ -385,26 +385,25 @@ static struct engine *redis_port(struct program *program)
 static enum err check_redis(const struct config *config)
 {
     struct redis_url url;
-    struct redis_trouble trouble = {.text = ""};
+    struct redis_error error = {.text = ""};
     if (config->engine != ENGINE_REDIS)
         return OK;
-    enum err err = redis_url_read(bytes_str(config->redis_url), &url, &trouble);
+    enum err err = redis_url_read(bytes_str(config->redis_url), &url, &error);
     if (err)
-        complain("%s", trouble.text);
+        complain("%s", error.text);
     return err;
 }
 
-static enum err refuse_redis(struct program *program, const struct redis_trouble *trouble,
-                             enum err err)
+static enum err refuse_redis(struct program *program, const struct redis_error *error, enum err err)
 {
-    complain("cannot use Redis: %s", trouble->text);
+    complain("cannot use Redis: %s", error->text);
     return failed(program, err, EXIT_FAILURE);
 }
 
 static enum err open_redis(struct program *program)
 {
     const struct config *config = &program->config;
-    struct redis_trouble trouble = {.text = ""};
+    struct redis_error error = {.text = ""};
     struct redis_options options = {
         .tls = {.ca = config->tls_ca,
                 .certificate = config->tls_certificate,
@@ -422,15 +421,15 @@ static enum err open_redis(struct program *program)
     };
     const char *password = getenv("LATERD_REDIS_PASSWORD");
     const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
-    enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, &trouble);
+    enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, &error);
     if (err)
-        return refuse_redis(program, &trouble, err);
+        return refuse_redis(program, &error, err);
     if (password && !options.url.password[0])
         (void)snprintf(options.url.password, sizeof(options.url.password), "%s", password);
     if (sentinel_password && !config->sentinel_password[0])
         options.sentinel_password = sentinel_password;
-    err = redis_engine_open(&options, &program->redis, &trouble);
-    return err ? refuse_redis(program, &trouble, err) : OK;
+    err = redis_engine_open(&options, &program->redis, &error);
+    return err ? refuse_redis(program, &error, err) : OK;
 }
 
 static void close_redis(struct program *program)
@@ -474,7 +473,7 @@ static uint32_t store_files_max(void)
 static enum err open_embedded(struct program *program)
 {
     const struct config *config = &program->config;
-    struct store_trouble trouble = {.text = ""};
+    struct store_error error = {.text = ""};
     struct embedded_options options = {
         .limits = core_limits(program),
         .store =
@@ -503,14 +502,14 @@ static enum err open_embedded(struct program *program)
         options.store.disk = os_disk_port(program->disk);
         warn_if_exposed(program);
     }
-    enum err err = embedded_open(&options, &program->embedded, &trouble);
+    enum err err = embedded_open(&options, &program->embedded, &error);
     if (err) {
-        complain_store(config->data_dir, err, &trouble);
+        complain_store(config->data_dir, err, &error);
         return failed(program, err, BEANSTALKD_EXIT_DIRECTORY);
     }
-    if (trouble.text[0])
-        log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", trouble.file,
-                  (unsigned long long)trouble.offset, trouble.text);
+    if (error.text[0])
+        log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", error.file,
+                  (unsigned long long)error.offset, error.text);
     return OK;
 }
 
@@ -682,7 +681,7 @@ static void reload(struct program *program)
     static const char *const levels[] = {"debug", "info", "warn", "error"};
     struct config config;
     struct laterd_options options;
-    struct config_trouble trouble = {.text = ""};
+    struct config_error error = {.text = ""};
     if (program->as_beanstalkd) {
         log_event(LOG_WARN, "reload_ignored",
                   "signal=SIGHUP hint=\"in the place of beanstalkd there is no file to read\"");
@@ -690,9 +689,9 @@ static void reload(struct program *program)
     }
     config_init(&config);
     optind = 0; /* getopt begins anew */
-    if (laterd_options_read(program->argc, program->argv, &config, &options, &trouble)) {
+    if (laterd_options_read(program->argc, program->argv, &config, &options, &error)) {
         log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"",
-                  trouble.text);
+                  error.text);
         return;
     }
     program->config.log_level = config.log_level;

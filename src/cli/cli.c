@@ -243,11 +243,11 @@ int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t
     struct client_answer answer;
     if (!cli->has_client) {
         if (client_init(&cli->client, cli->server))
-            cli_usage(cli, "%s", cli->client.trouble);
+            cli_usage(cli, "%s", cli->client.error);
         cli->has_client = true;
     }
     if (client_call(&cli->client, request, &answer)) {
-        cli_say(cli, "%s", cli->client.trouble);
+        cli_say(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
     json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);

@@ -27,9 +27,9 @@ static int64_t monotonic_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static enum err trouble(struct client *client, enum err err, const char *what, const char *why)
+static enum err error(struct client *client, enum err err, const char *what, const char *why)
 {
-    (void)snprintf(client->trouble, sizeof(client->trouble), "%s %s: %s", what, client->authority,
+    (void)snprintf(client->error, sizeof(client->error), "%s %s: %s", what, client->authority,
                    why); /* cut short if need be: it is for people */
     return err;
 }
@@ -82,7 +82,7 @@ enum err client_init(struct client *client, const char *url)
         plain = plain && rest.at[i] > ' ' && rest.at[i] < 127 && !strchr("/@?#\\", rest.at[i]);
     if (plain && split_authority(client, rest))
         return OK;
-    (void)snprintf(client->trouble, sizeof(client->trouble),
+    (void)snprintf(client->error, sizeof(client->error),
                    "'%.200s' is not a server: give http://HOST:PORT", url); /* for people */
     return ERR_INVALID;
 }
@@ -153,12 +153,12 @@ enum err client_dial(struct client *client, int64_t timeout_us, int *out_fd)
     int64_t until_us = monotonic_us() + timeout_us;
     int failed = getaddrinfo(client->host, client->port, &hints, &found);
     if (failed)
-        return trouble(client, ERR_IO, "cannot find", gai_strerror(failed));
+        return error(client, ERR_IO, "cannot find", gai_strerror(failed));
     failed = ECONNREFUSED;
     for (const struct addrinfo *at = found; at && failed; at = at->ai_next)
         failed = dial_one(client, at, until_us, out_fd);
     freeaddrinfo(found);
-    return failed ? trouble(client, ERR_IO, "cannot connect to", strerror(failed)) : OK;
+    return failed ? error(client, ERR_IO, "cannot connect to", strerror(failed)) : OK;
 }
 
 static int on_field(llhttp_t *parser, const char *at, size_t len)
@@ -227,9 +227,9 @@ static enum err send_all(struct client *client, int64_t until_us)
             sent += (size_t)count;
         } else if (errno == EAGAIN) {
             if (!wait_for(client, client->fd, POLLOUT, until_us))
-                return trouble(client, ERR_IO, "no answer from", "it does not read");
+                return error(client, ERR_IO, "no answer from", "it does not read");
         } else if (errno != EINTR) {
-            return trouble(client, ERR_IO, "lost", strerror(errno));
+            return error(client, ERR_IO, "lost", strerror(errno));
         }
     }
     return OK;
@@ -243,22 +243,22 @@ static enum err receive(struct client *client, int64_t until_us, llhttp_t *parse
         ssize_t count = recv(client->fd, room, sizeof(room), 0);
         if (count < 0 && errno == EAGAIN) {
             if (!wait_for(client, client->fd, POLLIN, until_us))
-                return trouble(client, ERR_IO, "no answer from", "the time is up (--timeout)");
+                return error(client, ERR_IO, "no answer from", "the time is up (--timeout)");
             continue;
         }
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
-            return trouble(client, ERR_IO, "lost", strerror(errno));
+            return error(client, ERR_IO, "lost", strerror(errno));
         if (count == 0) {
             (void)llhttp_finish(parser); /* an answer without a length ends here */
             if (incoming->whole)
                 return OK;
-            return trouble(client, ERR_IO, "lost", "it closed the connection without an answer");
+            return error(client, ERR_IO, "lost", "it closed the connection without an answer");
         }
         llhttp_errno_t failed = llhttp_execute(parser, room, (size_t)count);
         if (failed != HPE_OK && !incoming->whole)
-            return trouble(client, ERR_IO, "bad answer from", llhttp_errno_name(failed));
+            return error(client, ERR_IO, "bad answer from", llhttp_errno_name(failed));
     }
     return OK;
 }

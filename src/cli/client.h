@@ -19,7 +19,7 @@ struct client {
     struct buf out;
     struct buf head; /* content type of the answer */
     struct buf body;
-    char trouble[320]; /* after an error: what went wrong, for people */
+    char error[320]; /* after an error: what went wrong, for people */
     /* While a call waits and `watch_fd` can be read, `watch` is asked whether to give the call up:
      * it ends with ERR_IO then, and `interrupted` is set. NULL: nothing is watched. */
     bool (*watch)(void);

@@ -71,17 +71,17 @@ static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 }
 
 static void notice(struct store_callbacks *callbacks, enum store_notice what,
-                   const struct store_trouble *trouble)
+                   const struct store_error *error)
 {
     (void)callbacks;
     (void)what;
-    (void)trouble;
+    (void)error;
 }
 
 /* ---- life ---- */
 
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
-                             struct store_trouble *out_trouble)
+                             struct store_error *out_error)
 {
     *target = (struct salvage_target){
         .disk = start->disk,
@@ -106,7 +106,7 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
         .now_us = start->now_us,
         .boot_first = start->boot,
     };
-    return store_open(&options, &target->callbacks, &target->store, out_trouble);
+    return store_open(&options, &target->callbacks, &target->store, out_error);
 }
 
 enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us)

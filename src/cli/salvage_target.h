@@ -26,7 +26,7 @@ struct salvage_start {
 
 /* ERR_LOCKED, ERR_IO, ERR_DISK_FULL; out_trouble says more. */
 enum err salvage_target_open(struct salvage_target *target, const struct salvage_start *start,
-                             struct store_trouble *out_trouble) MUST_USE;
+                             struct store_error *out_error) MUST_USE;
 
 /* Waits until so many bytes can be appended. ERR_DISK_FULL, ERR_STORE_FAILED. */
 enum err salvage_target_room(struct salvage_target *target, size_t bytes, int64_t now_us) MUST_USE;

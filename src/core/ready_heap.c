@@ -18,10 +18,10 @@ static struct job *job_at(const struct pool *jobs, uint32_t number)
     return pool_at(jobs, number);
 }
 
-void ready_heap_fini(struct ready_heap *queue)
+void ready_heap_fini(struct ready_heap *heap)
 {
-    mem_free(queue->entries);
-    *queue = (struct ready_heap){0};
+    mem_free(heap->entries);
+    *heap = (struct ready_heap){0};
 }
 
 bool ready_heap_before(const struct job *a, const struct job *b)
@@ -42,93 +42,93 @@ static bool before(const struct pool *jobs, const struct ready_heap_entry *a,
     return job_at(jobs, a->job)->seq < job_at(jobs, b->job)->seq;
 }
 
-static void put(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+static void put(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
                 struct ready_heap_entry entry)
 {
-    queue->entries[place] = entry;
+    heap->entries[place] = entry;
     job_at(jobs, entry.job)->prev = place;
 }
 
 /* Finds the entry's place at or above the free `place`. */
-static void rise(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+static void rise(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
                  struct ready_heap_entry entry)
 {
     while (place > 0) {
         uint32_t parent = (place - 1) / 4;
-        if (!before(jobs, &entry, &queue->entries[parent]))
+        if (!before(jobs, &entry, &heap->entries[parent]))
             break;
-        put(queue, jobs, place, queue->entries[parent]);
+        put(heap, jobs, place, heap->entries[parent]);
         place = parent;
     }
-    put(queue, jobs, place, entry);
+    put(heap, jobs, place, entry);
 }
 
 /* Finds the entry's place at or below the free `place`. */
-static void sink(struct ready_heap *queue, const struct pool *jobs, uint32_t place,
+static void sink(struct ready_heap *heap, const struct pool *jobs, uint32_t place,
                  struct ready_heap_entry entry)
 {
     for (;;) {
         uint64_t first = (uint64_t)place * 4 + 1;
-        if (first >= queue->count)
+        if (first >= heap->count)
             break;
         uint32_t best = (uint32_t)first;
-        uint32_t end = queue->count - best < 4 ? queue->count : best + 4;
+        uint32_t end = heap->count - best < 4 ? heap->count : best + 4;
         for (uint32_t child = best + 1; child < end; child++) {
-            if (before(jobs, &queue->entries[child], &queue->entries[best]))
+            if (before(jobs, &heap->entries[child], &heap->entries[best]))
                 best = child;
         }
-        if (!before(jobs, &queue->entries[best], &entry))
+        if (!before(jobs, &heap->entries[best], &entry))
             break;
-        put(queue, jobs, place, queue->entries[best]);
+        put(heap, jobs, place, heap->entries[best]);
         place = best;
     }
-    put(queue, jobs, place, entry);
+    put(heap, jobs, place, entry);
 }
 
-void ready_heap_add(struct ready_heap *queue, const struct pool *jobs, uint32_t number)
+void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t number)
 {
     const struct job *job = job_at(jobs, number);
-    if (queue->count == queue->cap) {
-        queue->cap = queue->cap ? queue->cap * 2 : FIRST_CAP;
-        queue->entries = mem_realloc(queue->entries, queue->cap * sizeof(*queue->entries));
+    if (heap->count == heap->cap) {
+        heap->cap = heap->cap ? heap->cap * 2 : FIRST_CAP;
+        heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
-    queue->count++;
-    rise(queue, jobs, queue->count - 1,
+    heap->count++;
+    rise(heap, jobs, heap->count - 1,
          (struct ready_heap_entry){
              .priority = job->priority, .job = number, .rank_us = job_rank_us(job)});
 }
 
-void ready_heap_remove(struct ready_heap *queue, const struct pool *jobs, uint32_t number)
+void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_t number)
 {
     uint32_t place = job_at(jobs, number)->prev;
-    CHECK(place < queue->count && queue->entries[place].job == number);
-    queue->count--;
-    if (place < queue->count) {
-        struct ready_heap_entry last = queue->entries[queue->count];
-        if (place > 0 && before(jobs, &last, &queue->entries[(place - 1) / 4]))
-            rise(queue, jobs, place, last);
+    CHECK(place < heap->count && heap->entries[place].job == number);
+    heap->count--;
+    if (place < heap->count) {
+        struct ready_heap_entry last = heap->entries[heap->count];
+        if (place > 0 && before(jobs, &last, &heap->entries[(place - 1) / 4]))
+            rise(heap, jobs, place, last);
         else
-            sink(queue, jobs, place, last);
+            sink(heap, jobs, place, last);
     }
-    if (queue->cap > KEEP_CAP && queue->count < queue->cap / 4) { /* give back what a burst took */
-        queue->cap -= queue->cap / 2 < CUT_MAX ? queue->cap / 2 : CUT_MAX;
-        queue->entries = mem_realloc(queue->entries, queue->cap * sizeof(*queue->entries));
+    if (heap->cap > KEEP_CAP && heap->count < heap->cap / 4) { /* give back what a burst took */
+        heap->cap -= heap->cap / 2 < CUT_MAX ? heap->cap / 2 : CUT_MAX;
+        heap->entries = mem_realloc(heap->entries, heap->cap * sizeof(*heap->entries));
     }
 }
 
-uint32_t ready_heap_first(const struct ready_heap *queue)
+uint32_t ready_heap_first(const struct ready_heap *heap)
 {
-    return queue->count ? queue->entries[0].job : POOL_NONE;
+    return heap->count ? heap->entries[0].job : POOL_NONE;
 }
 
-void ready_heap_valid(const struct ready_heap *queue, const struct pool *jobs)
+void ready_heap_valid(const struct ready_heap *heap, const struct pool *jobs)
 {
-    CHECK(queue->count <= queue->cap);
-    for (uint32_t i = 0; i < queue->count; i++) {
-        const struct ready_heap_entry *entry = &queue->entries[i];
+    CHECK(heap->count <= heap->cap);
+    for (uint32_t i = 0; i < heap->count; i++) {
+        const struct ready_heap_entry *entry = &heap->entries[i];
         const struct job *job = job_at(jobs, entry->job);
         CHECK(job->prev == i);
         CHECK(job->priority == entry->priority && job_rank_us(job) == entry->rank_us);
-        CHECK(i == 0 || !before(jobs, entry, &queue->entries[(i - 1) / 4]));
+        CHECK(i == 0 || !before(jobs, entry, &heap->entries[(i - 1) / 4]));
     }
 }

@@ -25,14 +25,14 @@ struct ready_heap {
     uint32_t cap;
 };
 
-void ready_heap_fini(struct ready_heap *queue);
-void ready_heap_add(struct ready_heap *queue, const struct pool *jobs, uint32_t number);
-void ready_heap_remove(struct ready_heap *queue, const struct pool *jobs, uint32_t number);
-uint32_t ready_heap_first(const struct ready_heap *queue); /* or POOL_NONE */
+void ready_heap_fini(struct ready_heap *heap);
+void ready_heap_add(struct ready_heap *heap, const struct pool *jobs, uint32_t number);
+void ready_heap_remove(struct ready_heap *heap, const struct pool *jobs, uint32_t number);
+uint32_t ready_heap_first(const struct ready_heap *heap); /* or POOL_NONE */
 
 /* Does job a come before job b? The order among ready jobs, the same everywhere. */
 bool ready_heap_before(const struct job *a, const struct job *b);
 
-void ready_heap_valid(const struct ready_heap *queue, const struct pool *jobs);
+void ready_heap_valid(const struct ready_heap *heap, const struct pool *jobs);
 
 #endif

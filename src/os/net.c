@@ -84,7 +84,7 @@ struct os_net {
     struct list lingering;   // net_conn::place: closing(), first to end first
     struct list dead;        // net_conn::place
     int64_t accept_again_us; /* accepting pauses until then; 0 = it does not */
-    bool accept_trouble_said;
+    bool accept_error_said;
     bool coarse_sleep; /* the kernel sleeps in milliseconds only */
     unsigned listener_count;
     struct listener listeners[NET_LISTENERS_MAX];
@@ -375,12 +375,12 @@ static void listeners_pause(struct os_net *net, int why)
     for (unsigned i = 0; i < net->listener_count; i++)
         (void)epoll_ctl(net->epoll, EPOLL_CTL_DEL, net->listeners[i].source.fd, NULL);
     net->accept_again_us = net->clock->now_us(net->clock) + ACCEPT_PAUSE_US;
-    if (!net->accept_trouble_said)
+    if (!net->accept_error_said)
         log_event(LOG_WARN, "accept_paused",
                   "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
                   "limits.connections\"",
                   strerror(why));
-    net->accept_trouble_said = true;
+    net->accept_error_said = true;
 }
 
 static void listeners_go_on(struct os_net *net)

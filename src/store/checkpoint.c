@@ -168,12 +168,13 @@ static enum err open_source(struct store *store)
 
 static void tell_unread(struct store *store, enum err err)
 {
-    struct store_trouble trouble;
+    struct store_error error;
     char name[DISK_NAME_MAX];
     segment_name(store->checkpoint.segment->number, name);
-    trouble_say(&trouble, name, store->checkpoint.offset, "batch %" PRIu64 ": %s",
-                store->checkpoint.batch_next, err ? err_text(err) : "the checksum does not match");
-    store->callbacks->notice(store->callbacks, STORE_UNREAD, &trouble);
+    store_error_set(&error, name, store->checkpoint.offset, "batch %" PRIu64 ": %s",
+                    store->checkpoint.batch_next,
+                    err ? err_text(err) : "the checksum does not match");
+    store->callbacks->notice(store->callbacks, STORE_UNREAD, &error);
 }
 
 /* The batch at `offset` could not be read, or (OK) is not what it must be. */
@@ -353,12 +354,13 @@ static bool keeps_file(const struct checkpoint *checkpoint)
 
 static void tell_set_aside(struct store *store)
 {
-    struct store_trouble trouble;
-    trouble_say(&trouble, store->checkpoint.aside_name, 0,
-                "%" PRIu64 " jobs lost their bodies and will be buried, not delivered; the rest of "
-                "the segment was carried",
-                store->checkpoint.lost_jobs);
-    store->callbacks->notice(store->callbacks, STORE_SET_ASIDE, &trouble);
+    struct store_error error;
+    store_error_set(&error, store->checkpoint.aside_name, 0,
+                    "%" PRIu64
+                    " jobs lost their bodies and will be buried, not delivered; the rest of "
+                    "the segment was carried",
+                    store->checkpoint.lost_jobs);
+    store->callbacks->notice(store->callbacks, STORE_SET_ASIDE, &error);
 }
 
 static void removed(struct disk_op *op)

@@ -9,21 +9,21 @@
 #include "base/mem.h"
 #include "store/internal.h"
 
-void trouble_say(struct store_trouble *trouble, const char *file, uint64_t offset,
-                 const char *format, ...)
+void store_error_set(struct store_error *error, const char *file, uint64_t offset,
+                     const char *format, ...)
 {
     va_list args;
-    (void)snprintf(trouble->file, sizeof(trouble->file), "%s", file); /* cut if too long */
-    trouble->offset = offset;
+    (void)snprintf(error->file, sizeof(error->file), "%s", file); /* cut if too long */
+    error->offset = offset;
     va_start(args, format);
-    (void)vsnprintf(trouble->text, sizeof(trouble->text), format, args); /* cut if too long */
+    (void)vsnprintf(error->text, sizeof(error->text), format, args); /* cut if too long */
     va_end(args);
 }
 
 /* ---- the manifest ---- */
 
 static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
-                           struct store_trouble *out_trouble)
+                           struct store_error *out_error)
 {
     struct disk_file *file;
     uint64_t size_bytes = 0;
@@ -35,32 +35,32 @@ static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
         err = disk->verbs->read(disk, file, 0, slots, MANIFEST_BYTES, out_len);
     disk->verbs->close(disk, file);
     if (err) {
-        trouble_say(out_trouble, MANIFEST_NAME, 0, "the manifest cannot be read");
+        store_error_set(out_error, MANIFEST_NAME, 0, "the manifest cannot be read");
     } else if (size_bytes != MANIFEST_BYTES || *out_len != MANIFEST_BYTES) {
-        trouble_say(out_trouble, MANIFEST_NAME, 0,
-                    "the manifest must have %d bytes; it was cut or grown: restore the directory "
-                    "from a backup",
-                    MANIFEST_BYTES);
+        store_error_set(
+            out_error, MANIFEST_NAME, 0,
+            "the manifest must have %d bytes; it was cut or grown: restore the directory "
+            "from a backup",
+            MANIFEST_BYTES);
         err = ERR_CORRUPT;
     }
     return err;
 }
 
-static enum err choose_slot(const char *slots, struct loaded *loaded,
-                            struct store_trouble *out_trouble)
+static enum err choose_slot(const char *slots, struct loaded *loaded, struct store_error *out_error)
 {
     struct manifest slot[2];
     enum format_verdict verdict[2];
     for (int i = 0; i < 2; i++)
         verdict[i] = manifest_decode(slots + (size_t)i * BLOCK, &slot[i]);
     if (verdict[0] == FORMAT_NEWER || verdict[1] == FORMAT_NEWER) {
-        trouble_say(out_trouble, MANIFEST_NAME, 0,
-                    "this store was written by a newer laterd: run that version");
+        store_error_set(out_error, MANIFEST_NAME, 0,
+                        "this store was written by a newer laterd: run that version");
         return ERR_UNSUPPORTED;
     }
     if (verdict[0] != FORMAT_GOOD && verdict[1] != FORMAT_GOOD) {
-        trouble_say(
-            out_trouble, MANIFEST_NAME, 0,
+        store_error_set(
+            out_error, MANIFEST_NAME, 0,
             "both copies of the manifest are damaged: restore the directory from a backup, or "
             "bring the jobs over with: later salvage DIR NEW");
         return ERR_CORRUPT;
@@ -78,15 +78,15 @@ static enum err choose_slot(const char *slots, struct loaded *loaded,
 }
 
 static enum err load_manifest(struct disk *disk, struct loaded *loaded,
-                              struct store_trouble *out_trouble)
+                              struct store_error *out_error)
 {
     char *slots = mem_aligned(BLOCK, MANIFEST_BYTES);
     size_t len = 0;
-    enum err err = read_slots(disk, slots, &len, out_trouble);
+    enum err err = read_slots(disk, slots, &len, out_error);
     if (err == ERR_NOT_FOUND)
         err = OK; /* a new store, perhaps */
     else if (!err)
-        err = choose_slot(slots, loaded, out_trouble);
+        err = choose_slot(slots, loaded, out_error);
     mem_free(slots);
     return err;
 }
@@ -106,7 +106,7 @@ static void found_name(void *ctx, const char *name)
 }
 
 static enum err load_head(struct disk *disk, struct found *found, const struct manifest *manifest,
-                          struct store_trouble *out_trouble)
+                          struct store_error *out_error)
 {
     char name[DISK_NAME_MAX];
     struct disk_file *file;
@@ -125,28 +125,29 @@ static enum err load_head(struct disk *disk, struct found *found, const struct m
                                       : FORMAT_BLANK; /* its making was cut short */
     mem_free(block);
     if (err) {
-        trouble_say(out_trouble, name, 0, "the segment's header cannot be read");
+        store_error_set(out_error, name, 0, "the segment's header cannot be read");
         return err;
     }
     if (found->verdict == FORMAT_NEWER) {
-        trouble_say(out_trouble, name, 0,
-                    "this segment was written by a newer laterd: run that version");
+        store_error_set(out_error, name, 0,
+                        "this segment was written by a newer laterd: run that version");
         return ERR_UNSUPPORTED;
     }
     if (found->verdict != FORMAT_GOOD)
         return OK;
     if (!store_id_eq(&found->head.id, &manifest->id)) {
-        trouble_say(out_trouble, name, 0,
-                    "this segment belongs to another store: two stores' files are mixed in the "
-                    "directory; move it out, or restore from a backup");
+        store_error_set(out_error, name, 0,
+                        "this segment belongs to another store: two stores' files are mixed in the "
+                        "directory; move it out, or restore from a backup");
         return ERR_CORRUPT;
     }
     if (found->head.number != found->number || found->head.size_bytes != found->size_bytes) {
-        trouble_say(out_trouble, name, 0,
-                    "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
-                    "cut; restore it from a backup",
-                    found->head.number, (unsigned long long)found->head.size_bytes,
-                    (unsigned long long)found->size_bytes);
+        store_error_set(
+            out_error, name, 0,
+            "this is segment %u of %llu bytes, and the file has %llu: it was renamed or "
+            "cut; restore it from a backup",
+            found->head.number, (unsigned long long)found->head.size_bytes,
+            (unsigned long long)found->size_bytes);
         return ERR_CORRUPT;
     }
     return OK;
@@ -174,22 +175,22 @@ void loaded_sort(struct loaded *loaded)
         loaded->used++;
 }
 
-enum err load(struct disk *disk, struct loaded *out_loaded, struct store_trouble *out_trouble)
+enum err load(struct disk *disk, struct loaded *out_loaded, struct store_error *out_error)
 {
     struct loaded loaded = {0};
-    enum err err = load_manifest(disk, &loaded, out_trouble);
+    enum err err = load_manifest(disk, &loaded, out_error);
     if (!err)
         err = disk->verbs->list(disk, found_name, &loaded);
     if (!err && !loaded.manifest_there && loaded.count > 0) {
-        trouble_say(
-            out_trouble, MANIFEST_NAME, 0,
+        store_error_set(
+            out_error, MANIFEST_NAME, 0,
             "there are %zu segments and no manifest: restore the manifest from a backup, bring the "
             "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
             loaded.count);
         err = ERR_CORRUPT;
     }
     for (size_t i = 0; i < loaded.count && !err; i++)
-        err = load_head(disk, &loaded.found[i], &loaded.manifest, out_trouble);
+        err = load_head(disk, &loaded.found[i], &loaded.manifest, out_error);
     if (err) {
         loaded_fini(&loaded);
         return err;
@@ -232,11 +233,10 @@ static void read_head(struct disk *disk, struct found *found, struct loaded *loa
         found->verdict = FORMAT_BAD;
 }
 
-enum err load_leniently(struct disk *disk, struct loaded *out_loaded,
-                        struct store_trouble *out_trouble)
+enum err load_leniently(struct disk *disk, struct loaded *out_loaded, struct store_error *out_error)
 {
     struct loaded loaded = {0};
-    enum err err = load_manifest(disk, &loaded, out_trouble);
+    enum err err = load_manifest(disk, &loaded, out_error);
     if (err == ERR_CORRUPT || err == ERR_IO)
         err = OK; /* the segments say almost as much */
     if (!err)
@@ -244,8 +244,8 @@ enum err load_leniently(struct disk *disk, struct loaded *out_loaded,
     for (size_t i = 0; i < loaded.count && !err; i++) {
         read_head(disk, &loaded.found[i], &loaded);
         if (loaded.found[i].verdict == FORMAT_NEWER) {
-            trouble_say(out_trouble, MANIFEST_NAME, 0,
-                        "this store was written by a newer laterd: take its `later`");
+            store_error_set(out_error, MANIFEST_NAME, 0,
+                            "this store was written by a newer laterd: take its `later`");
             err = ERR_UNSUPPORTED;
         }
     }

@@ -333,23 +333,22 @@ struct loaded {
 };
 
 /* ERR_CORRUPT, ERR_UNSUPPORTED (a newer version), ERR_IO; out_trouble says more. */
-enum err load(struct disk *disk, struct loaded *out_loaded,
-              struct store_trouble *out_trouble) MUST_USE;
+enum err load(struct disk *disk, struct loaded *out_loaded, struct store_error *out_error) MUST_USE;
 /*
  * The same for salvage: what is damaged, or not of this store, is as if it were not there, if
  * anything is left. Without a manifest its id and version are those of a segment.
  */
 enum err load_leniently(struct disk *disk, struct loaded *out_loaded,
-                        struct store_trouble *out_trouble) MUST_USE;
+                        struct store_error *out_error) MUST_USE;
 /* Puts `found` in its order again, and counts `used` anew. */
 void loaded_sort(struct loaded *loaded);
 void loaded_fini(struct loaded *loaded);
 
-void trouble_say(struct store_trouble *trouble, const char *file, uint64_t offset,
-                 const char *format, ...) __attribute__((format(printf, 4, 5)));
+void store_error_set(struct store_error *error, const char *file, uint64_t offset,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* ---- recover.c ---- */
 
-enum err recover(struct store *store, struct store_trouble *out_trouble) MUST_USE;
+enum err recover(struct store *store, struct store_error *out_error) MUST_USE;
 
 #endif

@@ -43,16 +43,17 @@ static enum err create(struct recovery *recovery)
     };
     uint64_t seed[2] = {store->options.id_seed, (uint64_t)store->now_us};
     if (!seed[0] && getrandom(seed, sizeof(seed), 0) != sizeof(seed)) {
-        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "the system gives no random numbers");
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "the system gives no random numbers");
         return ERR_IO;
     }
     XXH128_hash_t id = XXH3_128bits(seed, sizeof(seed));
     memcpy(manifest.id.bytes, &id, sizeof(manifest.id.bytes));
     enum err err = manifest_create(store->disk, &manifest);
     if (err) {
-        trouble_say(recovery->trouble, MANIFEST_NAME, 0,
-                    err == ERR_DISK_FULL ? "no room for a new store: free some on the file system"
-                                         : "the manifest of a new store cannot be written");
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        err == ERR_DISK_FULL
+                            ? "no room for a new store: free some on the file system"
+                            : "the manifest of a new store cannot be written");
         return err;
     }
     recovery->loaded.manifest = manifest;
@@ -79,8 +80,8 @@ static enum err number_segments(struct recovery *recovery)
         if (loaded->found[i].number < base)
             base = loaded->found[i].number;
     if (next - base > NUMBER_SPAN_MAX || next == 0) {
-        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be", base,
-                    next);
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
+                        base, next);
         return ERR_CORRUPT;
     }
     store->number_base = base;
@@ -92,10 +93,11 @@ static enum err number_segments(struct recovery *recovery)
 static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last)
 {
     char batches[DAMAGE_BATCHES_ROOM];
-    trouble_say(recovery->trouble, "wal-*", 0,
-                "%s %s missing with the segment: acknowledged changes are lost without it; put the "
-                "file back, or restore the directory from a backup",
-                damage_batches(first, last, batches), first == last ? "is" : "are");
+    store_error_set(
+        recovery->error, "wal-*", 0,
+        "%s %s missing with the segment: acknowledged changes are lost without it; put the "
+        "file back, or restore the directory from a backup",
+        damage_batches(first, last, batches), first == last ? "is" : "are");
     return ERR_CORRUPT;
 }
 
@@ -178,10 +180,11 @@ static enum err replay_batch(struct recovery *recovery, struct segment *segment,
     if (err) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
-        trouble_say(recovery->trouble, name, offset + at,
-                    "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
-                    "program's work; please report it and restore from a backup",
-                    (unsigned long long)head->number, err_text(err));
+        store_error_set(
+            recovery->error, name, offset + at,
+            "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
+            "program's work; please report it and restore from a backup",
+            (unsigned long long)head->number, err_text(err));
         return err == ERR_INVALID ? ERR_CORRUPT : err;
     }
     if (head->durable > recovery->proven)
@@ -207,8 +210,8 @@ static enum err rot(struct recovery *recovery, const struct segment *segment, ui
 {
     char name[DISK_NAME_MAX];
     segment_name(segment->number, name);
-    trouble_say(
-        recovery->trouble, name, segment->end,
+    store_error_set(
+        recovery->error, name, segment->end,
         "batch %llu was durable and is damaged, up to batch %llu at least; what it held was "
         "acknowledged. All that is intact can be had with: later salvage DIR NEW; or restore "
         "the file from a backup. Nothing was changed",
@@ -290,9 +293,10 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
     if (!region) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
-        trouble_say(recovery->trouble, name, segment->end,
-                    "this place was read in two ways, now good, now bad: start again, and do not "
-                    "trust the disk or the memory");
+        store_error_set(
+            recovery->error, name, segment->end,
+            "this place was read in two ways, now good, now bad: start again, and do not "
+            "trust the disk or the memory");
         return ERR_IO;
     }
     if (region->start == region->end)
@@ -329,9 +333,10 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment, 
         if (err) {
             char name[DISK_NAME_MAX];
             segment_name(segment->number, name);
-            trouble_say(recovery->trouble, name, offset,
-                        "the disk cannot read this place; if that stays so, all else can be had "
-                        "with: later salvage DIR NEW");
+            store_error_set(
+                recovery->error, name, offset,
+                "the disk cannot read this place; if that stays so, all else can be had "
+                "with: later salvage DIR NEW");
             return err;
         }
         recovery->stopped_blank = verdict == FORMAT_BLANK;
@@ -363,7 +368,7 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
         if (round_err)
             return err ? err : round_err;
         CHECK(recovery->batch_next > stopped);
-        *recovery->trouble = (struct store_trouble){0};
+        *recovery->error = (struct store_error){0};
     }
 }
 
@@ -493,10 +498,10 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment, 
     if (!err && store->stats.dropped_tail_bytes) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
-        trouble_say(recovery->trouble, name, recovery->dirty_first,
-                    "notice: %llu bytes of a torn tail were dropped; nothing in them was "
-                    "acknowledged",
-                    (unsigned long long)store->stats.dropped_tail_bytes);
+        store_error_set(recovery->error, name, recovery->dirty_first,
+                        "notice: %llu bytes of a torn tail were dropped; nothing in them was "
+                        "acknowledged",
+                        (unsigned long long)store->stats.dropped_tail_bytes);
     }
     return err;
 }
@@ -542,8 +547,9 @@ static enum err replay_log(struct recovery *recovery)
             segment_opened(store, segment, file);
         err = next ? replay_segment(recovery, segment, &scan, next->batch_first)
                    : replay_last(recovery, segment, &scan);
-        if (err && !recovery->trouble->text[0])
-            trouble_say(recovery->trouble, name, segment->end, "the log's end cannot be made safe");
+        if (err && !recovery->error->text[0])
+            store_error_set(recovery->error, name, segment->end,
+                            "the log's end cannot be made safe");
         scan_fini(&scan);
         if (next)
             disk->verbs->close(disk, file);
@@ -599,23 +605,23 @@ static enum err begin_boot(struct recovery *recovery)
     enum err err = manifest_write_now(store, false);
     store->seq_mark = store->written_mark = store->manifest.seq_mark;
     if (err)
-        trouble_say(recovery->trouble, MANIFEST_NAME, 0, "the manifest cannot be written");
+        store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");
     else if (recovery->went_round)
-        trouble_say(
-            recovery->trouble, "wal-*", 0,
+        store_error_set(
+            recovery->error, "wal-*", 0,
             "notice: %u damaged places in the log held only what has ended since; nothing is "
             "lost, and cleaning will remove them",
             recovery->went_round);
-    else if (damaged && !recovery->trouble->text[0])
-        trouble_say(recovery->trouble, MANIFEST_NAME, 0,
-                    "notice: one of the manifest's two copies was damaged; nothing is lost");
+    else if (damaged && !recovery->error->text[0])
+        store_error_set(recovery->error, MANIFEST_NAME, 0,
+                        "notice: one of the manifest's two copies was damaged; nothing is lost");
     return err == ERR_DISK_FULL ? ERR_IO : err;
 }
 
 static enum err recover_all(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    enum err err = load(store->disk, &recovery->loaded, recovery->trouble);
+    enum err err = load(store->disk, &recovery->loaded, recovery->error);
     if (!err && !recovery->loaded.manifest_there)
         err = create(recovery);
     if (err)
@@ -637,17 +643,17 @@ static enum err recover_all(struct recovery *recovery)
     return err ? err : recover_leftovers(recovery);
 }
 
-enum err recover(struct store *store, struct store_trouble *out_trouble)
+enum err recover(struct store *store, struct store_error *out_error)
 {
     struct recovery *recovery = mem_zalloc(sizeof(*recovery));
     recovery->store = store;
-    recovery->trouble = out_trouble;
+    recovery->error = out_error;
     enum err err = recover_all(recovery);
     loaded_fini(&recovery->loaded);
     damage_fini(&recovery->damage);
     mem_free(recovery);
-    if (err && !out_trouble->text[0])
-        trouble_say(out_trouble, ".", 0, "the store's files cannot be read or written (%s)",
-                    err_text(err));
+    if (err && !out_error->text[0])
+        store_error_set(out_error, ".", 0, "the store's files cannot be read or written (%s)",
+                        err_text(err));
     return err == ERR_NOT_FOUND ? ERR_IO : err;
 }

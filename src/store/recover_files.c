@@ -46,10 +46,11 @@ static enum err look_into(struct recovery *recovery, const struct found *found,
         if (!dead) {
             char name[DISK_NAME_MAX];
             segment_name(found->number, name);
-            trouble_say(recovery->trouble, name, 0,
-                        "the segment's header is damaged, and there are batches behind it (number "
-                        "%llu …): restore the file from a backup; nothing was changed",
-                        (unsigned long long)head.number);
+            store_error_set(
+                recovery->error, name, 0,
+                "the segment's header is damaged, and there are batches behind it (number "
+                "%llu …): restore the file from a backup; nothing was changed",
+                (unsigned long long)head.number);
             err = ERR_CORRUPT;
         }
     }
@@ -75,8 +76,8 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
     if (!spare) {
         store->disk->verbs->close(store->disk, file);
         if (!err && !blank)
-            trouble_say(
-                recovery->trouble, name, 0,
+            store_error_set(
+                recovery->error, name, 0,
                 "notice: a segment without a header held nothing of the log; it was removed, "
                 "nothing is lost");
         return err ? err : remove_now(store, found->number);

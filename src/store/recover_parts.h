@@ -8,7 +8,7 @@
 
 struct recovery {
     struct store *store;
-    struct store_trouble *trouble;
+    struct store_error *error;
     struct loaded loaded;
     bool clean;       /* closed in order, and both slots of the manifest are whole */
     size_t leftovers; /* loaded.found below this are behind the log's beginning: remove */

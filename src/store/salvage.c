@@ -178,9 +178,9 @@ static void choose_segments(struct salvage *salvage)
 }
 
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
-                      struct salvage **out_salvage, struct store_trouble *out_trouble)
+                      struct salvage **out_salvage, struct store_error *out_error)
 {
-    *out_trouble = (struct store_trouble){0};
+    *out_error = (struct store_error){0};
     enum err err = lock ? disk->verbs->lock(disk, DISK_TO_READ) : OK;
     if (err)
         return err;
@@ -188,12 +188,12 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *ca
     salvage->disk = disk;
     salvage->locked = lock;
     salvage->callbacks = callbacks;
-    err = load_leniently(disk, &salvage->loaded, out_trouble);
+    err = load_leniently(disk, &salvage->loaded, out_error);
     if (!err && !salvage->loaded.manifest_there && salvage->loaded.count == 0)
         err = ERR_NOT_FOUND;
     if (!err && !salvage->loaded.manifest_there && salvage->loaded.used == 0) {
-        trouble_say(out_trouble, MANIFEST_NAME, 0,
-                    "the manifest and the headers of all segments are damaged");
+        store_error_set(out_error, MANIFEST_NAME, 0,
+                        "the manifest and the headers of all segments are damaged");
         err = ERR_CORRUPT;
     }
     if (err) {

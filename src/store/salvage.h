@@ -50,7 +50,7 @@ struct salvage_counts {
  * known); out_trouble says more.
  */
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
-                      struct salvage **out_salvage, struct store_trouble *out_trouble) MUST_USE;
+                      struct salvage **out_salvage, struct store_error *out_error) MUST_USE;
 enum err salvage_replay(struct salvage *salvage) MUST_USE;
 void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_counts);
 

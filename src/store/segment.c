@@ -439,15 +439,15 @@ enum err segment_file(struct store *store, struct segment *segment, struct disk_
 void segment_damaged(struct store *store, struct segment *segment, uint64_t offset,
                      const char *text)
 {
-    struct store_trouble trouble;
+    struct store_error error;
     char name[DISK_NAME_MAX];
     if (segment->damaged)
         return;
     segment->damaged = true;
     store->damaged_segments++;
     segment_name(segment->number, name);
-    trouble_say(&trouble, name, offset, "%s", text);
-    store->callbacks->notice(store->callbacks, STORE_DAMAGED, &trouble);
+    store_error_set(&error, name, offset, "%s", text);
+    store->callbacks->notice(store->callbacks, STORE_DAMAGED, &error);
 }
 
 /* ---- what lives ---- */

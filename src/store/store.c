@@ -30,7 +30,7 @@ unsigned store_descriptors(uint32_t files_max)
 }
 
 /* A new store must have a place for its first batch before it says that it is open. */
-static enum err make_first(struct store *store, struct store_trouble *out_trouble)
+static enum err make_first(struct store *store, struct store_error *out_error)
 {
     segment_provide(store);
     if (!list_empty(&store->log))
@@ -43,11 +43,11 @@ static enum err make_first(struct store *store, struct store_trouble *out_troubl
     if (spare->state == SEGMENT_READY)
         return OK;
     enum err err = store->failed ? ERR_IO : store->starved ? ERR_AGAIN : store->full;
-    trouble_say(out_trouble, spare->make.name, 0,
-                err == ERR_DISK_LIMIT  ? "store.max_bytes leaves no room for a first segment"
-                : err == ERR_DISK_FULL ? "the file system has no room for a first segment"
-                : err == ERR_AGAIN     ? "no file descriptor is free for a first segment"
-                                       : "a first segment cannot be made");
+    store_error_set(out_error, spare->make.name, 0,
+                    err == ERR_DISK_LIMIT  ? "store.max_bytes leaves no room for a first segment"
+                    : err == ERR_DISK_FULL ? "the file system has no room for a first segment"
+                    : err == ERR_AGAIN     ? "no file descriptor is free for a first segment"
+                                           : "a first segment cannot be made");
     return err;
 }
 
@@ -89,16 +89,16 @@ static void store_free(struct store *store)
 }
 
 enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
-                    struct store **out_store, struct store_trouble *out_trouble)
+                    struct store **out_store, struct store_error *out_error)
 {
     struct disk *disk = options->disk;
     CHECK(options->segment_bytes >= 4 * BLOCK && options->segment_bytes % BLOCK == 0);
-    *out_trouble = (struct store_trouble){0};
+    *out_error = (struct store_error){0};
     enum err err = disk->verbs->lock(disk, DISK_TO_WRITE);
     if (err) {
-        trouble_say(out_trouble, "LOCK", 0,
-                    err == ERR_LOCKED ? "another laterd has this directory open"
-                                      : "the lock file cannot be made or locked");
+        store_error_set(out_error, "LOCK", 0,
+                        err == ERR_LOCKED ? "another laterd has this directory open"
+                                          : "the lock file cannot be made or locked");
         return err;
     }
     int64_t start_us = monotonic_us();
@@ -118,9 +118,9 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
         store->options.files_max = FILES_OPEN_MIN;
     store->manifest_slot = mem_aligned(BLOCK, BLOCK);
     wal_init(store);
-    err = recover(store, out_trouble);
+    err = recover(store, out_error);
     if (!err)
-        err = make_first(store, out_trouble);
+        err = make_first(store, out_error);
     if (err) {
         store->failed = store->closing = true; /* nothing more is begun */
         store_free(store);

@@ -39,7 +39,7 @@ struct store_options {
 };
 
 /* Why a store could not be opened, for people. After OK the text is a notice, or empty. */
-struct store_trouble {
+struct store_error {
     char file[DISK_NAME_MAX];
     uint64_t offset;
     char text[256]; /* what is wrong, what is lost, what to do */
@@ -87,7 +87,7 @@ struct store_callbacks {
     bool (*carry_rest)(struct store_callbacks *callbacks, uint32_t *cursor);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
-                   const struct store_trouble *trouble);
+                   const struct store_error *error);
 };
 
 /*
@@ -97,7 +97,7 @@ struct store_callbacks {
  * damage that touches nothing that lives is a notice).
  */
 enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
-                    struct store **out_store, struct store_trouble *out_trouble) MUST_USE;
+                    struct store **out_store, struct store_error *out_error) MUST_USE;
 
 /*
  * How many descriptors a store may have open at most, its directory and lock included: whoever

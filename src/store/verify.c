@@ -341,7 +341,7 @@ static enum err verify_loaded(struct verify *verify)
 enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
                       struct store_counts *out_counts)
 {
-    struct store_trouble trouble = {0};
+    struct store_error error = {0};
     struct verify *verify = mem_zalloc(sizeof(*verify));
     verify->disk = disk;
     verify->watcher = watcher;
@@ -351,10 +351,10 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
         return err;
     }
     map_init(&verify->live.map, place_eq, &verify->live);
-    err = load(disk, &verify->loaded, &trouble);
+    err = load(disk, &verify->loaded, &error);
     if (err) {
-        tell(verify, "%s: offset %llu: %s", trouble.file, (unsigned long long)trouble.offset,
-             trouble.text[0] ? trouble.text : err_text(err));
+        tell(verify, "%s: offset %llu: %s", error.file, (unsigned long long)error.offset,
+             error.text[0] ? error.text : err_text(err));
     } else if (!verify->loaded.manifest_there) {
         tell(verify, "there is no store in this directory");
         err = ERR_NOT_FOUND;

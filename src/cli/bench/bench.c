@@ -143,7 +143,7 @@ static int run(struct cli *cli, int argc, char **argv)
         server = address;
     }
     if (client_init(&cli->client, server))
-        cli_usage(cli, "%s", cli->client.trouble);
+        cli_usage(cli, "%s", cli->client.error);
     cli->has_client = true;
     bench.lateness = mem_zalloc(sizeof(*bench.lateness));
     struct timespec now;

@@ -77,7 +77,7 @@ static void fail(struct load *load, const char *what, const char *why)
     if (load->failed)
         return; /* the first reason is the real one */
     load->failed = true;
-    (void)snprintf(load->trouble, sizeof(load->trouble), "%s%s", what, why); /* for people */
+    (void)snprintf(load->error, sizeof(load->error), "%s%s", what, why); /* for people */
 }
 
 void load_asked(struct load *load, struct load_conn *conn, enum load_kind kind)

@@ -78,7 +78,7 @@ struct load {
     int64_t wake_us;   /* the script's alarm; INT64_MAX = none, as each run begins */
     uint64_t answers;
     struct histogram *latency; /* LOAD_KINDS of them */
-    char trouble[160];
+    char error[160];
 };
 
 /*

@@ -260,7 +260,7 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     bool beanstalk = bench->options.dialect == SPEAK_BEANSTALK;
     load_scan *scan = beanstalk ? load_scan_beanstalk : load_scan_http;
     if (load_open(load, &cli->client, scan, connections, deep)) {
-        cli_say(cli, "%s", *cli->client.trouble ? cli->client.trouble : strerror(errno));
+        cli_say(cli, "%s", *cli->client.error ? cli->client.error : strerror(errno));
         return EXIT_UNREACHABLE;
     }
     bench_forms_fini(bench);
@@ -273,7 +273,7 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     load_run(load, &bench->script, load_clock(load) + GRACE_US);
     if (!load->failed && bench->refused == refused_before)
         return EXIT_DONE;
-    cli_say(cli, "%s", load->failed ? load->trouble : bench->first_refusal);
+    cli_say(cli, "%s", load->failed ? load->error : bench->first_refusal);
     return EXIT_UNREACHABLE;
 }
 
@@ -377,7 +377,7 @@ static int run_with(struct bench *bench, struct load *load)
     if (bench->progress)
         (void)fputs("\r\x1b[K", stderr);
     if (load->failed) {
-        cli_say(cli, "%s", load->trouble);
+        cli_say(cli, "%s", load->error);
         return EXIT_UNREACHABLE;
     }
     if (measured && cli->json)

@@ -212,19 +212,19 @@ static enum err carry_all(struct salvaging *salvaging)
 /* ---- the command ---- */
 
 static int refuse(struct salvaging *salvaging, const char *directory, enum err err,
-                  const struct store_trouble *trouble)
+                  const struct store_error *error)
 {
     clear_progress(salvaging);
     if (err == ERR_LOCKED) {
         cli_say(salvaging->cli, "a server has %s open: stop it first", directory);
         return EXIT_CONFLICT;
     }
-    if (err == ERR_NOT_FOUND && !trouble->text[0]) {
+    if (err == ERR_NOT_FOUND && !error->text[0]) {
         cli_say(salvaging->cli, "there is no store in %s", directory);
         return EXIT_NOTHING;
     }
-    if (trouble->text[0])
-        cli_say(salvaging->cli, "%s: %s: %s", directory, trouble->file, trouble->text);
+    if (error->text[0])
+        cli_say(salvaging->cli, "%s: %s: %s", directory, error->file, error->text);
     else
         cli_say(salvaging->cli, "%s: %s", directory, err_text(err));
     return EXIT_REFUSED;
@@ -254,13 +254,13 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
 /* All is read before anything is written: what NEW must know of numbers is known only then. */
 static int carry_over(struct salvaging *salvaging, char **directories, struct disk *to)
 {
-    struct store_trouble trouble = {.text = ""};
+    struct store_error error = {.text = ""};
     struct salvage_counts counts;
     struct store_watcher watcher = {.say = say_of_new, .ctx = salvaging};
     enum err err = salvage_replay(salvaging->from);
     clear_progress(salvaging);
     if (err)
-        return refuse(salvaging, directories[0], err, &trouble);
+        return refuse(salvaging, directories[0], err, &error);
     core_replayed(salvaging->core, now_us()); /* what is ready is carried as ready, no more */
     core_each(salvaging->core, list_job, salvaging);
     salvage_counts(salvaging->from, &counts);
@@ -269,9 +269,9 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
         &salvaging->to,
         &(struct salvage_start){
             .disk = to, .boot = counts.boot, .seq_first = counts.seq_first, .now_us = now_us()},
-        &trouble);
+        &error);
     if (err)
-        return refuse(salvaging, directories[1], err, &trouble);
+        return refuse(salvaging, directories[1], err, &error);
     err = carry_all(salvaging);
     enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
     if (!err)
@@ -302,7 +302,7 @@ static bool has_lock(const char *directory)
 
 static int salvage(struct cli *cli, char **directories, struct os_disk *from, struct os_disk *to)
 {
-    struct store_trouble trouble;
+    struct store_error error;
     struct salvaging salvaging = {
         .cli = cli,
         .callbacks = {.replay = replay,
@@ -313,9 +313,9 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .core_callbacks.reply = no_reply,
     };
     enum err err = salvage_open(os_disk_port(from), has_lock(directories[0]), &salvaging.callbacks,
-                                &salvaging.from, &trouble);
+                                &salvaging.from, &error);
     if (err)
-        return refuse(&salvaging, directories[0], err, &trouble);
+        return refuse(&salvaging, directories[0], err, &error);
     salvaging.core = core_new(&(struct core_options){
         .limits = {.jobs = UINT64_MAX, .topics = UINT32_MAX, .waiters = 1},
         .sink = &salvaging.sink,

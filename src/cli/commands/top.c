@@ -122,9 +122,9 @@ static void draw(const struct top *top, int code)
 {
     struct screen_size size = screen_size();
     struct buf page = {0}, frame = {0};
-    const char *trouble = top->cli->client.trouble;
+    const char *error = top->cli->client.error;
     if (code != EXIT_DONE)
-        buf_addf(&page, "%s; trying again\n", trouble[0] ? trouble : "no good answer");
+        buf_addf(&page, "%s; trying again\n", error[0] ? error : "no good answer");
     add_view(top, &page, size.columns, size.lines);
     screen_frame(buf_bytes(&page), size, &frame);
     cli_flush(&frame);

@@ -239,7 +239,7 @@ static int run(struct import *import, const struct redis_url *url)
         import->code = push_window(import);
     import_push_end_progress(push);
     if (err == ERR_IO) {
-        cli_say(push->cli, "Redis at %.*s: %s", (int)name.len, name.at, source->trouble);
+        cli_say(push->cli, "Redis at %.*s: %s", (int)name.len, name.at, source->error);
         import->code = EXIT_UNREACHABLE;
     } else if (import->code == EXIT_DONE && source->found == 0 && import->jobs == 0) {
         cli_say(push->cli, "Redis at %.*s, database %u, holds nothing of this layout",
@@ -254,10 +254,10 @@ static int run(struct import *import, const struct redis_url *url)
 /* A URL that cannot be meant is bad usage. */
 static void read_url(const struct import *import, struct redis_url *url)
 {
-    struct redis_trouble trouble;
+    struct redis_error error;
     struct cli *cli = import->push->cli;
-    if (redis_url_read(bytes_str(import->options->url), url, &trouble))
-        cli_usage(cli, "%s", trouble.text);
+    if (redis_url_read(bytes_str(import->options->url), url, &error))
+        cli_usage(cli, "%s", error.text);
     if (url->tls)
         cli_usage(cli, "import does not speak TLS: lead it through a TLS tunnel");
     if (url->topology != REDIS_SINGLE)

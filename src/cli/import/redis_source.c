@@ -85,7 +85,7 @@ static void say_broken(struct redis_source *source, const char *what, struct byt
 
 static enum err fail(struct redis_source *source, const char *why)
 {
-    (void)snprintf(source->trouble, sizeof(source->trouble), "%s", why);
+    (void)snprintf(source->error, sizeof(source->error), "%s", why);
     return ERR_IO;
 }
 

@@ -29,7 +29,7 @@ struct redis_source {
     void *ctx;
     struct redis_names names;
     int64_t now_us;
-    char trouble[256]; /* after ERR_IO: what went wrong */
+    char error[256]; /* after ERR_IO: what went wrong */
 
     uint64_t foreign;  /* keys that are not of the layout */
     uint64_t broken;   /* jobs and entries that cannot be read */

@@ -132,11 +132,11 @@ const char *failure_hint(struct bytes text)
     return "";
 }
 
-void failure_say(const char *trouble, char *room, size_t room_bytes)
+void failure_say(const char *error, char *room, size_t room_bytes)
 {
-    const char *hint = failure_hint(bytes_str(trouble));
-    size_t len = strlen(trouble);
-    if (hint[0] && len && trouble[len - 1] == '.')
+    const char *hint = failure_hint(bytes_str(error));
+    size_t len = strlen(error);
+    if (hint[0] && len && error[len - 1] == '.')
         len--;
-    (void)snprintf(room, room_bytes, "%.*s%s%s", (int)len, trouble, hint[0] ? ": " : "", hint);
+    (void)snprintf(room, room_bytes, "%.*s%s%s", (int)len, error, hint[0] ? ": " : "", hint);
 }

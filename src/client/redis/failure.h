@@ -28,6 +28,6 @@ struct failure failure_read(struct bytes text);
 /* What people can do about it; empty: nothing that we know. */
 const char *failure_hint(struct bytes text);
 /* The text, and behind a colon the hint, if there is one: for who reads no more than one line. */
-void failure_say(const char *trouble, char *room, size_t room_bytes);
+void failure_say(const char *error, char *room, size_t room_bytes);
 
 #endif

@@ -119,7 +119,7 @@ void link_fail(struct link *link, const char *why)
 {
     if (link->doomed)
         return;
-    (void)snprintf(link->trouble, sizeof(link->trouble), "%s", why);
+    (void)snprintf(link->error, sizeof(link->error), "%s", why);
     if (link->dispatching)
         link->doomed = true;
     else
@@ -407,7 +407,7 @@ static ssize_t receive(struct link *link, void *room, size_t room_bytes)
 /* Why that failed. */
 static const char *failure_of(const struct link *link)
 {
-    return link->tls ? tls_trouble(link->tls) : strerror(errno);
+    return link->tls ? tls_error(link->tls) : strerror(errno);
 }
 
 /* An error is link_flush's to meet: who asks us is in the middle of things. What the kernel does

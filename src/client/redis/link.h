@@ -74,7 +74,7 @@ struct link {
     unsigned attempt; /* which of its name's addresses is tried */
     bool dispatching; /* replies are being handed out */
     bool doomed;      /* to be ended when that is over */
-    char trouble[160];
+    char error[160];
 };
 
 void link_init(struct link *link, const struct link_options *options);

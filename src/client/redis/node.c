@@ -26,8 +26,8 @@ static void name_of(const struct node *node, char *room, size_t room_bytes)
 static void say_away(struct node *node)
 {
     char name[REDIS_HOST_MAX + 8];
-    const char *trouble = node->link.trouble;
-    enum failure_kind kind = failure_read(bytes_str(trouble)).kind;
+    const char *error = node->link.error;
+    enum failure_kind kind = failure_read(bytes_str(error)).kind;
     bool words = kind == FAILURE_LATER || kind == FAILURE_DENIED;
     bool wanted = node->link.retry_at_us != INT64_MAX;
     if (!wanted || (node->said && (!words || node->said_words)))
@@ -36,8 +36,8 @@ static void say_away(struct node *node)
     node->said = true;
     node->said_words = node->said_words || words;
     name_of(node, name, sizeof(name));
-    log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, trouble,
-              failure_hint(bytes_str(trouble)));
+    log_event(LOG_WARN, event, "node=%s error=\"%s\" hint=\"%s\"", name, error,
+              failure_hint(bytes_str(error)));
 }
 
 static void say_here(struct node *node)
@@ -71,13 +71,13 @@ void node_refused(struct node *node, const char *error, int64_t now_us)
     if (!node->stalled_us)
         node->stalled_us = now_us;
     node->refused_us = now_us;
-    (void)snprintf(node->link.trouble, sizeof(node->link.trouble), "%s", error);
+    (void)snprintf(node->link.error, sizeof(node->link.error), "%s", error);
     if (node->said_stalled || now_us - node->stalled_us < STALL_US)
         return;
     node->said_stalled = true;
     name_of(node, name, sizeof(name));
-    log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name,
-              node->link.trouble, failure_hint(bytes_str(error)));
+    log_event(LOG_WARN, "redis_stalled", "node=%s error=\"%s\" hint=\"%s\"", name, node->link.error,
+              failure_hint(bytes_str(error)));
 }
 
 void node_worked(struct node *node, int64_t now_us)

@@ -117,7 +117,7 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
         return;
     sentinel->said = true;
     log_event(LOG_WARN, "sentinel_away", "node=%.*s error=\"%s\" hint=\"%s\"", (int)name.len,
-              name.at, link->trouble, failure_hint(bytes_str(link->trouble)));
+              name.at, link->error, failure_hint(bytes_str(link->error)));
 }
 
 /* ---- the master ---- */
@@ -171,8 +171,7 @@ static void tell_refusal(struct sentinels *sentinels)
 {
     for (unsigned i = 0; i < sentinels->count; i++) {
         const struct link *link = &sentinels->all[i].link;
-        if (link->state != LINK_UP &&
-            failure_read(bytes_str(link->trouble)).kind == FAILURE_DENIED) {
+        if (link->state != LINK_UP && failure_read(bytes_str(link->error)).kind == FAILURE_DENIED) {
             sentinels->options.refused(sentinels->options.owner, link);
             return;
         }
@@ -217,7 +216,7 @@ int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master)
     return next_us;
 }
 
-const struct link *sentinels_trouble(const struct sentinels *sentinels)
+const struct link *sentinels_error(const struct sentinels *sentinels)
 {
     for (unsigned i = 0; i < sentinels->count; i++) {
         if (sentinels->all[i].link.state != LINK_UP)

@@ -53,6 +53,6 @@ void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_maste
 int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master);
 
 /* Why no master is known, for messages. */
-const struct link *sentinels_trouble(const struct sentinels *sentinels);
+const struct link *sentinels_error(const struct sentinels *sentinels);
 
 #endif

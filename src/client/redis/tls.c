@@ -10,11 +10,11 @@
 #ifdef LATERD_NO_TLS
 
 enum err tls_new(const struct tls_options *options, struct tls **out_tls,
-                 struct redis_trouble *out_trouble)
+                 struct redis_error *out_error)
 {
     (void)options;
     (void)out_tls;
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+    (void)snprintf(out_error->text, sizeof(out_error->text),
                    "redis.url asks for TLS, which this laterd was built without: use redis:// on a "
                    "private network, or a TLS tunnel beside laterd");
     return ERR_UNSUPPORTED;
@@ -54,7 +54,7 @@ bool tls_waits(const struct tls_session *session)
     return false;
 }
 
-const char *tls_trouble(const struct tls_session *session)
+const char *tls_error(const struct tls_session *session)
 {
     (void)session;
     return "";
@@ -76,7 +76,7 @@ struct tls {
 struct tls_session {
     SSL *ssl;
     bool waits;
-    char trouble[128];
+    char error[128];
 };
 
 static const char *last_error(void)
@@ -86,9 +86,9 @@ static const char *last_error(void)
     return reason ? reason : strerror(errno);
 }
 
-static enum err refuse(struct redis_trouble *trouble, const char *key, const char *file)
+static enum err refuse(struct redis_error *error, const char *key, const char *file)
 {
-    (void)snprintf(trouble->text, sizeof(trouble->text), "redis.%s = %.200s: %.100s", key, file,
+    (void)snprintf(error->text, sizeof(error->text), "redis.%s = %.200s: %.100s", key, file,
                    last_error());
     return ERR_IO;
 }
@@ -101,29 +101,29 @@ static int no_password(char *room, int room_bytes, int writing, void *ctx)
 }
 
 static enum err load_files(SSL_CTX *context, const struct tls_options *options,
-                           struct redis_trouble *trouble)
+                           struct redis_error *error)
 {
     ERR_clear_error();
     int good = options->ca[0] ? SSL_CTX_load_verify_file(context, options->ca)
                               : SSL_CTX_set_default_verify_paths(context);
     if (!good)
-        return refuse(trouble, "tls_ca", options->ca);
+        return refuse(error, "tls_ca", options->ca);
     if (!options->certificate[0])
         return OK;
     if (SSL_CTX_use_certificate_chain_file(context, options->certificate) != 1)
-        return refuse(trouble, "tls_certificate", options->certificate);
+        return refuse(error, "tls_certificate", options->certificate);
     const char *key = options->key[0] ? options->key : options->certificate;
     if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
-        return refuse(trouble, "tls_key", key);
+        return refuse(error, "tls_key", key);
     return OK;
 }
 
 enum err tls_new(const struct tls_options *options, struct tls **out_tls,
-                 struct redis_trouble *out_trouble)
+                 struct redis_error *out_error)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (!context) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "TLS: %s", last_error());
+        (void)snprintf(out_error->text, sizeof(out_error->text), "TLS: %s", last_error());
         return ERR_IO;
     }
     (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION); /* a version that it knows */
@@ -131,7 +131,7 @@ enum err tls_new(const struct tls_options *options, struct tls **out_tls,
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     /* What is still to be sent grows and moves between two tries. */
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    enum err err = load_files(context, options, out_trouble);
+    enum err err = load_files(context, options, out_error);
     if (err) {
         SSL_CTX_free(context);
         return err;
@@ -197,10 +197,10 @@ static ssize_t outcome(struct tls_session *session, int returned, size_t done)
         return -1;
     }
     if (verified != X509_V_OK)
-        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: the certificate: %s",
+        (void)snprintf(session->error, sizeof(session->error), "TLS: the certificate: %s",
                        X509_verify_cert_error_string(verified));
     else
-        (void)snprintf(session->trouble, sizeof(session->trouble), "TLS: %s",
+        (void)snprintf(session->error, sizeof(session->error), "TLS: %s",
                        error == SSL_ERROR_SYSCALL && errno == 0 ? "it closed the connection"
                                                                 : last_error());
     errno = EPROTO;
@@ -237,9 +237,9 @@ bool tls_waits(const struct tls_session *session)
     return session->waits;
 }
 
-const char *tls_trouble(const struct tls_session *session)
+const char *tls_error(const struct tls_session *session)
 {
-    return session->trouble;
+    return session->error;
 }
 
 #endif

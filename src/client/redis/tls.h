@@ -23,7 +23,7 @@ struct tls_options {
 
 /* ERR_UNSUPPORTED, ERR_IO: a file that cannot be read or used; out_trouble says which. */
 enum err tls_new(const struct tls_options *options, struct tls **out_tls,
-                 struct redis_trouble *out_trouble) MUST_USE;
+                 struct redis_error *out_error) MUST_USE;
 void tls_free(struct tls *tls);
 
 /* NULL: out of memory. The handshake is done by the first bytes that are sent or received. */
@@ -39,6 +39,6 @@ ssize_t tls_send(struct tls_session *session, const void *at, size_t len);
 ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes);
 /* It could not send for want of something to receive: room in the socket would not help. */
 bool tls_waits(const struct tls_session *session);
-const char *tls_trouble(const struct tls_session *session);
+const char *tls_error(const struct tls_session *session);
 
 #endif

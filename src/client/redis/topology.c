@@ -330,14 +330,14 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     topology->slots[failure->slot] = need_node(topology, &address);
 }
 
-const struct link *topology_trouble(const struct topology *topology)
+const struct link *topology_error(const struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
         const struct node *node = &topology->nodes[i];
         if (in_use(node) && (!node->ready || node->stalled_us))
             return &node->link;
     }
-    return topology->node_count ? NULL : sentinels_trouble(&topology->sentinels);
+    return topology->node_count ? NULL : sentinels_error(&topology->sentinels);
 }
 
 void topology_tick(struct topology *topology, int64_t now_us)

@@ -70,7 +70,7 @@ struct node *topology_any(struct topology *topology);
 struct node *topology_at(struct topology *topology, const struct redis_address *address);
 
 /* The connection that keeps us from serving, with its reason; NULL: none. For messages. */
-const struct link *topology_trouble(const struct topology *topology);
+const struct link *topology_error(const struct topology *topology);
 
 /* A node said that a slot is another's (`failure` of its error), or that it is no master. */
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);

@@ -46,13 +46,13 @@ struct redis_url {
 };
 
 /* What is wrong, ready to be shown; never with the password in it. */
-struct redis_trouble {
+struct redis_error {
     char text[REDIS_TROUBLE_MAX];
 };
 
 /* ERR_INVALID. */
 enum err redis_url_read(struct bytes text, struct redis_url *out_url,
-                        struct redis_trouble *out_trouble) MUST_USE;
+                        struct redis_error *out_error) MUST_USE;
 
 /* "host:port", "[::1]:port" or the path; for logs and messages. */
 struct bytes redis_address_text(const struct redis_address *address, char *room, size_t room_bytes);

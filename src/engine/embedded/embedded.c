@@ -440,7 +440,7 @@ static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 }
 
 static void store_notice(struct store_callbacks *callbacks, enum store_notice notice,
-                         const struct store_trouble *trouble)
+                         const struct store_error *error)
 {
     static const struct {
         enum log_level level;
@@ -452,7 +452,7 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
     };
     (void)callbacks;
     log_event(lines[notice].level, lines[notice].event, "file=%s offset=%llu text=\"%s\"",
-              trouble->file, (unsigned long long)trouble->offset, trouble->text);
+              error->file, (unsigned long long)error->offset, error->text);
 }
 
 /* ---- the engine port ---- */
@@ -682,7 +682,7 @@ static const struct engine_verbs verbs = {
 /* ---- life ---- */
 
 enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
-                       struct store_trouble *out_trouble)
+                       struct store_error *out_error)
 {
     struct embedded *embedded = mem_zalloc(sizeof(*embedded));
     embedded->engine.verbs = &verbs;
@@ -720,7 +720,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     });
     if (options->store.disk) {
         enum err err =
-            store_open(&options->store, &embedded->store_callbacks, &embedded->store, out_trouble);
+            store_open(&options->store, &embedded->store_callbacks, &embedded->store, out_error);
         if (err) {
             core_free(embedded->core);
             mem_free(embedded);

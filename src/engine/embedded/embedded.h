@@ -27,7 +27,7 @@ struct embedded_options {
 
 /* Opens the store and replays it. On failure out_trouble says why, for people. */
 enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
-                       struct store_trouble *out_trouble) MUST_USE;
+                       struct store_error *out_error) MUST_USE;
 /* Answers what is still held, closes the store cleanly. NULL does nothing. */
 void embedded_close(struct embedded *embedded);
 

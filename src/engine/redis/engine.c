@@ -363,30 +363,30 @@ static bool serves(const struct redis_engine *redis)
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
-static void why_not(const struct redis_engine *redis, struct redis_trouble *out_trouble)
+static void why_not(const struct redis_engine *redis, struct redis_error *out_error)
 {
     char room[REDIS_HOST_MAX + 8];
-    const struct link *link = topology_trouble(&redis->topology);
+    const struct link *link = topology_error(&redis->topology);
     if (!link)
         link = &redis->notices.link;
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     char said[REDIS_TROUBLE_MAX];
-    failure_say(link->trouble[0] ? link->trouble : "it does not answer", said, sizeof(said));
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.*s: %.300s", (int)name.len,
-                   name.at, said);
+    failure_say(link->error[0] ? link->error : "it does not answer", said, sizeof(said));
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
+                   said);
 }
 
 static void say_waiting(const struct redis_engine *redis)
 {
-    struct redis_trouble trouble = {.text = ""};
-    why_not(redis, &trouble);
+    struct redis_error error = {.text = ""};
+    why_not(redis, &error);
     log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
-              trouble.text);
+              error.text);
 }
 
 /* Turns without clients, until every partition is open and notices are heard, or something
  * says no. */
-static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble *out_trouble)
+static enum err wait_for_redis(struct redis_engine *redis, struct redis_error *out_error)
 {
     struct fitness *fitness = &redis->fitness;
     struct clock *clock = redis->options.clock;
@@ -406,9 +406,9 @@ static enum err wait_for_redis(struct redis_engine *redis, struct redis_trouble 
     if (fitness->serving)
         return OK;
     if (fitness->unfit)
-        *out_trouble = fitness->trouble;
+        *out_error = fitness->error;
     else
-        why_not(redis, out_trouble);
+        why_not(redis, out_error);
     return fitness->unfit ? fitness->unfit : ERR_IO;
 }
 
@@ -419,7 +419,7 @@ static uint64_t share_of(uint64_t limit, uint32_t partitions)
 }
 
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
-                           struct redis_trouble *out_trouble)
+                           struct redis_error *out_error)
 {
     struct redis_engine *redis = mem_zalloc(sizeof(*redis));
     char daemon[8];
@@ -433,11 +433,11 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
                        : script_space_init(&redis->space, bytes_str(options->prefix),
                                            options->partitions, daemon);
     if (err)
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s",
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%s",
                        err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
                                           : strerror(errno));
     if (!err && options->url.tls)
-        err = tls_new(&options->tls, &redis->tls, out_trouble);
+        err = tls_new(&options->tls, &redis->tls, out_error);
     if (err) {
         script_space_fini(&redis->space);
         if (redis->epoll >= 0)
@@ -449,7 +449,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     make_parts(redis);
-    err = wait_for_redis(redis, out_trouble);
+    err = wait_for_redis(redis, out_error);
     if (err) {
         redis_engine_close(redis);
         return err;

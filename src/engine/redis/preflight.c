@@ -89,8 +89,8 @@ static void refuse(struct fitness *fitness, const struct link *link, enum err er
     fitness->unfit = err;
     char said[REDIS_TROUBLE_MAX];
     failure_say(reason, said, sizeof(said));
-    (void)snprintf(fitness->trouble.text, sizeof(fitness->trouble.text), "%.*s: %.300s",
-                   (int)name.len, name.at, said);
+    (void)snprintf(fitness->error.text, sizeof(fitness->error.text), "%.*s: %.300s", (int)name.len,
+                   name.at, said);
 }
 
 /* The rule that gives the right which Redis says is missing: it names the command in quotes, but of
@@ -271,14 +271,14 @@ void fitness_lost(struct fitness *fitness, const struct link *link)
     char rules[RULES_MAX] = "";
     if (fitness->serving)
         return; /* it is away, and logged as that */
-    if (failure_read(bytes_str(link->trouble)).kind != FAILURE_DENIED)
+    if (failure_read(bytes_str(link->error)).kind != FAILURE_DENIED)
         return;
-    add_rule(fitness, link->trouble, rules);
-    bool lacks_right = strncmp(link->trouble, "NOPERM", 6) == 0 && rules[0];
+    add_rule(fitness, link->error, rules);
+    bool lacks_right = strncmp(link->error, "NOPERM", 6) == 0 && rules[0];
     if (lacks_right)
         refuse_rights(fitness, link, rules);
     else
-        refuse(fitness, link, ERR_UNSUPPORTED, link->trouble);
+        refuse(fitness, link, ERR_UNSUPPORTED, link->error);
 }
 
 void fitness_node_lost(struct fitness *fitness, const struct node *node)
@@ -298,13 +298,13 @@ void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions)
     fitness->unfit = ERR_INVALID;
     if (stored_partitions == space->partitions)
         (void)snprintf(
-            fitness->trouble.text, sizeof(fitness->trouble.text),
+            fitness->error.text, sizeof(fitness->error.text),
             "the queue %.64s was made by a version of laterd that this one cannot follow: "
             "run that one, or begin a new queue with another redis.prefix",
             space->prefix);
     else
         (void)snprintf(
-            fitness->trouble.text, sizeof(fitness->trouble.text),
+            fitness->error.text, sizeof(fitness->error.text),
             "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
             "that again (this is %u), or begin a new queue with another redis.prefix",
             space->prefix, stored_partitions, space->partitions);

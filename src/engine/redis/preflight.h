@@ -26,7 +26,7 @@ struct fitness {
     bool fit;       /* some server was found fit */
     bool serving;   /* set when the start is over: from now on reasons are only logged */
     enum err unfit; /* why the start must end, and `trouble` says it in words */
-    struct redis_trouble trouble;
+    struct redis_error error;
 };
 
 void fitness_init(struct fitness *fitness, const struct fitness_options *options);

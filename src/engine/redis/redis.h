@@ -49,7 +49,7 @@ struct redis_options {
  * ERR_UNSUPPORTED, ERR_INVALID: it must not be used; out_trouble says why.
  */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
-                           struct redis_trouble *out_trouble) MUST_USE;
+                           struct redis_error *out_error) MUST_USE;
 /* Gives up what this daemon holds, and tells all who wait. NULL does nothing. */
 void redis_engine_close(struct redis_engine *redis);
 

@@ -58,12 +58,11 @@ static void set_defaults(struct config *config)
     config->waiters = MANY;
 }
 
-static enum err set_directory(struct config *config, const char *value,
-                              struct config_trouble *trouble)
+static enum err set_directory(struct config *config, const char *value, struct config_error *error)
 {
     size_t len = strlen(value);
     if (len == 0 || len >= sizeof(config->data_dir)) {
-        (void)snprintf(trouble->text, sizeof(trouble->text), "not a directory: %.300s", value);
+        (void)snprintf(error->text, sizeof(error->text), "not a directory: %.300s", value);
         return ERR_INVALID;
     }
     memcpy(config->data_dir, value, len + 1);
@@ -72,11 +71,11 @@ static enum err set_directory(struct config *config, const char *value,
 
 /* -f MS, -z BYTES and -s BYTES: `option` says which. */
 static enum err set_size(struct config *config, int option, const char *value,
-                         struct beanstalkd_options *options, struct config_trouble *trouble)
+                         struct beanstalkd_options *options, struct config_error *error)
 {
     uint64_t number;
     if (!bytes_to_u64(bytes_str(value), &number) || number > INT64_MAX / 1000) {
-        (void)snprintf(trouble->text, sizeof(trouble->text), "invalid size: %.300s", value);
+        (void)snprintf(error->text, sizeof(error->text), "invalid size: %.300s", value);
         return ERR_INVALID;
     }
     if (option == 'f') {
@@ -104,21 +103,20 @@ static enum err set_size(struct config *config, int option, const char *value,
 
 /* "127.0.0.1" and "11300" are one address in laterd; "::1" needs its brackets. */
 static enum err set_address(struct config *config, const char *host, const char *port,
-                            struct config_trouble *trouble)
+                            struct config_error *error)
 {
     bool local = strncmp(host, "unix:", 5) == 0;
     bool bare_v6 = !local && host[0] != '[' && strchr(host, ':');
     uint64_t number;
     if (!local && (!bytes_to_u64(bytes_str(port), &number) || number > 65535)) {
-        (void)snprintf(trouble->text, sizeof(trouble->text), "invalid port: %.300s", port);
+        (void)snprintf(error->text, sizeof(error->text), "invalid port: %.300s", port);
         return ERR_INVALID;
     }
     int len =
         snprintf(config->beanstalk[0], sizeof(config->beanstalk[0]), "%s%s%s%s%s",
                  bare_v6 ? "[" : "", host, bare_v6 ? "]" : "", local ? "" : ":", local ? "" : port);
     if (len < 0 || (size_t)len >= sizeof(config->beanstalk[0])) {
-        (void)snprintf(trouble->text, sizeof(trouble->text), "the address is too long: %.300s",
-                       host);
+        (void)snprintf(error->text, sizeof(error->text), "the address is too long: %.300s", host);
         return ERR_INVALID;
     }
     return OK;
@@ -130,19 +128,19 @@ static void add_verbosity(struct config *config)
         config->log_level = (enum log_level)(config->log_level - 1);
 }
 
-static enum err refuse_option(int option, char **argv, struct config_trouble *trouble)
+static enum err refuse_option(int option, char **argv, struct config_error *error)
 {
     const char *why = option == ':' ? "flag requires an argument" : "unknown flag";
     if (optopt > 0 && optopt < 256) /* a letter; of others getopt does not say more */
-        (void)snprintf(trouble->text, sizeof(trouble->text), "%s: -%c", why, optopt);
+        (void)snprintf(error->text, sizeof(error->text), "%s: -%c", why, optopt);
     else
-        (void)snprintf(trouble->text, sizeof(trouble->text), "%s: %.300s", why, argv[optind - 1]);
+        (void)snprintf(error->text, sizeof(error->text), "%s: %.300s", why, argv[optind - 1]);
     return ERR_INVALID;
 }
 
 enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
                                  struct beanstalkd_options *out_options,
-                                 struct config_trouble *out_trouble)
+                                 struct config_error *out_error)
 {
     enum { HTTP = 256, BEANSTALKD };
     static const struct option long_options[] = {
@@ -164,11 +162,11 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
         switch (option) {
         case 'b':
             options.persist = true;
-            err = set_directory(config, optarg, out_trouble);
+            err = set_directory(config, optarg, out_error);
             break;
         case 'f':
         case 'z':
-        case 's': err = set_size(config, option, optarg, &options, out_trouble); break;
+        case 's': err = set_size(config, option, optarg, &options, out_error); break;
         case 'F':
             config->durability = DURABILITY_OS;
             config->interval_us = 0;
@@ -177,7 +175,7 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
         case 'p': port = optarg; break;
         case 'u': options.user = optarg; break;
         case 'V': add_verbosity(config); break;
-        case HTTP: err = config_add_http(config, optarg, out_trouble); break;
+        case HTTP: err = config_add_http(config, optarg, out_error); break;
         case 'c': /* as in beanstalkd, these mean nothing any more */
         case 'n':
         case BEANSTALKD: break;
@@ -186,16 +184,16 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
             options.wish = option == 'h' ? BEANSTALKD_SHOW_HELP : BEANSTALKD_SHOW_VERSION;
             *out_options = options;
             return OK; /* whatever else is asked for */
-        default: err = refuse_option(option, argv, out_trouble); break;
+        default: err = refuse_option(option, argv, out_error); break;
         }
     }
     if (!err && optind < argc) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "unknown argument: %.300s",
+        (void)snprintf(out_error->text, sizeof(out_error->text), "unknown argument: %.300s",
                        argv[optind]);
         err = ERR_INVALID;
     }
     if (!err)
-        err = set_address(config, host, port, out_trouble);
+        err = set_address(config, host, port, out_error);
     if (!err)
         *out_options = options;
     return err;

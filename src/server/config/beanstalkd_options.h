@@ -41,7 +41,7 @@ bool beanstalkd_wanted(int argc, char **argv);
 /* Fills in a configuration that holds the defaults. ERR_INVALID. Uses getopt's globals. */
 enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
                                  struct beanstalkd_options *out_options,
-                                 struct config_trouble *out_trouble) MUST_USE;
+                                 struct config_error *out_error) MUST_USE;
 
 /* Finds a file of beanstalkd's log, "binlog.17", in a directory; says its name. */
 bool beanstalkd_binlog_find(const char *directory, char *out_name, size_t name_bytes);

@@ -149,7 +149,7 @@ enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
 
 struct reading {
     struct config *config;
-    struct config_trouble *trouble;
+    struct config_error *error;
     const char *path;
     FILE *file;
     unsigned line;
@@ -235,8 +235,7 @@ static bool is_none(const char *value)
     return value[0] == '\0' || strcmp(value, "none") == 0;
 }
 
-enum err config_add_http(struct config *config, const char *value,
-                         struct config_trouble *out_trouble)
+enum err config_add_http(struct config *config, const char *value, struct config_error *out_error)
 {
     if (is_none(value)) {
         config->http_count = 0;
@@ -248,7 +247,7 @@ enum err config_add_http(struct config *config, const char *value,
     dialect += strspn(dialect, " ");
     struct config_http *http = &config->http[config->http_count];
     if (config->http_count == CONFIG_HTTP_MAX || len == 0 || len >= sizeof(http->address)) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+        (void)snprintf(out_error->text, sizeof(out_error->text),
                        "http: not an address, or more than %d of them: %s", CONFIG_HTTP_MAX, value);
         return ERR_INVALID;
     }
@@ -261,14 +260,14 @@ enum err config_add_http(struct config *config, const char *value,
         config->http_count++;
         return OK;
     }
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+    (void)snprintf(out_error->text, sizeof(out_error->text),
                    "http: unknown dialect \"%s\"; known are delay-queue, delayqueue-java and none",
                    dialect);
     return ERR_INVALID;
 }
 
 enum err config_add_beanstalk(struct config *config, const char *value,
-                              struct config_trouble *out_trouble)
+                              struct config_error *out_error)
 {
     size_t len = strlen(value);
     if (is_none(value)) {
@@ -276,7 +275,7 @@ enum err config_add_beanstalk(struct config *config, const char *value,
         return OK;
     }
     if (config->beanstalk_count == CONFIG_BEANSTALK_MAX || len == 0 || len >= CONFIG_ADDRESS_MAX) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+        (void)snprintf(out_error->text, sizeof(out_error->text),
                        "beanstalk: not an address, or more than %d of them: %s",
                        CONFIG_BEANSTALK_MAX, value);
         return ERR_INVALID;
@@ -377,11 +376,11 @@ static bool set_number(struct config *config, const struct key *key, const char 
 }
 
 static bool set(struct config *config, const struct key *key, const char *value,
-                struct config_trouble *trouble)
+                struct config_error *error)
 {
     switch (key->kind) {
-    case KIND_HTTP: return config_add_http(config, value, trouble) == OK;
-    case KIND_BEANSTALK: return config_add_beanstalk(config, value, trouble) == OK;
+    case KIND_HTTP: return config_add_http(config, value, error) == OK;
+    case KIND_BEANSTALK: return config_add_beanstalk(config, value, error) == OK;
     case KIND_DIR:
         config->data_dir_given = true;
         return set_text(config->data_dir, sizeof(config->data_dir), value);
@@ -402,10 +401,10 @@ static bool set(struct config *config, const struct key *key, const char *value,
 
 void config_init(struct config *config)
 {
-    struct config_trouble trouble;
+    struct config_error error;
     *config = (struct config){0};
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        bool good = set(config, &keys[i], keys[i].initial, &trouble);
+        bool good = set(config, &keys[i], keys[i].initial, &error);
         CHECK(good);
     }
     config->data_dir_given = false;
@@ -536,13 +535,13 @@ static void add_range(struct buf *out, const struct key *key)
 
 static void complain(struct reading *reading, const char *what)
 {
-    struct config_trouble text;
+    struct config_error text;
     if (reading->failed)
         return; /* the first complaint is shown */
     reading->failed = true;
     (void)snprintf(text.text, sizeof(text.text), "%.160s:%u: %.320s", reading->path, reading->line,
                    what);
-    *reading->trouble = text;
+    *reading->error = text;
 }
 
 static const struct key *key_called(const char *name)
@@ -613,7 +612,7 @@ static int take_key(void *ctx, const char *section, const char *name, const char
 {
     struct reading *reading = ctx;
     const struct key *key = find(section, name);
-    struct config_trouble why = {{0}};
+    struct config_error why = {{0}};
     if (!key) {
         complain_unknown(reading, section, name);
         return 0;
@@ -663,20 +662,20 @@ static char *read_line(char *room, int room_bytes, void *ctx)
     return line;
 }
 
-enum err config_read(struct config *config, const char *path, struct config_trouble *out_trouble)
+enum err config_read(struct config *config, const char *path, struct config_error *out_error)
 {
-    struct reading reading = {.config = config, .trouble = out_trouble, .path = path};
+    struct reading reading = {.config = config, .error = out_error, .path = path};
     struct stat status;
     reading.file = fopen(path, "re");
     if (!reading.file) {
         bool missing = errno == ENOENT;
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.300s: %s", path,
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s", path,
                        strerror(errno));
         return missing ? ERR_NOT_FOUND : ERR_IO;
     }
     if (fstat(fileno(reading.file), &status) == 0 && S_ISDIR(status.st_mode)) {
         (void)fclose(reading.file); /* nothing was read */
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+        (void)snprintf(out_error->text, sizeof(out_error->text),
                        "%.300s: this is a directory; give the configuration file itself", path);
         return ERR_INVALID;
     }
@@ -698,7 +697,7 @@ static bool is_prefix(const char *text)
     return len > 0 && len <= 64 && !strpbrk(text, "{}");
 }
 
-enum err config_check(const struct config *config, struct config_trouble *out_trouble)
+enum err config_check(const struct config *config, struct config_error *out_error)
 {
     const char *what = NULL;
     if (config->http_count + config->beanstalk_count == 0)
@@ -717,7 +716,7 @@ enum err config_check(const struct config *config, struct config_trouble *out_tr
         what = "redis.prefix must be 1 to 64 bytes without { and }";
     if (!what)
         return OK;
-    (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%s", what);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", what);
     return ERR_INVALID;
 }
 

@@ -63,7 +63,7 @@ struct config {
 };
 
 /* What is wrong with a file or an argument, ready to be shown. */
-struct config_trouble {
+struct config_error {
     char text[CONFIG_TEXT_MAX];
 };
 
@@ -71,19 +71,19 @@ void config_init(struct config *config); /* the defaults */
 
 /* Reads a file over what is there. ERR_NOT_FOUND, ERR_IO, ERR_INVALID. */
 enum err config_read(struct config *config, const char *path,
-                     struct config_trouble *out_trouble) MUST_USE;
+                     struct config_error *out_error) MUST_USE;
 
 /*
  * One listener more: "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java"; for the beanstalkd
  * protocol without a dialect. "none", or nothing, takes away all of that protocol that there were.
  */
 enum err config_add_http(struct config *config, const char *value,
-                         struct config_trouble *out_trouble) MUST_USE;
+                         struct config_error *out_error) MUST_USE;
 enum err config_add_beanstalk(struct config *config, const char *value,
-                              struct config_trouble *out_trouble) MUST_USE;
+                              struct config_error *out_error) MUST_USE;
 
 /* What no single key can tell: values that do not fit together. */
-enum err config_check(const struct config *config, struct config_trouble *out_trouble) MUST_USE;
+enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
 
 /* All names of this server, those it listens on included, as host_is_known() reads them. */
 void config_known_hosts(const struct config *config, struct buf *out);

@@ -44,7 +44,7 @@ static const struct {
 struct conversion {
     struct bytes values[GO_KEYS];
     struct buf *out;
-    struct config_trouble *trouble;
+    struct config_error *error;
     bool in_section; /* the Go server looks into none */
 };
 
@@ -87,8 +87,8 @@ static struct bytes read_value(struct bytes text)
 
 static enum err refuse(const struct conversion *conversion, unsigned line, const char *what)
 {
-    (void)snprintf(conversion->trouble->text, sizeof(conversion->trouble->text), "line %u: %s",
-                   line, what);
+    (void)snprintf(conversion->error->text, sizeof(conversion->error->text), "line %u: %s", line,
+                   what);
     return ERR_INVALID;
 }
 
@@ -151,7 +151,7 @@ static enum err write_listener(struct conversion *conversion)
     struct bytes host = before(address, " ,;#\"'");
     if (host.len != address.len || !memchr(address.at, ':', address.len) ||
         address.len + 8 >= CONFIG_ADDRESS_MAX) {
-        (void)snprintf(conversion->trouble->text, sizeof(conversion->trouble->text),
+        (void)snprintf(conversion->error->text, sizeof(conversion->error->text),
                        "bind_address is no HOST:PORT");
         return ERR_INVALID;
     }
@@ -225,10 +225,9 @@ static void write_import(const struct conversion *conversion, uint64_t db)
                      "nothing to set here.\n");
 }
 
-enum err import_config_convert(struct bytes text, struct buf *out,
-                               struct config_trouble *out_trouble)
+enum err import_config_convert(struct bytes text, struct buf *out, struct config_error *out_error)
 {
-    struct conversion conversion = {.out = out, .trouble = out_trouble};
+    struct conversion conversion = {.out = out, .error = out_error};
     unsigned line = 0;
     enum err err = OK;
     for (unsigned i = 0; i < GO_KEYS; i++)
@@ -258,7 +257,7 @@ enum err import_config_convert(struct bytes text, struct buf *out,
     return OK;
 }
 
-enum err import_config_file(const char *path, struct buf *out, struct config_trouble *out_trouble)
+enum err import_config_file(const char *path, struct buf *out, struct config_error *out_error)
 {
     struct buf text = {0};
     FILE *file = fopen(path, "re");
@@ -270,21 +269,21 @@ enum err import_config_file(const char *path, struct buf *out, struct config_tro
     }
     bool failed = !file || ferror(file);
     if (failed)
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.300s: %s", path,
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s", path,
                        strerror(errno));
     if (file)
         (void)fclose(file); /* only read from */
     enum err err = failed ? ERR_IO : OK;
     if (!err && got == FILE_MAX) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+        (void)snprintf(out_error->text, sizeof(out_error->text),
                        "%.300s is too large for a configuration", path);
         err = ERR_INVALID;
     }
-    struct config_trouble why;
+    struct config_error why;
     if (!err) {
         err = import_config_convert(buf_bytes(&text), out, &why);
         if (err)
-            (void)snprintf(out_trouble->text, sizeof(out_trouble->text), "%.200s: %.300s", path,
+            (void)snprintf(out_error->text, sizeof(out_error->text), "%.200s: %.300s", path,
                            why.text);
     }
     buf_fini(&text);

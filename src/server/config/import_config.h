@@ -12,10 +12,10 @@
  * out_trouble, and `out` may have part of an answer. The password is not written anywhere.
  */
 enum err import_config_convert(struct bytes text, struct buf *out,
-                               struct config_trouble *out_trouble) MUST_USE;
+                               struct config_error *out_error) MUST_USE;
 
 /* The same of a file. ERR_IO, too. */
 enum err import_config_file(const char *path, struct buf *out,
-                            struct config_trouble *out_trouble) MUST_USE;
+                            struct config_error *out_error) MUST_USE;
 
 #endif

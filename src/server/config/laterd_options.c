@@ -47,10 +47,10 @@ struct said {
 
 /* --data-dir overrides the file's, which is kept for the log. */
 static enum err put_data_dir(struct config *config, const char *data_dir,
-                             struct laterd_options *options, struct config_trouble *trouble)
+                             struct laterd_options *options, struct config_error *error)
 {
     if (strlen(data_dir) >= sizeof(config->data_dir)) {
-        (void)snprintf(trouble->text, sizeof(trouble->text),
+        (void)snprintf(error->text, sizeof(error->text),
                        "the name of the data directory is too long");
         return ERR_INVALID;
     }
@@ -61,23 +61,23 @@ static enum err put_data_dir(struct config *config, const char *data_dir,
 }
 
 static enum err put_over(struct config *config, const struct said *said,
-                         struct laterd_options *options, struct config_trouble *trouble)
+                         struct laterd_options *options, struct config_error *error)
 {
-    enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, trouble) : OK;
+    enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, error) : OK;
     if (said->http_count)
         config->http_count = 0;
     if (said->beanstalk_count)
         config->beanstalk_count = 0;
     for (unsigned i = 0; i < said->http_count && !err; i++)
-        err = config_add_http(config, said->http[i], trouble);
+        err = config_add_http(config, said->http[i], error);
     for (unsigned i = 0; i < said->beanstalk_count && !err; i++)
-        err = config_add_beanstalk(config, said->beanstalk[i], trouble);
-    return err ? err : config_check(config, trouble);
+        err = config_add_beanstalk(config, said->beanstalk[i], error);
+    return err ? err : config_check(config, error);
 }
 
-static enum err refuse(struct config_trouble *trouble, const char *text)
+static enum err refuse(struct config_error *error, const char *text)
 {
-    (void)snprintf(trouble->text, sizeof(trouble->text), "%s", text);
+    (void)snprintf(error->text, sizeof(error->text), "%s", text);
     return ERR_INVALID;
 }
 
@@ -96,7 +96,7 @@ enum {
 };
 
 enum err laterd_options_read(int argc, char **argv, struct config *config,
-                             struct laterd_options *out_options, struct config_trouble *out_trouble)
+                             struct laterd_options *out_options, struct config_error *out_error)
 {
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
@@ -119,7 +119,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
     while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
         switch (option) {
         case 'c':
-            if (config_read(config, optarg, out_trouble))
+            if (config_read(config, optarg, out_error))
                 return ERR_INVALID;
             break;
         case DATA_DIR: said.data_dir = optarg; break;
@@ -131,7 +131,7 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
             if (said.beanstalk_count <= CONFIG_BEANSTALK_MAX)
                 said.beanstalk[said.beanstalk_count++] = optarg;
             break;
-        case BEANSTALKD: return refuse(out_trouble, "--beanstalkd must be the first argument");
+        case BEANSTALKD: return refuse(out_error, "--beanstalkd must be the first argument");
         case NO_PERSIST: options.persist = false; break;
         case CHECK: options.wish = LATERD_CHECK_CONFIG; break;
         case IMPORT:
@@ -147,15 +147,15 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
                                                : LATERD_SHOW_HELP;
             *out_options = options;
             return OK;
-        default: return refuse(out_trouble, "");
+        default: return refuse(out_error, "");
         }
     }
     if (optind < argc) {
-        (void)snprintf(out_trouble->text, sizeof(out_trouble->text),
+        (void)snprintf(out_error->text, sizeof(out_error->text),
                        "what is \"%.300s\"? Try: laterd --help", argv[optind]);
         return ERR_INVALID;
     }
-    enum err err = put_over(config, &said, &options, out_trouble);
+    enum err err = put_over(config, &said, &options, out_error);
     if (!err)
         *out_options = options;
     return err;

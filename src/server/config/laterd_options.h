@@ -31,6 +31,6 @@ extern const char laterd_help[];
  */
 enum err laterd_options_read(int argc, char **argv, struct config *config,
                              struct laterd_options *out_options,
-                             struct config_trouble *out_trouble) MUST_USE;
+                             struct config_error *out_error) MUST_USE;
 
 #endif

@@ -132,7 +132,7 @@ static void a_name_that_takes_too_long_is_given_up_and_its_answer_forgotten(void
     link_tick(&link, 1);
     link_tick(&link, 1 + TIMEOUT_US);
     assert_int_equal(link.state, LINK_DOWN);
-    assert_string_equal(link.trouble, "looking up its name takes too long");
+    assert_string_equal(link.error, "looking up its name takes too long");
     link_fini(&link);
     assert_true(mem_used() > 0); /* the thread has its question still */
     assert_int_equal(write(answers[1], "x", 1), 1);
@@ -149,7 +149,7 @@ static void a_name_that_nobody_has_is_told(void **state)
     link_tick(&link, 1);
     wait_for_news(epoll);
     assert_int_equal(link.state, LINK_DOWN);
-    assert_string_equal(link.trouble, gai_strerror(EAI_NONAME));
+    assert_string_equal(link.error, gai_strerror(EAI_NONAME));
     link_fini(&link);
     wait_for_rest();
     (void)close(epoll);

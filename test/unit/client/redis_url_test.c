@@ -14,17 +14,17 @@
 static struct redis_url read_url(const char *text)
 {
     struct redis_url url;
-    struct redis_trouble trouble;
-    assert_int_equal(redis_url_read(bytes_str(text), &url, &trouble), OK);
+    struct redis_error error;
+    assert_int_equal(redis_url_read(bytes_str(text), &url, &error), OK);
     return url;
 }
 
 static void refused(const char *text, enum err err, const char *says)
 {
     struct redis_url url;
-    struct redis_trouble trouble;
-    assert_int_equal(redis_url_read(bytes_str(text), &url, &trouble), err);
-    assert_non_null(strstr(trouble.text, says));
+    struct redis_error error;
+    assert_int_equal(redis_url_read(bytes_str(text), &url, &error), err);
+    assert_non_null(strstr(error.text, says));
 }
 
 static void one_server_has_a_host_a_port_and_a_database(void **state)

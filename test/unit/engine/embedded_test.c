@@ -43,7 +43,7 @@ static void open_bed_at(struct bed *bed, enum durability durability, int64_t now
     if (!bed->disk)
         bed->disk = sim_disk_new();
     bed->now_us = now_us;
-    struct store_trouble trouble;
+    struct store_error error;
     struct embedded_options options = {
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10},
         .store = {.disk = sim_disk_port(bed->disk),
@@ -57,7 +57,7 @@ static void open_bed_at(struct bed *bed, enum durability durability, int64_t now
         .now_us = bed->now_us,
     };
     sim_disk_eager(bed->disk, true);
-    assert_int_equal(embedded_open(&options, &bed->embedded, &trouble), OK);
+    assert_int_equal(embedded_open(&options, &bed->embedded, &error), OK);
     sim_disk_eager(bed->disk, false);
     bed->engine = embedded_engine(bed->embedded);
     answers = 0;

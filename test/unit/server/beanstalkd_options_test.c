@@ -18,7 +18,7 @@ enum { WORDS_MAX = 16 };
 
 static struct config config;
 static struct beanstalkd_options options;
-static struct config_trouble trouble;
+static struct config_error error;
 
 /* Reads "-b DIR -f0" as if typed behind the name of the program. */
 static enum err read_line(const char *line)
@@ -35,7 +35,7 @@ static enum err read_line(const char *line)
     }
     optind = 0; /* getopt begins anew */
     config_init(&config);
-    return beanstalkd_options_read(count, words, &config, &options, &trouble);
+    return beanstalkd_options_read(count, words, &config, &options, &error);
 }
 
 static void the_defaults_are_those_of_beanstalkd(void **state)
@@ -53,7 +53,7 @@ static void the_defaults_are_those_of_beanstalkd(void **state)
     assert_int_equal(config.job_bytes, 65535);
     assert_int_equal(config.segment_bytes, 10485760);
     assert_int_equal(config.log_level, LOG_WARN);
-    assert_int_equal(config_check(&config, &trouble), OK);
+    assert_int_equal(config_check(&config, &error), OK);
 }
 
 static void an_option_may_touch_its_value_or_others(void **state)
@@ -166,7 +166,7 @@ static void what_is_wrong_is_told_in_beanstalkds_words(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(read_line(cases[i].line), ERR_INVALID);
-        assert_string_equal(trouble.text, cases[i].text);
+        assert_string_equal(error.text, cases[i].text);
     }
 }
 

@@ -10,13 +10,13 @@
 #include "base/mem.h"
 #include "server/config/import_config.h"
 
-static struct config_trouble trouble;
+static struct config_error error;
 
 /* The answer as a string, for the caller to free. */
 static char *converted(const char *text)
 {
     struct buf out = {0};
-    assert_int_equal(import_config_convert(bytes_str(text), &out, &trouble), OK);
+    assert_int_equal(import_config_convert(bytes_str(text), &out, &error), OK);
     buf_add_char(&out, '\0');
     return out.at;
 }
@@ -32,8 +32,8 @@ static void expect_in(const char *text, const char *wanted)
 static void expect_refused(struct bytes text, const char *why)
 {
     struct buf out = {0};
-    assert_int_equal(import_config_convert(text, &out, &trouble), ERR_INVALID);
-    assert_string_equal(trouble.text, why);
+    assert_int_equal(import_config_convert(text, &out, &error), ERR_INVALID);
+    assert_string_equal(error.text, why);
     buf_fini(&out);
 }
 

@@ -89,7 +89,7 @@ static void boot(struct life *life)
 {
     sim_disk_fail_at(world_disk(life->world), UINT64_MAX, 0); /* a fault that has not come yet */
     if (world_boot(life->world))
-        BROKEN(&life->oracle, "it does not start: %s", world_trouble(life->world));
+        BROKEN(&life->oracle, "it does not start: %s", world_error(life->world));
     life->faulty = false;
     life->lease_first = lease_next(life->world);
 }
@@ -133,7 +133,7 @@ static void crash(struct life *life)
 
 static void stop(struct life *life)
 {
-    bool troubled = life->faulty || life->crowded;
+    bool errord = life->faulty || life->crowded;
     world_hold_disk(life->world, false);
     world_drain(life->world);
     for (unsigned i = 0; i < CLIENTS; i++)
@@ -145,7 +145,7 @@ static void stop(struct life *life)
         BROKEN(&life->oracle, "it does not end");
     listen(life);
     leave_all(life);
-    if (troubled) /* the last reservations, which nobody waited for, may not have been written */
+    if (errord) /* the last reservations, which nobody waited for, may not have been written */
         oracle_crashed(&life->oracle);
 }
 

@@ -341,7 +341,7 @@ static void boot(struct story *story)
 {
     if (world_boot(story->world))
         complain(story, "the server did not start", BYTES(""),
-                 bytes_str(world_trouble(story->world)));
+                 bytes_str(world_error(story->world)));
 }
 
 static void pass_time(struct story *story, struct bytes rest)

@@ -158,7 +158,7 @@ static void a_clean_end_keeps_the_exact_next_number(void **state)
     sim_disk_power(model.disk, 1);
     assert_int_equal(model_open(&model), OK);
     assert_true(store_seq_first(model.store) >= 4 + SEQ_AHEAD);
-    assert_int_equal(model.trouble.text[0], 0);
+    assert_int_equal(model.error.text[0], 0);
     model_fini(&model);
 }
 
@@ -174,7 +174,7 @@ static void a_damaged_slot_is_noticed_and_costs_only_numbers(void **state)
         model_close(&model);
         assert_true(sim_disk_flip(model.disk, MANIFEST_NAME, (uint64_t)slot * BLOCK * 8 + 300));
         assert_int_equal(model_open(&model), OK);
-        assert_non_null(strstr(model.trouble.text, "notice"));
+        assert_non_null(strstr(model.error.text, "notice"));
         assert_true(store_lease_first(model.store) > lease);
         model_check(&model);
         model_fini(&model);
@@ -197,7 +197,7 @@ static void a_newer_version_is_refused(void **state)
     manifest_encode(manifest, slots);
     sim_disk_put(model.disk, MANIFEST_NAME, slots, sizeof(slots));
     assert_int_equal(model_open(&model), ERR_UNSUPPORTED);
-    assert_non_null(strstr(model.trouble.text, "newer"));
+    assert_non_null(strstr(model.error.text, "newer"));
     model_fini(&model);
 }
 
@@ -218,11 +218,11 @@ static void a_second_opener_is_locked_out(void **state)
     (void)state;
     struct model model;
     struct store *second = NULL;
-    struct store_trouble trouble;
+    struct store_error error;
     model_init(&model, 1);
     assert_int_equal(model_open(&model), OK);
-    assert_int_equal(store_open(&model.options, &model.callbacks, &second, &trouble), ERR_LOCKED);
-    assert_non_null(strstr(trouble.text, "another"));
+    assert_int_equal(store_open(&model.options, &model.callbacks, &second, &error), ERR_LOCKED);
+    assert_non_null(strstr(error.text, "another"));
     model_fini(&model);
 }
 

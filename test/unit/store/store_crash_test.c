@@ -31,7 +31,7 @@ static void open_through_cuts(struct model *model, const struct plan *plan)
     if (err)
         print_error("seed %llu cut %llu nested %llu: %s: %s\n", (unsigned long long)plan->seed,
                     (unsigned long long)plan->cut_at, (unsigned long long)plan->nested,
-                    model->trouble.file, model->trouble.text);
+                    model->error.file, model->error.text);
     assert_int_equal(err, OK);
     sim_disk_cut_at(model->disk, UINT64_MAX);
 }

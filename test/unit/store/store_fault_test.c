@@ -32,7 +32,7 @@ static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_e
         model_close(&model);
     } else {
         outcome.refused = true;
-        assert_true(model.trouble.text[0]);
+        assert_true(model.error.text[0]);
     }
     outcome.ended = sim_disk_points(model.disk) <= fail_at;
     sim_disk_fail_at(model.disk, UINT64_MAX, 0);
@@ -44,7 +44,7 @@ static struct outcome live_with_fault(uint64_t seed, uint64_t fail_at, int sys_e
     enum err err = model_open(&model);
     if (err)
         print_error("seed %llu call %llu: %s\n", (unsigned long long)seed,
-                    (unsigned long long)fail_at, model.trouble.text);
+                    (unsigned long long)fail_at, model.error.text);
     assert_int_equal(err, OK);
     model_check(&model);
     /* What is served now is durable now. */

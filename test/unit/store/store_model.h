@@ -44,7 +44,7 @@ struct model {
     struct store *store;
     struct store_callbacks callbacks;
     struct store_options options;
-    struct store_trouble trouble;
+    struct store_error error;
     struct model_job *jobs;
     size_t job_count;
     struct model_entry *journal;
@@ -62,7 +62,7 @@ struct model {
     char findings[4096];   /* lines of the last opening */
     size_t findings_len;
     unsigned notices[STORE_SET_ASIDE + 1];
-    struct store_trouble noticed; /* the last one */
+    struct store_error noticed; /* the last one */
 };
 
 static inline uint64_t model_random(struct model *model, uint64_t below)
@@ -237,11 +237,11 @@ static inline bool model_carry_rest(struct store_callbacks *callbacks, uint32_t 
 }
 
 static inline void model_notice(struct store_callbacks *callbacks, enum store_notice notice,
-                                const struct store_trouble *trouble)
+                                const struct store_error *error)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     model->notices[notice]++;
-    model->noticed = *trouble;
+    model->noticed = *error;
 }
 
 /* ---- life ---- */
@@ -287,7 +287,7 @@ static inline enum err model_open(struct model *model)
     model->failed = false;
     model->findings_len = 0;
     model->findings[0] = '\0';
-    return store_open(&model->options, &model->callbacks, &model->store, &model->trouble);
+    return store_open(&model->options, &model->callbacks, &model->store, &model->error);
 }
 
 static inline void model_close(struct model *model)

@@ -86,12 +86,12 @@ static void flip_and_open(const struct model *whole, const struct file_list *lis
     assert_true(lines > 0); /* verify reads every byte: no flip escapes it */
     enum err err = model_open(&model);
     if (err) {
-        assert_true(model.trouble.text[0] && model.trouble.file[0]);
+        assert_true(model.error.text[0] && model.error.file[0]);
         assert_int_equal(model.store, NULL);
         tally->refused++;
     } else {
         model_check(&model); /* nothing is lost */
-        if (model.trouble.text[0])
+        if (model.error.text[0])
             tally->noticed++;
         else
             tally->harmless++;
@@ -209,7 +209,7 @@ static void p2_a_flipped_byte_in_a_dead_record_stops_no_start(void **state)
             model_fini(&model);
             continue;
         }
-        assert_non_null(strstr(model.trouble.text, "notice"));
+        assert_non_null(strstr(model.error.text, "notice"));
         model_check(&model);
         store_stats(model.store, &stats);
         assert_int_equal(stats.damaged_segments, 1);
@@ -305,8 +305,8 @@ static void damage_of_a_live_job_is_refused_with_its_name(void **state)
     assert_non_null(strstr(model.findings, wanted));
     assert_non_null(strstr(model.findings, "due 1970"));
     assert_non_null(strstr(model.findings, "its body is damaged"));
-    assert_non_null(strstr(model.trouble.text, "later salvage DIR NEW"));
-    assert_true(strlen(model.trouble.text) < sizeof(model.trouble.text) - 1); /* it was not cut */
+    assert_non_null(strstr(model.error.text, "later salvage DIR NEW"));
+    assert_true(strlen(model.error.text) < sizeof(model.error.text) - 1); /* it was not cut */
     model_fini(&model);
 }
 
@@ -366,8 +366,7 @@ static unsigned salvage_all(struct model *model)
     unsigned good = 0;
     model->job_count = 0;
     assert_int_equal(
-        salvage_open(model->options.disk, true, &salvaged.callbacks, &salvage, &model->trouble),
-        OK);
+        salvage_open(model->options.disk, true, &salvaged.callbacks, &salvage, &model->error), OK);
     assert_int_equal(salvage_replay(salvage), OK);
     for (size_t i = 0; i < model->job_count; i++) {
         const struct model_job *job = &model->jobs[i];
@@ -414,7 +413,7 @@ static void p2_p5_random_damage_is_refused_or_loses_and_revives_nothing(void **s
                 salvaged -= model.jobs[i].live;
             assert_true(err || salvaged == 0); /* it takes all that an opening would */
             if (!err) {
-                went_round += strstr(model.trouble.text, "held only") != NULL;
+                went_round += strstr(model.error.text, "held only") != NULL;
                 model_check(&model);
                 model_settle(&model);
             }
@@ -437,7 +436,7 @@ static void a_missing_segment_is_named(void **state)
         (void)snprintf(name, sizeof(name), "wal-%08x", number);
         assert_true(sim_disk_delete(model.disk, name));
         assert_int_equal(model_open(&model), ERR_CORRUPT);
-        assert_non_null(strstr(model.trouble.text, "missing"));
+        assert_non_null(strstr(model.error.text, "missing"));
         model_fini(&model);
     }
 }
@@ -462,7 +461,7 @@ static void a_missing_last_segment_is_named(void **state)
         assert_non_null(last);
         assert_true(sim_disk_delete(model.disk, last));
         assert_int_equal(model_open(&model), ERR_CORRUPT);
-        assert_non_null(strstr(model.trouble.text, "missing"));
+        assert_non_null(strstr(model.error.text, "missing"));
         model_fini(&model);
     }
 }
@@ -496,7 +495,7 @@ static void rot_in_a_dead_segment_stops_no_start(void **state)
         if (block)
             assert_true(sim_disk_flip(model.disk, name, (uint64_t)block * DISK_ALIGN * 8 + 77));
         assert_int_equal(model_open(&model), OK);
-        assert_non_null(strstr(model.trouble.text, "notice"));
+        assert_non_null(strstr(model.error.text, "notice"));
         assert_null(sim_disk_file(model.disk, name, &len));
         model_check(&model);
         model_close(&model);
@@ -513,7 +512,7 @@ static void a_missing_manifest_is_named(void **state)
     build(&model, true);
     assert_true(sim_disk_delete(model.disk, "MANIFEST"));
     assert_int_equal(model_open(&model), ERR_CORRUPT);
-    assert_non_null(strstr(model.trouble.text, "no manifest"));
+    assert_non_null(strstr(model.error.text, "no manifest"));
     model_fini(&model);
 }
 
@@ -532,7 +531,7 @@ static void another_stores_segment_is_named(void **state)
     const char *at = sim_disk_file(other.disk, "wal-00000001", &len);
     sim_disk_put(model.disk, "wal-00000001", at, len);
     assert_int_equal(model_open(&model), ERR_CORRUPT);
-    assert_non_null(strstr(model.trouble.text, "another store"));
+    assert_non_null(strstr(model.error.text, "another store"));
     model_fini(&other);
     model_fini(&model);
 }
