@@ -37,9 +37,9 @@ static struct stored drop_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1, .bytes = 300};
 }
 
-static void note_reply(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void note_reply(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
-    struct bench *bench = asker;
+    struct bench *bench = ctx;
     (void)callbacks;
     CHECK(reply->err == OK);
     if (reply->kind != CMD_RESERVE)

@@ -53,7 +53,7 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
     return number;
 }
 
-static void push(struct core *core, const struct cmd_push *push, void *asker)
+static void push(struct core *core, const struct cmd_push *push, void *ctx)
 {
     struct topic *topic = NULL;
     uint32_t old = POOL_NONE;
@@ -65,7 +65,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     if (exists && push->if_exists == IF_EXISTS_KEEP) {
         struct job_view view;
         core_view(core, core_job(core, old), &view);
-        core_reply(core, asker,
+        core_reply(core, ctx,
                    &(struct reply){.kind = CMD_PUSH, .kept = true, .count = 1, .jobs = &view});
         return;
     }
@@ -76,7 +76,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     if (!err)
         err = topics_get_or_create(&core->topics, push->topic, &topic);
     if (err) {
-        core_reply_err(core, CMD_PUSH, asker, err);
+        core_reply_err(core, CMD_PUSH, ctx, err);
         return;
     }
     struct stored replaced = {0};
@@ -98,7 +98,7 @@ static void push(struct core *core, const struct cmd_push *push, void *asker)
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
     struct job_view view;
     core_view(core, job, &view);
-    core_reply(core, asker,
+    core_reply(core, ctx,
                &(struct reply){.kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = &view});
 }
 
@@ -149,7 +149,7 @@ static enum err check(const struct job *job, const struct cmd *cmd)
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
-static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *asker)
+static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, void *ctx)
 {
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
@@ -164,7 +164,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
         core->totals.deleted++;
     }
     core_retire(core, number);
-    core_reply(core, asker, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = &view});
+    core_reply(core, ctx, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = &view});
     core_forget(core, number);
 }
 
@@ -241,22 +241,22 @@ static void reschedule(struct core *core, uint32_t number, const struct cmd_job 
     core_emit_job(core, job, cmd->content_type, cmd->body, true);
 }
 
-static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
+static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
 {
     uint32_t number = index_find(&core->index, &cmd->job.ref);
     if (number == POOL_NONE) {
-        core_reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
+        core_reply_err(core, cmd->kind, ctx, ERR_NOT_FOUND);
         return;
     }
     const struct job *job = core_job(core, number);
     enum err err = check(job, cmd);
     if (err) {
         struct reply no = {.err = err, .kind = cmd->kind, .state = (enum job_state)job->state};
-        core_reply(core, asker, &no);
+        core_reply(core, ctx, &no);
         return;
     }
     if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE) {
-        end_job(core, number, cmd, asker);
+        end_job(core, number, cmd, ctx);
         return;
     }
     if (cmd->kind == CMD_RELEASE)
@@ -276,10 +276,10 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *asker)
             core_job(core, number)->priority = cmd->job.priority;
         core_bury(core, number, true);
     }
-    core_reply_job(core, cmd->kind, asker, core_job(core, number));
+    core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }
 
-void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
+void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx,
                 uint64_t *out_parked)
 {
     uint64_t parked = 0;
@@ -288,8 +288,8 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     if (now_us > core->now_us)
         core->now_us = now_us;
     switch (cmd->kind) {
-    case CMD_PUSH: push(core, &cmd->push, asker); break;
-    case CMD_RESERVE: core_reserve(core, &cmd->reserve, asker, &parked); break;
+    case CMD_PUSH: push(core, &cmd->push, ctx); break;
+    case CMD_RESERVE: core_reserve(core, &cmd->reserve, ctx, &parked); break;
     case CMD_RESERVE_JOB:
     case CMD_FINISH:
     case CMD_RELEASE:
@@ -299,7 +299,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     case CMD_RUN:
     case CMD_RESCHEDULE:
     case CMD_GET:
-    case CMD_DELETE: job_cmd(core, cmd, asker); break;
+    case CMD_DELETE: job_cmd(core, cmd, ctx); break;
     case CMD_PEEK:
     case CMD_KICK_TOPIC:
     case CMD_CLEAR_TOPIC:
@@ -308,7 +308,7 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     case CMD_REMOVE_TOPIC:
     case CMD_TOPICS:
     case CMD_TOPIC:
-    case CMD_LIST: core_topic_cmd(core, cmd, asker, &parked); break;
+    case CMD_LIST: core_topic_cmd(core, cmd, ctx, &parked); break;
     }
     if (out_parked)
         *out_parked = parked;

@@ -30,7 +30,7 @@ struct core_limits {
  * inside the call.
  */
 struct core_callbacks {
-    void (*reply)(struct core_callbacks *callbacks, void *asker, const struct reply *reply);
+    void (*reply)(struct core_callbacks *callbacks, void *ctx, const struct reply *reply);
 };
 
 struct core_options {
@@ -66,7 +66,7 @@ void core_use_budget(struct core *core, struct budget *budget);
  * that it is not in. A page may hold fewer jobs than asked for though there are more: `more` and
  * the cursor say so.
  */
-void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *asker,
+void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx,
                 uint64_t *out_parked);
 
 /*

@@ -48,7 +48,7 @@ struct waiter {
     struct wanted wanted;
     int64_t
         until_us; /* when it was to be answered at the latest, or soon after: see core_end_waits */
-    void *asker;
+    void *ctx;
     uint32_t link_count;
     struct wait_link *links; /* in the order listed; `one`, or mem_alloc'd */
     struct wait_link one;
@@ -66,7 +66,7 @@ struct scan {
     uint32_t generation;
     enum cmd_kind kind; /* LIST, PEEK, KICK_TOPIC, CLEAR_TOPIC, or TOPIC (its first delayed job) */
     enum scan_step step;
-    void *asker;
+    void *ctx;
     uint32_t topic; /* pinned */
     enum job_state state;
     uint32_t next;    /* POOL: number in the jobs' pool; PAGE: place in the page */
@@ -184,20 +184,20 @@ void core_forget(struct core *core, uint32_t number);
 
 void core_view(const struct core *core, const struct job *job, struct job_view *out_view);
 struct job_view *core_views(struct core *core, uint32_t count); /* room for so many */
-void core_reply(struct core *core, void *asker, const struct reply *reply);
-void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err);
-void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job);
+void core_reply(struct core *core, void *ctx, const struct reply *reply);
+void core_reply_err(struct core *core, enum cmd_kind kind, void *ctx, enum err err);
+void core_reply_job(struct core *core, enum cmd_kind kind, void *ctx, const struct job *job);
 
 /* ---- reserve.c ---- */
 
-void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
+void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx,
                   uint64_t *out_parked);
 bool core_end_waits(struct core *core, uint32_t steps); /* true = more to do */
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
 
 /* ---- topic_commands.c ---- */
 
-void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked);
+void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_t *out_parked);
 void core_set_pause(struct core *core, struct topic *topic, int64_t until_us);
 void core_view_topic(const struct core *core, const struct topic *topic,
                      struct topic_view *out_view);
@@ -213,7 +213,7 @@ static inline uint32_t core_topic_first(const struct topic *topic, enum job_stat
 enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
 
 /* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. */
-void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *asker,
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *ctx,
                uint64_t *out_parked);
 bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */
 void core_scan_cancel(struct core *core, uint32_t generation);

@@ -70,9 +70,9 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
     return taken;
 }
 
-static void reply_taken(struct core *core, void *asker, uint32_t taken)
+static void reply_taken(struct core *core, void *ctx, uint32_t taken)
 {
-    core_reply(core, asker,
+    core_reply(core, ctx,
                &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views});
 }
 
@@ -117,7 +117,7 @@ static struct wanted wanted_of(const struct cmd_reserve *cmd)
     return (struct wanted){.max = cmd->max, .listed_order = cmd->listed_order, .bound = cmd->bound};
 }
 
-static enum err park(struct core *core, const struct cmd_reserve *cmd, void *asker,
+static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx,
                      uint64_t *out_parked)
 {
     if (core->waiters.count + core->scan_count >= core->limits.waiters)
@@ -126,7 +126,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ask
     CHECK(number < SCAN_HANDLE);
     struct waiter *waiter = waiter_at(core, number);
     waiter->generation = core_next_generation(core);
-    waiter->asker = asker;
+    waiter->ctx = ctx;
     waiter->wanted = wanted_of(cmd);
     waiter->until_us = time_add(core->now_us, cmd->wait_us);
     waiter->links = &waiter->one;
@@ -146,8 +146,7 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ask
     return OK;
 }
 
-void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
-                  uint64_t *out_parked)
+void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx, uint64_t *out_parked)
 {
     uint32_t count = 0, taken = 0;
     struct wanted wanted = wanted_of(cmd);
@@ -169,13 +168,13 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *asker,
     if (count)
         taken = take(core, count, &wanted);
     if (taken) {
-        reply_taken(core, asker, taken);
+        reply_taken(core, ctx, taken);
         return;
     }
     bool waits = cmd->wait_us > 0 || behind_others;
-    enum err err = waits ? park(core, cmd, asker, out_parked) : ERR_EMPTY;
+    enum err err = waits ? park(core, cmd, ctx, out_parked) : ERR_EMPTY;
     if (err)
-        core_reply(core, asker, &(struct reply){.err = err, .kind = CMD_RESERVE});
+        core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
 }
 
 /* Gives the waiter what its topics have, up to `max`, and answers it. Returns how many; 0: none. */
@@ -188,9 +187,9 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max)
     wanted.max = wanted.max < max ? wanted.max : max;
     uint32_t taken = take(core, waiter->link_count, &wanted);
     if (taken) {
-        void *asker = waiter->asker;
+        void *ctx = waiter->ctx;
         unpark(core, number);
-        reply_taken(core, asker, taken);
+        reply_taken(core, ctx, taken);
     }
     return taken;
 }
@@ -244,9 +243,9 @@ bool core_end_waits(struct core *core, uint32_t steps)
         budget_spend(core->budget, TAKE_NS + (int64_t)waiter->link_count * TOPIC_NS);
         if (behind || serve(core, number, UINT32_MAX))
             continue;
-        void *asker = waiter->asker;
+        void *ctx = waiter->ctx;
         unpark(core, number);
-        core_reply_err(core, CMD_RESERVE, asker, ERR_EMPTY);
+        core_reply_err(core, CMD_RESERVE, ctx, ERR_EMPTY);
     }
     return true;
 }
@@ -265,8 +264,8 @@ void core_drain(struct core *core, enum err err)
          i = pool_next(&core->waiters, i + 1)) {
         if (!waiter_at(core, i)->generation)
             continue;
-        void *asker = waiter_at(core, i)->asker;
+        void *ctx = waiter_at(core, i)->ctx;
         unpark(core, i);
-        core_reply(core, asker, &(struct reply){.err = err, .kind = CMD_RESERVE});
+        core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
     }
 }

@@ -187,7 +187,7 @@ static void reply_page(struct core *core, struct scan *scan)
         if (is_as_seen(core, scan, entry))
             core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
     }
-    core_reply(core, scan->asker, &reply);
+    core_reply(core, scan->ctx, &reply);
 }
 
 /* One topic's counts; the scan has found its first delayed job. */
@@ -197,7 +197,7 @@ static void reply_topic(struct core *core, const struct scan *scan)
     core_view_topic(core, topics_at(&core->topics, scan->topic), &view);
     if (scan->page.count)
         view.next_due_us = scan->page.entries[0].due_us;
-    core_reply(core, scan->asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+    core_reply(core, scan->ctx, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
 }
 
 /* One job, the first of its topic and state; NOT_FOUND if it has left that state meanwhile. */
@@ -205,16 +205,16 @@ static void reply_first(struct core *core, const struct scan *scan)
 {
     const struct top_k_entry *first = scan->page.entries;
     if (scan->page.count && is_as_seen(core, scan, first))
-        core_reply_job(core, CMD_PEEK, scan->asker, core_job(core, first->number));
+        core_reply_job(core, CMD_PEEK, scan->ctx, core_job(core, first->number));
     else
-        core_reply_err(core, CMD_PEEK, scan->asker, ERR_NOT_FOUND);
+        core_reply_err(core, CMD_PEEK, scan->ctx, ERR_NOT_FOUND);
 }
 
 static void reply_changed(struct core *core, const struct scan *scan)
 {
     const struct topic *topic = topics_at(&core->topics, scan->topic);
     bool more = scan->step == SCAN_PAGE ? scan->page.more : topic->jobs[scan->state] > 0;
-    core_reply(core, scan->asker,
+    core_reply(core, scan->ctx,
                &(struct reply){.kind = scan->kind, .count = scan->changed, .more = more});
 }
 
@@ -264,13 +264,13 @@ static enum scan_step first_step(const struct cmd *cmd)
     return changes && at_hand ? SCAN_HEADS : SCAN_POOL;
 }
 
-void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *asker,
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *ctx,
                uint64_t *out_parked)
 {
     struct scan scan = {
         .kind = cmd->kind,
         .step = first_step(cmd),
-        .asker = asker,
+        .ctx = ctx,
         .topic = topic->number,
         .state = cmd->topic.state,
         .max = cmd->topic.max,
@@ -293,7 +293,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         reply_changed(core, &scan);
         top_k_fini(&scan.page);
     } else {
-        core_reply_err(core, cmd->kind, asker, ERR_WAITERS_LIMIT);
+        core_reply_err(core, cmd->kind, ctx, ERR_WAITERS_LIMIT);
         top_k_fini(&scan.page);
     }
 }

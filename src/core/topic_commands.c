@@ -39,7 +39,7 @@ void core_view_topic(const struct core *core, const struct topic *topic,
         out_view->jobs[state] = topic->jobs[state];
 }
 
-static void list_topics(struct core *core, const struct cmd_topic *cmd, void *asker)
+static void list_topics(struct core *core, const struct cmd_topic *cmd, void *ctx)
 {
     const struct name_order *order = &core->topics.order;
     struct name_place place = name_order_after(order, cmd->topic);
@@ -50,7 +50,7 @@ static void list_topics(struct core *core, const struct cmd_topic *cmd, void *as
         core_view_topic(core, topics_at(&core->topics, number), &views[reply.count++]);
     reply.more = name_order_next(order, &place, &number);
     budget_spend(core->budget, (int64_t)reply.count * VIEW_NS);
-    core_reply(core, asker, &reply);
+    core_reply(core, ctx, &reply);
     mem_free(views);
 }
 
@@ -66,7 +66,7 @@ void core_set_pause(struct core *core, struct topic *topic, int64_t until_us)
     topics_relist(&core->topics, topic);
 }
 
-static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
+static void pause_topic(struct core *core, const struct cmd *cmd, void *ctx)
 {
     struct topic *topic;
     int64_t until_us = cmd->kind == CMD_PAUSE ? cmd->topic.pause_until_us : 0;
@@ -79,10 +79,10 @@ static void pause_topic(struct core *core, const struct cmd *cmd, void *asker)
         core_set_pause(core, topic, until_us);
         core_emit_pause(core, topic);
     }
-    core_reply_err(core, cmd->kind, asker, err);
+    core_reply_err(core, cmd->kind, ctx, err);
 }
 
-static void remove_topic(struct core *core, struct topic *topic, void *asker)
+static void remove_topic(struct core *core, struct topic *topic, void *ctx)
 {
     if (topic->pause_until_us) {
         core_set_pause(core, topic, 0);
@@ -91,7 +91,7 @@ static void remove_topic(struct core *core, struct topic *topic, void *asker)
     bool idle = topic->idle;
     if (idle)
         topics_forget(&core->topics, topic);
-    core_reply(core, asker, &(struct reply){.kind = CMD_REMOVE_TOPIC, .more = !idle});
+    core_reply(core, ctx, &(struct reply){.kind = CMD_REMOVE_TOPIC, .more = !idle});
 }
 
 static const struct cmd *first_in(enum cmd_kind kind, enum job_state state, struct cmd *room)
@@ -103,20 +103,20 @@ static const struct cmd *first_in(enum cmd_kind kind, enum job_state state, stru
     return room;
 }
 
-static void view_or_scan(struct core *core, struct topic *topic, const struct cmd *cmd, void *asker,
+static void view_or_scan(struct core *core, struct topic *topic, const struct cmd *cmd, void *ctx,
                          uint64_t *out_parked)
 {
     struct cmd scan;
     if (!cmd->topic.brief) {
-        core_scan(core, topic, first_in(CMD_TOPIC, JOB_DELAYED, &scan), asker, out_parked);
+        core_scan(core, topic, first_in(CMD_TOPIC, JOB_DELAYED, &scan), ctx, out_parked);
         return;
     }
     struct topic_view view;
     core_view_topic(core, topic, &view);
-    core_reply(core, asker, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
+    core_reply(core, ctx, &(struct reply){.kind = CMD_TOPIC, .count = 1, .topics = &view});
 }
 
-static void kick_topic(struct core *core, struct topic *topic, const struct cmd *cmd, void *asker,
+static void kick_topic(struct core *core, struct topic *topic, const struct cmd *cmd, void *ctx,
                        uint64_t *out_parked)
 {
     struct cmd kick = *cmd;
@@ -124,27 +124,27 @@ static void kick_topic(struct core *core, struct topic *topic, const struct cmd 
     if (cmd->topic.state == JOB_GONE)
         buried = topic->jobs[JOB_BURIED] > 0;
     kick.topic.state = buried ? JOB_BURIED : JOB_DELAYED;
-    core_scan(core, topic, &kick, asker, out_parked);
+    core_scan(core, topic, &kick, ctx, out_parked);
 }
 
 /* The first READY and BURIED jobs are at hand; the others must be looked for. */
-static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, void *asker,
+static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, void *ctx,
                  uint64_t *out_parked)
 {
     struct cmd scan;
     enum job_state state = cmd->topic.state;
     if (topic->jobs[state] == 0)
-        core_reply_err(core, CMD_PEEK, asker, ERR_NOT_FOUND);
+        core_reply_err(core, CMD_PEEK, ctx, ERR_NOT_FOUND);
     else if (state == JOB_READY || state == JOB_BURIED)
-        core_reply_job(core, CMD_PEEK, asker, core_job(core, core_topic_first(topic, state)));
+        core_reply_job(core, CMD_PEEK, ctx, core_job(core, core_topic_first(topic, state)));
     else
-        core_scan(core, topic, first_in(CMD_PEEK, state, &scan), asker, out_parked);
+        core_scan(core, topic, first_in(CMD_PEEK, state, &scan), ctx, out_parked);
 }
 
-void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint64_t *out_parked)
+void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_t *out_parked)
 {
     if (cmd->kind == CMD_TOPICS) {
-        list_topics(core, &cmd->topic, asker);
+        list_topics(core, &cmd->topic, ctx);
         return;
     }
     struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
@@ -152,26 +152,26 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *asker, uint6
         topic = NULL; /* it is there for its counters only */
     bool makes = !cmd->topic.in_use && !cmd->topic.must_exist;
     if (cmd->kind == CMD_PAUSE && (topic || makes)) {
-        pause_topic(core, cmd, asker);
+        pause_topic(core, cmd, ctx);
         return;
     }
     if (!topic) {
-        core_reply_err(core, cmd->kind, asker, ERR_NOT_FOUND);
+        core_reply_err(core, cmd->kind, ctx, ERR_NOT_FOUND);
         return;
     }
     if (cmd->kind == CMD_RESUME) {
-        pause_topic(core, cmd, asker);
+        pause_topic(core, cmd, ctx);
     } else if (cmd->kind == CMD_REMOVE_TOPIC) {
-        remove_topic(core, topic, asker);
+        remove_topic(core, topic, ctx);
     } else if (cmd->kind == CMD_TOPIC) {
-        view_or_scan(core, topic, cmd, asker, out_parked);
+        view_or_scan(core, topic, cmd, ctx, out_parked);
     } else if (cmd->kind == CMD_KICK_TOPIC) {
-        kick_topic(core, topic, cmd, asker, out_parked);
+        kick_topic(core, topic, cmd, ctx, out_parked);
     } else if (cmd->topic.state <= JOB_GONE || cmd->topic.state >= JOB_STATES) {
-        core_reply_err(core, cmd->kind, asker, ERR_INVALID);
+        core_reply_err(core, cmd->kind, ctx, ERR_INVALID);
     } else if (cmd->kind == CMD_PEEK) {
-        peek(core, topic, cmd, asker, out_parked);
+        peek(core, topic, cmd, ctx, out_parked);
     } else {
-        core_scan(core, topic, cmd, asker, out_parked);
+        core_scan(core, topic, cmd, ctx, out_parked);
     }
 }

@@ -315,19 +315,19 @@ struct job_view *core_views(struct core *core, uint32_t count)
     return core->views;
 }
 
-void core_reply(struct core *core, void *asker, const struct reply *reply)
+void core_reply(struct core *core, void *ctx, const struct reply *reply)
 {
-    core->callbacks->reply(core->callbacks, asker, reply);
+    core->callbacks->reply(core->callbacks, ctx, reply);
 }
 
-void core_reply_err(struct core *core, enum cmd_kind kind, void *asker, enum err err)
+void core_reply_err(struct core *core, enum cmd_kind kind, void *ctx, enum err err)
 {
-    core_reply(core, asker, &(struct reply){.err = err, .kind = kind});
+    core_reply(core, ctx, &(struct reply){.err = err, .kind = kind});
 }
 
-void core_reply_job(struct core *core, enum cmd_kind kind, void *asker, const struct job *job)
+void core_reply_job(struct core *core, enum cmd_kind kind, void *ctx, const struct job *job)
 {
     struct job_view view;
     core_view(core, job, &view);
-    core_reply(core, asker, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
+    core_reply(core, ctx, &(struct reply){.kind = kind, .count = 1, .jobs = &view});
 }

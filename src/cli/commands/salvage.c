@@ -136,10 +136,10 @@ static bool is_doubtful(const struct salvaging *salvaging, uint64_t seq)
     return list->len && bsearch(&seq, list->at, list->len / sizeof(seq), sizeof(seq), by_number);
 }
 
-static void no_reply(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void no_reply(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
-    (void)asker;
+    (void)ctx;
     (void)reply; /* nothing is asked */
 }
 

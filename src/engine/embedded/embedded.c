@@ -250,10 +250,10 @@ static bool shows_bodies(enum cmd_kind kind)
     return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET || kind == CMD_PEEK;
 }
 
-static void core_replied(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void core_replied(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
-    struct ticket *ticket = asker;
+    struct ticket *ticket = ctx;
     bool tells = tells_of_change(embedded, reply);
     ticket->parked = 0;
     if (tells && store_failed(embedded->store)) { /* a long search that began before the failure */

@@ -41,10 +41,10 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1000 + bed.event_count, .bytes = 10};
 }
 
-static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
-    (void)asker;
+    (void)ctx;
     bed.reply = *reply;
     if (reply->jobs && reply->count)
         bed.job = reply->jobs[0];

@@ -25,10 +25,10 @@ static struct stored drop_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = 1, .bytes = 10};
 }
 
-static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
-    (void)asker;
+    (void)ctx;
     last = *reply;
     replies++;
 }

@@ -232,11 +232,11 @@ static void waiter_answered(struct model_waiter *waiter, const struct reply *rep
     waiter->parked = false;
 }
 
-static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
-    if (asker != life) {
-        waiter_answered(asker, reply);
+    if (ctx != life) {
+        waiter_answered(ctx, reply);
         return;
     }
     MUST(!life->replied);

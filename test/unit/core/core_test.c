@@ -24,7 +24,7 @@ struct bed {
     int64_t now_us;
     unsigned replies;
     struct {
-        void *asker;
+        void *ctx;
         struct reply reply;
         struct job_view job;
         struct topic_view topics[4];
@@ -43,11 +43,11 @@ static struct stored keep_event(struct event_sink *sink, const struct event *eve
     return (struct stored){.where = ++bed.where, .bytes = 10};
 }
 
-static void hear(struct core_callbacks *callbacks, void *asker, const struct reply *reply)
+static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     (void)callbacks;
     unsigned place = bed.replies++ % REPLIES_MAX;
-    bed.last[place].asker = asker;
+    bed.last[place].ctx = ctx;
     bed.last[place].reply = *reply;
     if (reply->jobs && reply->count)
         bed.last[place].job = reply->jobs[0];
@@ -158,7 +158,7 @@ static void tick_at(int64_t now_us)
     core_valid(bed.core);
 }
 
-static uint64_t park(void *asker, const char *topic, int64_t wait_us)
+static uint64_t park(void *ctx, const char *topic, int64_t wait_us)
 {
     struct bytes name = bytes_str(topic);
     uint64_t parked = 0;
@@ -166,7 +166,7 @@ static uint64_t park(void *asker, const char *topic, int64_t wait_us)
         bed.core, bed.now_us,
         &(struct cmd){.kind = CMD_RESERVE,
                       .reserve = {.topics = &name, .topic_count = 1, .max = 1, .wait_us = wait_us}},
-        asker, &parked);
+        ctx, &parked);
     return parked;
 }
 
@@ -241,13 +241,13 @@ static void p6_a_cancelled_wait_takes_no_job(void **state)
     unsigned before = bed.replies;
     assert_false(core_match(bed.core, bed.now_us, 10));
     assert_int_equal(bed.replies, before + 1);
-    assert_ptr_equal(bed.last[before].asker, &second);
+    assert_ptr_equal(bed.last[before].ctx, &second);
     core_cancel(bed.core, parked); /* an old handle does nothing, */
     uint64_t again = park(&first, "t", SECOND);
     core_cancel(bed.core, parked); /* not even to who has its place now */
     push_due(START);
     core_match(bed.core, bed.now_us, 10);
-    assert_ptr_equal(bed.last[bed.replies - 1].asker, &first);
+    assert_ptr_equal(bed.last[bed.replies - 1].ctx, &first);
     assert_int_not_equal(again, parked);
 }
 
@@ -357,10 +357,10 @@ static void p8_each_limit_has_its_own_error_and_nothing_changes(void **state)
     assert_int_equal(bed.event_count, events);
     assert_int_equal(do_job(CMD_DELETE, two, 0), OK);
     assert_int_equal(apply(&cmd), OK); /* topic two was idle and made room */
-    int asker;
-    assert_true(park(&asker, "three", 5) == 0); /* there is a job */
-    assert_true(park(&asker, "three", 5) != 0);
-    assert_true(park(&asker, "three", 5) == 0);
+    int ctx;
+    assert_true(park(&ctx, "three", 5) == 0); /* there is a job */
+    assert_true(park(&ctx, "three", 5) != 0);
+    assert_true(park(&ctx, "three", 5) == 0);
     assert_int_equal(last()->err, ERR_WAITERS_LIMIT);
 }
 
@@ -522,8 +522,8 @@ static void a_job_pushed_as_buried_waits_for_a_kick(void **state)
 static void a_wait_ends_at_its_time_with_empty(void **state)
 {
     (void)state;
-    int asker;
-    assert_true(park(&asker, "t", 50) != 0);
+    int ctx;
+    assert_true(park(&ctx, "t", 50) != 0);
     assert_int_equal(core_next_us(bed.core), START + 50);
     tick_at(START + 49);
     assert_int_equal(bed.replies, 0);
@@ -535,9 +535,9 @@ static void a_wait_ends_at_its_time_with_empty(void **state)
 static void a_drain_answers_all_who_wait(void **state)
 {
     (void)state;
-    int asker;
-    park(&asker, "a", 50);
-    park(&asker, "b", INT64_MAX);
+    int ctx;
+    park(&ctx, "a", 50);
+    park(&ctx, "b", INT64_MAX);
     core_drain(bed.core, ERR_DRAINING);
     assert_int_equal(bed.replies, 2);
     assert_int_equal(last()->err, ERR_DRAINING);
@@ -558,7 +558,7 @@ static void a_topic_that_holds_nothing_is_not_in_use(void **state)
 static void a_topic_is_removed_when_it_holds_nothing(void **state)
 {
     (void)state;
-    int asker;
+    int ctx;
     assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), ERR_NOT_FOUND);
     uint64_t seq = push_due(START);
     assert_int_equal(do_topic(CMD_PAUSE, (struct cmd_topic){.pause_until_us = INT64_MAX}), OK);
@@ -567,7 +567,7 @@ static void a_topic_is_removed_when_it_holds_nothing(void **state)
     assert_int_equal(last_event()->kind, EVENT_TOPIC);
     assert_int_equal(reserve(), OK);
     assert_int_equal(do_job(CMD_DELETE, seq, 0), OK);
-    park(&asker, "t", 1000);
+    park(&ctx, "t", 1000);
     assert_int_equal(do_topic(CMD_REMOVE_TOPIC, (struct cmd_topic){0}), OK);
     assert_true(last()->more);
     core_drain(bed.core, ERR_DRAINING);
@@ -582,17 +582,17 @@ static void a_topic_is_removed_when_it_holds_nothing(void **state)
 static void a_paused_topic_gives_nothing_until_the_pause_is_over(void **state)
 {
     (void)state;
-    int asker;
+    int ctx;
     push_due(START);
     assert_int_equal(do_topic(CMD_PAUSE, (struct cmd_topic){.pause_until_us = START + 100}), OK);
     assert_int_equal(last_event()->kind, EVENT_TOPIC);
     assert_int_equal(reserve(), ERR_EMPTY);
-    park(&asker, "t", 1000);
+    park(&ctx, "t", 1000);
     assert_false(core_match(bed.core, START, 10));
     tick_at(START + 100);
     core_match(bed.core, bed.now_us, 10);
     assert_int_equal(last()->err, OK);
-    assert_ptr_equal(bed.last[bed.replies - 1].asker, &asker);
+    assert_ptr_equal(bed.last[bed.replies - 1].ctx, &ctx);
 }
 
 static void a_waiter_on_a_topic_listed_twice_is_answered_once(void **state)
@@ -619,10 +619,10 @@ static void a_waiter_on_a_topic_listed_twice_is_answered_once(void **state)
 static void the_first_of_100000_due_together_is_served_in_the_first_slice(void **state)
 {
     (void)state;
-    int asker;
+    int ctx;
     for (int i = 0; i < 100000; i++)
         push_due(START + SECOND);
-    park(&asker, "t", 10 * SECOND);
+    park(&ctx, "t", 10 * SECOND);
     bed.now_us = START + SECOND;
     assert_true(core_tick(bed.core, bed.now_us, 1000)); /* one slice, with more to do */
     unsigned before = bed.replies;
