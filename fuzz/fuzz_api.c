@@ -74,7 +74,7 @@ static void check_cmd(const struct cmd *cmd)
 }
 
 /* One response, and nothing else; JSON if it says JSON. */
-static void check_response(const struct call_style *style, const struct buf *out)
+static void check_response(const struct response_format *format, const struct buf *out)
 {
     static const char end[] = "\r\n\r\n";
     struct bytes text = buf_bytes(out);
@@ -82,7 +82,7 @@ static void check_response(const struct call_style *style, const struct buf *out
     const char *body = memmem(text.at, text.len, end, 4);
     CHECK(body);
     size_t head_len = (size_t)(body - text.at) + 4, body_len = text.len - head_len;
-    if (style->head_only)
+    if (format->head_only)
         CHECK(body_len == 0);
     else if (body_len && memmem(text.at, head_len, "json", 4)) {
         json_error_t error;
@@ -119,13 +119,13 @@ static void answer(const struct call *call, struct buf *out)
         job.retry_us = push->retry_us;
         job.retry_count = push->retry_count;
     }
-    api_reply(&call->style, &reply, now_us, BYTES("now"), out);
-    check_response(&call->style, out);
+    api_reply(&call->format, &reply, now_us, BYTES("now"), out);
+    check_response(&call->format, out);
     for (enum err err = ERR_NOT_FOUND; err < ERR_COUNT; err++) {
         struct reply bad = {.err = err, .kind = call->cmd.kind};
         out->len = 0;
-        api_reply(&call->style, &bad, now_us, BYTES("now"), out);
-        check_response(&call->style, out);
+        api_reply(&call->format, &bad, now_us, BYTES("now"), out);
+        check_response(&call->format, out);
     }
 }
 
@@ -141,11 +141,11 @@ static void do_batch(struct call *call, struct arena *scratch, struct buf *out)
         if (problem.status == 0)
             check_cmd(&cmd);
         failed += problem.status != 0;
-        api_batch_result(&call->style, &results, &reply, problem.status ? &problem : NULL);
+        api_batch_result(&call->format, &results, &reply, problem.status ? &problem : NULL);
     }
     CHECK(call->batch.done <= limits.batch_jobs);
-    api_batch_reply(&call->style, buf_bytes(&results), failed, BYTES("now"), out);
-    check_response(&call->style, out);
+    api_batch_reply(&call->format, buf_bytes(&results), failed, BYTES("now"), out);
+    check_response(&call->format, out);
     buf_fini(&results);
 }
 
@@ -167,8 +167,8 @@ static void handle(enum api_dialect dialect, const struct http_request *request)
     case CALL_BATCH: do_batch(&call, &scratch, &out); break;
     case CALL_PROBLEM:
         CHECK(call.problem.status >= 200 && call.problem.detail[0]);
-        api_problem(&call.style, &call.problem, BYTES("now"), &out);
-        check_response(&call.style, &out);
+        api_problem(&call.format, &call.problem, BYTES("now"), &out);
+        check_response(&call.format, &out);
         break;
     case CALL_HEALTHZ:
     case CALL_READYZ:

@@ -118,13 +118,13 @@ static void add_theirs(struct buf *out, json_t *value)
 }
 
 /* What we write, we read back as it was. */
-static void check_writer(struct bytes text, enum json_style style)
+static void check_writer(struct bytes text, enum json_style format)
 {
     struct buf out = {0};
     struct arena arena = {0};
     struct json json;
     struct json_value value;
-    json_add_text(&out, text, style);
+    json_add_text(&out, text, format);
     json_init(&json, buf_bytes(&out), 1);
     CHECK(json_value(&json, &value) && json_end(&json) && value.kind == JSON_KIND_STRING);
     if (bytes_is_utf8(text))

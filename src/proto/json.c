@@ -532,14 +532,14 @@ static char *escape_html(char *to, const char **at, const char *end, const char 
     return to;
 }
 
-static void add_well_formed(struct buf *out, struct bytes text, enum json_style style)
+static void add_well_formed(struct buf *out, struct bytes text, enum json_style format)
 {
     const char *at = text.at, *text_end = text.at + text.len;
     while (at < text_end) {
         const char *end = text_end - at > CHUNK_BYTES ? at + CHUNK_BYTES : text_end;
         buf_reserve(out, (size_t)(end - at) * ESCAPE_MAX + 2 * sizeof(struct escape));
         char *to = out->at + out->len;
-        if (style == JSON_STYLE_HTML) {
+        if (format == JSON_STYLE_HTML) {
             to = escape_html(to, &at, end, text_end);
         } else {
             to = escape_plain(to, at, end);
@@ -549,13 +549,13 @@ static void add_well_formed(struct buf *out, struct bytes text, enum json_style 
     }
 }
 
-void json_add_text(struct buf *out, struct bytes text, enum json_style style)
+void json_add_text(struct buf *out, struct bytes text, enum json_style format)
 {
     buf_reserve(out, text.len + 2);
     buf_add_char(out, '"');
     while (text.len) {
         size_t good = bytes_utf8_prefix(text);
-        add_well_formed(out, bytes_of(text.at, good), style);
+        add_well_formed(out, bytes_of(text.at, good), format);
         if (good < text.len) {
             buf_add(out, "\\ufffd", 6);
             good++;

@@ -75,7 +75,7 @@ static void item_done(struct batch_item *item, const struct reply *reply,
 {
     struct batch *batch = item->request->batch;
     struct buf text = {0};
-    api_batch_result(&item->request->style, &text, reply, problem);
+    api_batch_result(&item->request->format, &text, reply, problem);
     item->result = arena_copy(&batch->arena, buf_bytes(&text));
     item->failed = !reply || reply->err != OK; /* no reply: a problem */
     item->answered = true;

@@ -15,7 +15,7 @@ struct encoding {
     struct request *request; /* NULL: nobody waits */
     bool in_use;             /* by the worker */
     struct arena arena;
-    struct call_style style;
+    struct response_format format;
     struct reply reply;
     size_t body_bytes;
     int64_t now_us; /* of the reply */
@@ -46,7 +46,8 @@ static void free_it(struct encoding *encoding)
 static void run(struct work *work)
 {
     struct encoding *encoding = LIST_ENTRY(work, struct encoding, offload.work);
-    api_reply(&encoding->style, &encoding->reply, encoding->now_us, encoding->date, &encoding->out);
+    api_reply(&encoding->format, &encoding->reply, encoding->now_us, encoding->date,
+              &encoding->out);
     arena_fini(&encoding->arena); /* here: giving megabytes back takes its time */
 }
 
@@ -85,7 +86,7 @@ void encode_begin(struct request *request, const struct reply *reply)
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
     encoding->request = request;
     encoding->in_use = true;
-    encoding->style = request->style;
+    encoding->format = request->format;
     encoding->body_bytes = body_bytes(reply);
     buffers_changed(&request->http->session);
     encoding->now_us = server->now_us;

@@ -123,13 +123,13 @@ void api_refuse_call(struct call *call, int status, const char *code, const char
 void api_send(const struct api_output *output, int status, const char *content_type,
               struct bytes body)
 {
-    const struct call_style *style = output->style;
+    const struct response_format *format = output->format;
     struct http_response response = {
         .status = status,
         .content_type = content_type,
-        .close = style->close,
-        .http10_keep_alive = style->http10 && !style->close,
-        .head_only = style->head_only,
+        .close = format->close,
+        .http10_keep_alive = format->http10 && !format->close,
+        .head_only = format->head_only,
         .date = output->date,
     };
     http_respond(output->out, &response, body);
@@ -183,10 +183,10 @@ bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
     return good;
 }
 
-void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style style)
+void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style format)
 {
     char room[JOB_TEXT_ID_MAX];
-    json_add_text(out, job_ref_text(ref, room), style);
+    json_add_text(out, job_ref_text(ref, room), format);
 }
 
 /* ---- which dialect ---- */
@@ -215,7 +215,7 @@ static bool decode_page(const struct http_request *request, struct call *call)
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
         if (!bytes_eq(request->path, pages[i].path))
             continue;
-        call->style.dialect = DIALECT_COUNT;
+        call->format.dialect = DIALECT_COUNT;
         call->kind = pages[i].kind;
         if (request->method != HTTP_M_GET && request->method != HTTP_M_HEAD) {
             api_refuse_call(call, 405, "method_not_allowed", "this page can only be read");
@@ -238,11 +238,11 @@ static bool decode_page(const struct http_request *request, struct call *call)
 static bool refuse_cross_site(const struct http_request *request, bool is_v1, struct call *call)
 {
     bool reads = request->method == HTTP_M_GET || request->method == HTTP_M_HEAD;
-    bool always_200 = call->style.dialect == DIALECT_DELAY_QUEUE && !is_v1;
+    bool always_200 = call->format.dialect == DIALECT_DELAY_QUEUE && !is_v1;
     if (!request->cross_site || (is_v1 && reads))
         return false;
     if (is_v1)
-        call->style.dialect = DIALECT_COUNT;
+        call->format.dialect = DIALECT_COUNT;
     api_refuse_call(call, always_200 ? 200 : 403, "cross_site",
                     "a web page of another origin may not change anything here (Origin, "
                     "Sec-Fetch-Site)");
@@ -259,7 +259,7 @@ static bool refuse_unknown_host(const struct api_site *site, const struct http_r
     if (site->any_host || host_is_known(request->host, site->hosts))
         return false;
     if (is_below_v1(request->path))
-        call->style.dialect = DIALECT_COUNT;
+        call->format.dialect = DIALECT_COUNT;
     api_refuse_call(call, 403, "unknown_host",
                     "the request's Host is no name of this server: ask for it by IP address or as "
                     "localhost, or add the name to server.hosts in its configuration");
@@ -274,7 +274,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
         .limits = limits, .request = request, .now_us = now_us, .scratch = scratch};
     enum api_dialect root = site->root;
     call->kind = CALL_CMD;
-    call->style = (struct call_style){
+    call->format = (struct response_format){
         .limits = limits,
         .dialect = (uint8_t)root,
         .close = !request->keep_alive,
@@ -290,7 +290,7 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
     } else if (decode_page(request, call) || refuse_cross_site(request, is_v1, call)) {
         return;
     } else if (is_v1) {
-        call->style.dialect = DIALECT_COUNT;
+        call->format.dialect = DIALECT_COUNT;
         v1_decode(&input, call);
     } else if (root == DIALECT_DELAYQUEUE_JAVA) {
         delayqueue_java_decode(&input, call);
@@ -298,14 +298,14 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
         delay_queue_decode(&input, call);
     }
     if (call->kind == CALL_CMD || call->kind == CALL_CLEAR)
-        call->style.cmd = (uint8_t)call->cmd.kind;
+        call->format.cmd = (uint8_t)call->cmd.kind;
 }
 
-void api_reply(const struct call_style *style, const struct reply *reply, int64_t now_us,
+void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out)
 {
-    struct api_output output = {.style = style, .date = date, .out = out};
-    switch ((enum api_dialect)style->dialect) {
+    struct api_output output = {.format = format, .date = date, .out = out};
+    switch ((enum api_dialect)format->dialect) {
     case DIALECT_DELAY_QUEUE: delay_queue_reply(&output, reply); break;
     case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_reply(&output, reply); break;
     case DIALECT_NONE:
@@ -313,11 +313,11 @@ void api_reply(const struct call_style *style, const struct reply *reply, int64_
     }
 }
 
-void api_problem(const struct call_style *style, const struct problem *problem, struct bytes date,
-                 struct buf *out)
+void api_problem(const struct response_format *format, const struct problem *problem,
+                 struct bytes date, struct buf *out)
 {
-    struct api_output output = {.style = style, .date = date, .out = out};
-    switch ((enum api_dialect)style->dialect) {
+    struct api_output output = {.format = format, .date = date, .out = out};
+    switch ((enum api_dialect)format->dialect) {
     case DIALECT_DELAY_QUEUE: delay_queue_problem(&output, problem); break;
     case DIALECT_DELAYQUEUE_JAVA: delayqueue_java_problem(&output, problem); break;
     case DIALECT_NONE:

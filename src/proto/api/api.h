@@ -56,7 +56,7 @@ enum call_kind {
 };
 
 /* What api_reply must know later; kept by the session, owns nothing. */
-struct call_style {
+struct response_format {
     const struct api_limits *limits; /* whose values errors name; NULL: none. Borrowed */
     uint8_t dialect;                 /* enum api_dialect, or DIALECT_COUNT for /v1 */
     uint8_t cmd;                     /* enum cmd_kind */
@@ -87,7 +87,7 @@ struct api_batch {
 
 struct call {
     enum call_kind kind;
-    struct call_style style;
+    struct response_format format;
     struct cmd cmd;
     struct api_batch batch;
     struct problem problem;
@@ -100,11 +100,11 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
                 struct call *call);
 
 /* A whole HTTP response for a command's reply. `date` as in http_response. */
-void api_reply(const struct call_style *style, const struct reply *reply, int64_t now_us,
+void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out);
 /* The response to a refused request: problem+json in /v1, the dialect's own form elsewhere. */
-void api_problem(const struct call_style *style, const struct problem *problem, struct bytes date,
-                 struct buf *out);
+void api_problem(const struct response_format *format, const struct problem *problem,
+                 struct bytes date, struct buf *out);
 
 /*
  * Batch: the next item's command into `out_cmd`; false at the end. A bad item gives
@@ -117,10 +117,10 @@ bool api_batch_next(struct api_batch *batch, const struct api_limits *limits, in
  * Appends the item's result to `results` (with a comma if it is not the first): that of the
  * engine's `reply`, or of `problem` if that is not NULL; then `reply` may be NULL.
  */
-void api_batch_result(const struct call_style *style, struct buf *results,
+void api_batch_result(const struct response_format *format, struct buf *results,
                       const struct reply *reply, const struct problem *problem);
 /* The whole response around the results: 200, and each result has a status of its own. */
-void api_batch_reply(const struct call_style *style, struct bytes results, uint32_t failed,
+void api_batch_reply(const struct response_format *format, struct bytes results, uint32_t failed,
                      struct bytes date, struct buf *out);
 
 /* How an engine's error shows in /v1: HTTP status and code. */

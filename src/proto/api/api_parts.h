@@ -18,7 +18,7 @@ struct api_input {
 
 /* Where a response goes. */
 struct api_output {
-    const struct call_style *style;
+    const struct response_format *format;
     struct bytes date;
     struct buf *out;
 };
@@ -75,6 +75,6 @@ bool api_unescape(struct bytes text, bool plus_is_space, struct arena *scratch,
                   struct bytes *out_text);
 
 /* text of an id, as JSON. */
-void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style style);
+void api_add_id(struct buf *out, const struct job_ref *ref, enum json_style format);
 
 #endif

@@ -189,12 +189,12 @@ void delayqueue_java_problem(const struct api_output *output, const struct probl
 
 void delayqueue_java_reply(const struct api_output *output, const struct reply *reply)
 {
-    enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
+    enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
     bool nothing = kind != CMD_PUSH && (reply->err == ERR_EMPTY || reply->err == ERR_NOT_FOUND);
     struct buf body = {0};
     if (reply->err != OK && !nothing) {
         struct problem problem;
-        api_problem_of(&problem, output->style->limits, reply->err);
+        api_problem_of(&problem, output->format->limits, reply->err);
         problem.status = 200;
         send_failure(output, &problem);
         return;

@@ -35,7 +35,7 @@ static bool next_line(struct bytes *rest, struct bytes *out_line, uint32_t *line
 static void begin(const struct v1_call *v1, struct bytes items, bool ndjson)
 {
     v1->call->kind = CALL_BATCH;
-    v1->call->style.cmd = (uint8_t)v1->kind;
+    v1->call->format.cmd = (uint8_t)v1->kind;
     v1->call->batch =
         (struct api_batch){.kind = v1->kind, .rest = items, .ndjson = ndjson, .topic = v1->part};
 }

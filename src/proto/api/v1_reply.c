@@ -333,12 +333,12 @@ static const char *wanted_state(enum cmd_kind kind)
     return err_text(ERR_WRONG_STATE);
 }
 
-static struct problem problem_of(const struct call_style *style, const struct reply *reply,
+static struct problem problem_of(const struct response_format *format, const struct reply *reply,
                                  enum cmd_kind kind)
 {
     enum err err = reply->err;
     struct problem problem;
-    api_problem_of(&problem, style->limits, err);
+    api_problem_of(&problem, format->limits, err);
     bool of_job = kind == CMD_FINISH || (kind >= CMD_RELEASE && kind <= CMD_DELETE);
     if (err == ERR_NOT_FOUND)
         api_problem_set(&problem, problem.status, problem.code, "",
@@ -391,15 +391,15 @@ static void add_location(struct buf *out, const struct job_ref *ref)
 static void send_created(const struct api_output *output, const struct job_ref *ref,
                          struct buf *body)
 {
-    const struct call_style *style = output->style;
+    const struct response_format *format = output->format;
     size_t len = body->len;
     add_location(body, ref);
     struct http_response response = {
         .status = 201,
         .content_type = json_type,
         .location = bytes_of(body->at + len, body->len - len),
-        .close = style->close,
-        .http10_keep_alive = style->http10 && !style->close,
+        .close = format->close,
+        .http10_keep_alive = format->http10 && !format->close,
         .date = output->date,
     };
     http_respond(output->out, &response, bytes_of(body->at, len));
@@ -407,14 +407,14 @@ static void send_created(const struct api_output *output, const struct job_ref *
 
 void v1_reply(const struct api_output *output, const struct reply *reply, int64_t now_us)
 {
-    enum cmd_kind kind = (enum cmd_kind)output->style->cmd;
+    enum cmd_kind kind = (enum cmd_kind)output->format->cmd;
     struct buf body = {0};
     if (reply->err == ERR_EMPTY && kind == CMD_RESERVE) {
         api_send(output, 204, NULL, bytes_of(NULL, 0));
         return;
     }
     if (reply->err != OK) {
-        struct problem problem = problem_of(output->style, reply, kind);
+        struct problem problem = problem_of(output->format, reply, kind);
         v1_problem(output, &problem);
         return;
     }
@@ -448,15 +448,15 @@ static void add_problem(struct buf *out, const struct problem *problem)
 
 void v1_problem(const struct api_output *output, const struct problem *problem)
 {
-    const struct call_style *style = output->style;
+    const struct response_format *format = output->format;
     struct buf body = {0};
     add_problem(&body, problem);
     struct http_response response = {
         .status = problem->status,
         .content_type = "application/problem+json",
-        .close = style->close,
-        .http10_keep_alive = style->http10 && !style->close,
-        .head_only = style->head_only,
+        .close = format->close,
+        .http10_keep_alive = format->http10 && !format->close,
+        .head_only = format->head_only,
         .date = output->date,
     };
     if (problem->status == 429)
@@ -471,14 +471,14 @@ void v1_problem(const struct api_output *output, const struct problem *problem)
 
 /* ---- batches ---- */
 
-void api_batch_result(const struct call_style *style, struct buf *results,
+void api_batch_result(const struct response_format *format, struct buf *results,
                       const struct reply *reply, const struct problem *problem)
 {
     struct problem engine;
     if (results->len)
         buf_add_char(results, ',');
     if (!problem && reply->err != OK) {
-        engine = problem_of(style, reply, reply->kind);
+        engine = problem_of(format, reply, reply->kind);
         problem = &engine;
     }
     if (problem) {
@@ -495,10 +495,10 @@ void api_batch_result(const struct call_style *style, struct buf *results,
     buf_add_char(results, '}');
 }
 
-void api_batch_reply(const struct call_style *style, struct bytes results, uint32_t failed,
+void api_batch_reply(const struct response_format *format, struct bytes results, uint32_t failed,
                      struct bytes date, struct buf *out)
 {
-    struct api_output output = {.style = style, .date = date, .out = out};
+    struct api_output output = {.format = format, .date = date, .out = out};
     struct buf body = {0};
     add_number(&body, "{\"failed\":", failed);
     buf_add_str(&body, ",\"results\":[");

@@ -3,15 +3,15 @@
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
 
-static void respond(struct server *server, const struct call_style *style, int status,
+static void respond(struct server *server, const struct response_format *format, int status,
                     const char *content_type, struct bytes body, struct buf *out)
 {
     struct http_response response = {
         .status = status,
         .content_type = content_type,
-        .close = style->close,
-        .http10_keep_alive = style->http10 && !style->close,
-        .head_only = style->head_only,
+        .close = format->close,
+        .http10_keep_alive = format->http10 && !format->close,
+        .head_only = format->head_only,
         .date = server_date(server),
     };
     server->counts.requests[status]++;
@@ -28,13 +28,13 @@ static void add_damage(const struct embedded *embedded, struct buf *out)
         buf_addf(out, "damaged segments: %llu\n", (unsigned long long)stats.damaged_segments);
 }
 
-static void ready_page(struct server *server, const struct call_style *style, struct buf *out)
+static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     enum err err = server->draining ? ERR_DRAINING : server->engine->verbs->health(server->engine);
     struct buf body = {0};
     buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
     add_damage(server->options.embedded, &body);
-    respond(server, style, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
+    respond(server, format, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
@@ -47,25 +47,25 @@ struct cmd page_question(const struct server *server)
     };
 }
 
-static void metrics_page(struct server *server, const struct call_style *style,
+static void metrics_page(struct server *server, const struct response_format *format,
                          const struct reply *topics, struct buf *out)
 {
     struct buf body = {0};
     metrics_write(server, topics, &body);
-    respond(server, style, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body), out);
+    respond(server, format, 200, "text/plain; version=0.0.4; charset=utf-8", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
-static void stats_page(struct server *server, const struct call_style *style, struct buf *out)
+static void stats_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     struct buf body = {0};
     stats_write(server, &body);
-    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
 /* For whoever opens the port to see what is there. */
-static void root_page(struct server *server, const struct call_style *style, struct buf *out)
+static void root_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     struct buf body = {0};
     buf_addf(&body,
@@ -73,11 +73,12 @@ static void root_page(struct server *server, const struct call_style *style, str
              "now, get it back at its due time\",\"api\":\"/v1\",\"openapi\":\"/v1/openapi.json\","
              "\"pages\":[\"/healthz\",\"/readyz\",\"/metrics\",\"/v1/stats\",\"/v1/limits\"]}\n",
              LATERD_VERSION);
-    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
-static void limits_page(struct server *server, const struct call_style *style, struct buf *out)
+static void limits_page(struct server *server, const struct response_format *format,
+                        struct buf *out)
 {
     const struct server_options *options = &server->options;
     const struct {
@@ -104,26 +105,26 @@ static void limits_page(struct server *server, const struct call_style *style, s
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
         buf_addf(&body, "%c\"%s\":%lld", i ? ',' : '{', limits[i].name, (long long)limits[i].value);
     buf_add_char(&body, '}');
-    respond(server, style, 200, "application/json", buf_bytes(&body), out);
+    respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
-void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
+void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out)
 {
     switch (kind) {
-    case CALL_READYZ: ready_page(server, style, out); break;
-    case CALL_METRICS: metrics_page(server, style, topics, out); break;
-    case CALL_STATS: stats_page(server, style, out); break;
-    case CALL_ROOT: root_page(server, style, out); break;
-    case CALL_LIMITS: limits_page(server, style, out); break;
-    case CALL_OPENAPI: respond(server, style, 200, "application/json", api_openapi(), out); break;
+    case CALL_READYZ: ready_page(server, format, out); break;
+    case CALL_METRICS: metrics_page(server, format, topics, out); break;
+    case CALL_STATS: stats_page(server, format, out); break;
+    case CALL_ROOT: root_page(server, format, out); break;
+    case CALL_LIMITS: limits_page(server, format, out); break;
+    case CALL_OPENAPI: respond(server, format, 200, "application/json", api_openapi(), out); break;
     case CALL_HEALTHZ:
     case CALL_CMD:
     case CALL_BATCH:
     case CALL_CLEAR:
     case CALL_PROBLEM:
-        respond(server, style, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
+        respond(server, format, 200, "text/plain; charset=utf-8", BYTES("ok\n"), out);
         break;
     }
 }

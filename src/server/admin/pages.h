@@ -11,7 +11,7 @@
 struct cmd page_question(const struct server *server);
 
 /* `topics` is the answer, which may be an error; NULL if nothing was asked. */
-void page_write(struct server *server, enum call_kind kind, const struct call_style *style,
+void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
                 const struct reply *topics, struct buf *out);
 
 /* The text of /metrics (Prometheus text format 0.0.4). */

@@ -16,14 +16,14 @@ enum {
 
 static void answered_single(struct ticket *ticket, const struct reply *reply);
 
-struct request *request_new(struct http_session *http, const struct call_style *style)
+struct request *request_new(struct http_session *http, const struct response_format *format)
 {
     struct server *server = http->session.server;
     uint32_t number = pool_take(&server->requests);
     struct request *request = pool_at(&server->requests, number);
     request->number = number;
     request->http = http;
-    request->style = *style;
+    request->format = *format;
     request->ticket.answered = answered_single;
     list_add_tail(&http->requests, &request->place);
     http->request_count++;
@@ -131,7 +131,7 @@ void request_done(struct request *request)
             break;
         move_answer(session, &first->early);
         pass_handed(first);
-        if (first->style.close)
+        if (first->format.close)
             session->closing = true;
         request_free(first);
         if (session->closing)
@@ -161,7 +161,7 @@ void request_answer(struct request *request, const struct reply *reply)
     }
     struct buf *out = request_out(request);
     size_t before = out->len;
-    api_reply(&request->style, reply, server->now_us, server_date(server), out);
+    api_reply(&request->format, reply, server->now_us, server_date(server), out);
     budget_spend(&server->budget, (int64_t)(out->len - before) / WRITTEN_BYTES_PER_NS);
     count_status(server, bytes_of(out->at + before, out->len - before));
     request_done(request);
@@ -195,7 +195,7 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
     struct server *server = request->http->session.server;
     struct buf *out = request_out(request);
     size_t before = out->len;
-    page_write(server, request->page, &request->style, reply, out);
+    page_write(server, request->page, &request->format, reply, out);
     budget_spend(&server->budget, (int64_t)(out->len - before) / WRITTEN_BYTES_PER_NS);
     request_done(request);
 }
@@ -214,7 +214,7 @@ void request_answer_batch(struct request *request, struct bytes results, uint32_
     struct server *server = request->http->session.server;
     struct buf *out = request_out(request);
     size_t before = out->len;
-    api_batch_reply(&request->style, results, failed, server_date(server), out);
+    api_batch_reply(&request->format, results, failed, server_date(server), out);
     count_status(server, bytes_of(out->at + before, out->len - before));
     request_done(request);
 }

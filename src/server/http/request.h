@@ -16,7 +16,7 @@ struct request {
     struct http_session *http;
     struct list place; // http_session::requests
     uint32_t number;   /* in server::requests */
-    struct call_style style;
+    struct response_format format;
     bool answered;
     struct buf early;          /* the answer, while an older request is still owed one */
     struct buf handed;         // struct handed: reservations in this answer
@@ -28,7 +28,7 @@ struct request {
     struct clearing *clearing; /* NULL unless it clears a topic of all its jobs */
 };
 
-struct request *request_new(struct http_session *http, const struct call_style *style);
+struct request *request_new(struct http_session *http, const struct response_format *format);
 void request_free(struct request *request);
 /* Nobody waits any more: cancels its commands, gives back what it had reserved. */
 void request_abandon(struct request *request);

@@ -76,7 +76,7 @@ static bool may_take(const struct http_session *http)
 static void answer_problem(struct request *request, const struct problem *problem)
 {
     struct server *server = request->http->session.server;
-    api_problem(&request->style, problem, server_date(server), request_out(request));
+    api_problem(&request->format, problem, server_date(server), request_out(request));
     if ((unsigned)problem->status < SERVER_STATUS_MAX)
         server->counts.requests[problem->status]++;
     request_done(request);
@@ -87,10 +87,10 @@ static void submit(struct request *request, struct call *call, struct bytes host
 {
     struct http_session *http = request->http;
     struct server *server = http->session.server;
-    call->style.close |= request->style.close || server->draining;
-    request->style = call->style;
-    request->style.limits = &server->options.api; /* those of a decoding end with it */
-    if (call->style.close)
+    call->format.close |= request->format.close || server->draining;
+    request->format = call->format;
+    request->format.limits = &server->options.api; /* those of a decoding end with it */
+    if (call->format.close)
         http->last = true;
     switch (call->kind) {
     case CALL_CMD:
@@ -105,7 +105,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_OPENAPI:
     case CALL_LIMITS:
     case CALL_ROOT:
-        page_write(server, call->kind, &request->style, NULL, request_out(request));
+        page_write(server, call->kind, &request->format, NULL, request_out(request));
         request_done(request);
         break;
     case CALL_PROBLEM:
@@ -123,7 +123,8 @@ static void take_request(struct http_session *http)
     struct api_site site = {
         .root = listener->dialect, .any_host = listener->any_host, .hosts = server->options.hosts};
     struct call call;
-    struct request *request = request_new(http, &(struct call_style){.dialect = DIALECT_COUNT});
+    struct request *request =
+        request_new(http, &(struct response_format){.dialect = DIALECT_COUNT});
     budget_spend(&server->budget, REQUEST_NS);
     if (decode_is_long(http)) {
         decode_begin(request, &site);
@@ -168,12 +169,12 @@ static const char *refusal_code(enum err err, int status)
 void http_session_refuse(struct session *session, enum err err, int status, const char *detail)
 {
     struct http_session *http = of(session);
-    struct call_style style = {.dialect = DIALECT_COUNT, .close = true};
+    struct response_format format = {.dialect = DIALECT_COUNT, .close = true};
     struct problem problem = {.status = status, .err = err, .code = refusal_code(err, status)};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
     http->last = true;
-    answer_problem(request_new(http, &style), &problem);
+    answer_problem(request_new(http, &format), &problem);
 }
 
 static void say_continue(struct http_session *http)
@@ -239,7 +240,7 @@ static void see_end(struct http_session *http)
     if (!http->leaving)
         return;
     struct request *waits = parked(http);
-    bool waits_for_job = waits && waits->style.cmd == CMD_RESERVE;
+    bool waits_for_job = waits && waits->format.cmd == CMD_RESERVE;
     if ((http->unread || !http->ended) && !waits_for_job)
         return;
     if (waits_for_job)
@@ -379,7 +380,7 @@ static void drain(struct session *session)
         session_touch(session);
         return;
     }
-    newest(http)->style.close = true;
+    newest(http)->format.close = true;
     http->last = true;
 }
 
@@ -408,7 +409,7 @@ static size_t footprint(const struct session *session)
 {
     const struct http_session *http = of_const(session);
     const struct request *waits = parked(http);
-    bool scans = waits && waits->style.cmd != CMD_RESERVE;
+    bool scans = waits && waits->format.cmd != CMD_RESERVE;
     return http->http.head.cap + http->http.body.cap + http->early_bytes + http->handed.cap +
            http->batch_bytes + http->request_count * (size_t)REQUEST_BYTES + scans * SCAN_BYTES;
 }
@@ -417,7 +418,7 @@ static bool evict(struct session *session)
 {
     struct http_session *http = of(session);
     struct request *waits = parked(http);
-    if (waits && cmd_changes(waits->style.cmd))
+    if (waits && cmd_changes(waits->format.cmd))
         return false; /* some of it has been done */
     if (session->out.len || unsent(session) || http->request_count > (waits ? 1 : 0))
         return false; /* what was asked may have been done */

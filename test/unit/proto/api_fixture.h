@@ -98,7 +98,7 @@ static inline int status(void)
 static inline const char *answer(const struct call *call, const struct reply *reply)
 {
     fixture_out.len = 0;
-    api_reply(&call->style, reply, NOW_US, bytes_of(NULL, 0), &fixture_out);
+    api_reply(&call->format, reply, NOW_US, bytes_of(NULL, 0), &fixture_out);
     return answered();
 }
 
@@ -106,7 +106,7 @@ static inline const char *refusal(const struct call *call)
 {
     assert_int_equal(call->kind, CALL_PROBLEM);
     fixture_out.len = 0;
-    api_problem(&call->style, &call->problem, bytes_of(NULL, 0), &fixture_out);
+    api_problem(&call->format, &call->problem, bytes_of(NULL, 0), &fixture_out);
     return answered();
 }
 

@@ -322,7 +322,7 @@ static void jobs_are_named_in_the_path(void **state)
     assert_int_equal(call.cmd.kind, CMD_DELETE);
     assert_int_equal(call.cmd.job.ref.seq, 77);
     call = v1(HTTP_M_HEAD, "/v1/jobs/a", NULL);
-    assert_true(call.cmd.kind == CMD_GET && call.style.head_only);
+    assert_true(call.cmd.kind == CMD_GET && call.format.head_only);
     call = v1(HTTP_M_PATCH, "/v1/jobs/a", "{\"due\":5,\"body\":1}");
     assert_true(call.cmd.job.has_due && call.cmd.job.has_body && !call.cmd.job.has_priority);
     assert_int_equal(v1(HTTP_M_PATCH, "/v1/jobs/a", "{}").kind, CALL_PROBLEM);
@@ -452,10 +452,10 @@ static void a_batch_is_answered_item_by_item(void **state)
     struct job_view job = {.ref.seq = 5, .state = JOB_READY, .due_us = NOW_US};
     struct reply good = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
     struct reply bad = {.kind = CMD_PUSH, .err = ERR_EXISTS};
-    api_batch_result(&call.style, &results, &good, NULL);
-    api_batch_result(&call.style, &results, &bad, NULL);
+    api_batch_result(&call.format, &results, &good, NULL);
+    api_batch_result(&call.format, &results, &bad, NULL);
     fixture_out.len = 0;
-    api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
+    api_batch_reply(&call.format, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
         answered(),
         "{\"failed\":1,\"results\":[{\"status\":201,\"job\":{\"id\":\"@5\",\"state\":\"ready\","
@@ -527,10 +527,10 @@ static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
     struct buf results = {0};
     struct reply good = {.kind = CMD_FINISH, .count = 1};
     struct reply bad = {.kind = CMD_FINISH, .err = ERR_WRONG_STATE, .state = JOB_READY};
-    api_batch_result(&call.style, &results, &good, NULL);
-    api_batch_result(&call.style, &results, &bad, NULL);
+    api_batch_result(&call.format, &results, &good, NULL);
+    api_batch_result(&call.format, &results, &bad, NULL);
     fixture_out.len = 0;
-    api_batch_reply(&call.style, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
+    api_batch_reply(&call.format, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
         answered(),
         "{\"failed\":1,\"results\":[{\"status\":204},{\"status\":409,\"problem\":{\"type\":"
