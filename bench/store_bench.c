@@ -59,8 +59,8 @@ static void failed(struct store_callbacks *callbacks, int sys_errno)
     exit(1);
 }
 
-static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                  struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
 {
     (void)callbacks; /* every job here stays where it is: nothing is cleaned */
     (void)seq;
@@ -69,8 +69,8 @@ static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t wher
     (void)body;
 }
 
-static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                         uint32_t *cursor)
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
 {
     (void)callbacks;
     (void)cursor;
@@ -79,7 +79,7 @@ static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint
     return false;
 }
 
-static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
     (void)callbacks;
     (void)cursor;
@@ -229,9 +229,9 @@ int main(int argc, char **argv)
                                         .durable = durable,
                                         .synced = durable,
                                         .failed = failed,
-                                        .carry = carry,
-                                        .carry_unread = carry_unread,
-                                        .carry_rest = carry_rest,
+                                        .relocate = relocate,
+                                        .relocate_unread = relocate_unread,
+                                        .relocate_rest = relocate_rest,
                                         .notice = notice}};
     if (!directory) {
         (void)fprintf(stderr, "no directory: %s\n", strerror(errno));

@@ -48,8 +48,8 @@ static void failed(struct store_callbacks *callbacks, int sys_errno)
     (void)sys_errno;
 }
 
-static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                  struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
 {
     (void)callbacks;
     (void)content_type;
@@ -57,8 +57,8 @@ static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t wher
     CHECK(seq && where);
 }
 
-static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                         uint32_t *cursor)
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
 {
     (void)callbacks;
     (void)cursor;
@@ -66,7 +66,7 @@ static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint
     return false;
 }
 
-static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
     (void)callbacks;
     (void)cursor;
@@ -88,9 +88,9 @@ static struct store_callbacks callbacks = {
     .durable = durable,
     .synced = durable,
     .failed = failed,
-    .carry = carry,
-    .carry_unread = carry_unread,
-    .carry_rest = carry_rest,
+    .relocate = relocate,
+    .relocate_unread = relocate_unread,
+    .relocate_rest = relocate_rest,
     .notice = notice,
 };
 

@@ -43,8 +43,8 @@ static void failed(struct store_callbacks *callbacks, int sys_errno)
     target->sys_errno = sys_errno;
 }
 
-static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                  struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
 {
     (void)callbacks;
     (void)seq;
@@ -53,8 +53,8 @@ static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t wher
     (void)body; /* no record dies, so nothing is cleaned */
 }
 
-static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                         uint32_t *cursor)
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
 {
     (void)callbacks;
     (void)first;
@@ -63,7 +63,7 @@ static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint
     return false;
 }
 
-static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
     (void)callbacks;
     (void)cursor;
@@ -92,9 +92,9 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
                       .durable = batch_done,
                       .synced = batch_done,
                       .failed = failed,
-                      .carry = carry,
-                      .carry_unread = carry_unread,
-                      .carry_rest = carry_rest,
+                      .relocate = relocate,
+                      .relocate_unread = relocate_unread,
+                      .relocate_rest = relocate_rest,
                       .notice = notice},
     };
     struct store_options options = {

@@ -140,17 +140,17 @@ void core_replayed(struct core *core, int64_t now_us);
  * Checkpoint: is the job's record still the one at `where`? If so, emits its EVENT_JOB anew, with
  * content type and body as given (the store has just read them), and takes the new place.
  */
-bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
-                struct bytes body);
+bool core_relocate(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
+                   struct bytes body);
 /*
  * Checkpoint: emits anew, with an empty body, each job whose record is at a place from `first` up
  * to (not with) `end`: those records cannot be read. Goes through all jobs in slices of `budget`
  * steps, from *cursor on, which is 0 at first; true = there is more.
  */
-bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
-                       uint32_t budget);
+bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                          uint32_t budget);
 /* The same for topics' pauses, which have no place of their own: emits them all. */
-bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget);
+bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget);
 
 /*
  * The body of a reserved job turned out damaged: it is buried, so that an operator can see it, and

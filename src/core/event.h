@@ -15,7 +15,7 @@ enum event_kind {
     EVENT_TOPIC = 4, /* a topic's pause */
 };
 
-/* What both a whole job and a move carry. */
+/* What both a whole job and a move relocate. */
 struct job_now {
     uint64_t seq;
     enum job_state state;

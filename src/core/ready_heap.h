@@ -1,7 +1,7 @@
 /*
  * The ready jobs of one topic: a 4-ary heap ordered by priority, then rank (the due time, or for
  * jobs of beanstalkd clients the time of arrival: job_rank_us), then number.
- * Each job knows its place (job::prev), so any job leaves in O(log n). Entries carry the key's
+ * Each job knows its place (job::prev), so any job leaves in O(log n). Entries relocate the key's
  * first parts, so that a comparison rarely touches a job.
  */
 #ifndef LATERD_CORE_READY_HEAP_H

@@ -235,8 +235,8 @@ void core_replayed(struct core *core, int64_t now_us)
     place_pauses(core, back_us);
 }
 
-bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
-                struct bytes body)
+bool core_relocate(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
+                   struct bytes body)
 {
     uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
     if (number == POOL_NONE || core_job(core, number)->where != where)
@@ -245,8 +245,8 @@ bool core_carry(struct core *core, uint64_t seq, uint64_t where, struct bytes co
     return true;
 }
 
-bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
-                       uint32_t budget)
+bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint32_t *cursor,
+                          uint32_t budget)
 {
     enum { EMIT_STEPS = 16 }; /* as many as jobs that are only looked at */
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {
@@ -264,7 +264,7 @@ bool core_carry_unread(struct core *core, uint64_t first, uint64_t end, uint32_t
     return true;
 }
 
-bool core_carry_topics(struct core *core, uint32_t *cursor, uint32_t budget)
+bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget)
 {
     const struct topics *topics = &core->topics;
     for (uint32_t steps = 0; steps < budget; steps++, ++*cursor) {

@@ -58,7 +58,7 @@ static uint64_t dead_bytes(const struct store *store)
 }
 
 /* What carrying a segment's live jobs takes: a batch for each turn or full batch, all padded. */
-static uint64_t carry_bytes(const struct segment *segment)
+static uint64_t relocate_bytes(const struct segment *segment)
 {
     uint64_t live_bytes = segment->live_bytes;
     uint64_t batches = segment->size_bytes / SLICE_BYTES + 2 * (live_bytes / BATCH_FULL);
@@ -78,13 +78,13 @@ static bool worth_it_full(struct store *store, const struct segment *oldest)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
     uint64_t segment_bytes = store->options.segment_bytes;
-    uint64_t need = carry_bytes(oldest);
+    uint64_t need = relocate_bytes(oldest);
     uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
     bool low = !segment_fits(store, need + slack, oldest->record_max);
     bool fits = !low || segment_fits(store, need, oldest->record_max);
     uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
     uint64_t dead = dead_bytes(store);
-    store->wish_bytes = fits ? 0 : need + 2 * BLOCK;
+    store->wanted_bytes = fits ? 0 : need + 2 * BLOCK;
     if (!fits || (!low && gain_bytes(store) < step))
         return false;
     if (oldest->batch_first >= checkpoint->round_end) {
@@ -254,20 +254,20 @@ static bool read_batch(struct store *store)
     return true;
 }
 
-static void carry_job(struct store *store, const struct record *record)
+static void relocate_job(struct store *store, const struct record *record)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
     uint64_t where = where_of(checkpoint->segment->number, checkpoint->offset + checkpoint->at);
     uint64_t records = store->stats.records;
     checkpoint->body_lost = !record_body_good(record); /* it stays so, wherever it goes */
-    store->callbacks->carry(store->callbacks, record->event.job.seq, where,
-                            record->event.content_type, record->event.body);
+    store->callbacks->relocate(store->callbacks, record->event.job.seq, where,
+                               record->event.content_type, record->event.body);
     checkpoint->body_lost = false;
-    store->stats.carried_jobs += store->stats.records - records;
+    store->stats.relocated_jobs += store->stats.records - records;
 }
 
 /* Offers the next jobs of the batch to the ear. */
-static void carry_some(struct store *store, unsigned *budget)
+static void relocate_some(struct store *store, unsigned *budget)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
     struct record record;
@@ -280,7 +280,7 @@ static void carry_some(struct store *store, unsigned *budget)
             break;
         }
         if (record.event.kind == EVENT_JOB)
-            carry_job(store, &record);
+            relocate_job(store, &record);
         checkpoint->at += record.len;
     }
     if (checkpoint->at < checkpoint->end)
@@ -290,14 +290,14 @@ static void carry_some(struct store *store, unsigned *budget)
     checkpoint->batch = NULL;
 }
 
-static void carry_unread(struct store *store)
+static void relocate_unread(struct store *store)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
     uint64_t first = (uint64_t)checkpoint->segment->number << 32;
     uint64_t records = store->stats.records;
     checkpoint->body_lost = true;
-    bool more = store->callbacks->carry_unread(store->callbacks, first, first + (UINT64_C(1) << 32),
-                                               &checkpoint->cursor);
+    bool more = store->callbacks->relocate_unread(store->callbacks, first,
+                                                  first + (UINT64_C(1) << 32), &checkpoint->cursor);
     checkpoint->body_lost = false;
     checkpoint->lost_jobs += store->stats.records - records;
     if (more)
@@ -306,10 +306,10 @@ static void carry_unread(struct store *store)
     checkpoint->step = CHECKPOINT_REST;
 }
 
-static void carry_rest(struct store *store)
+static void relocate_rest(struct store *store)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
-    if (store->callbacks->carry_rest(store->callbacks, &checkpoint->cursor))
+    if (store->callbacks->relocate_rest(store->callbacks, &checkpoint->cursor))
         return;
     /* Even if nothing was carried: that the dead have died must be durable before they go. */
     checkpoint->batch_last = store_batch(store);
@@ -333,7 +333,7 @@ static void walk(struct store *store)
         if (checkpoint->offset >= limit || budget == 0)
             return; /* go on in the next turn */
         if (checkpoint->batch)
-            carry_some(store, &budget);
+            relocate_some(store, &budget);
         else if (checkpoint->seeking ? !seek_batch(store, batch_end) : !read_batch(store))
             return;
     }
@@ -342,7 +342,7 @@ static void walk(struct store *store)
     checkpoint->batch = NULL;
     checkpoint->step = oldest->live_jobs > 0 ? CHECKPOINT_UNREAD : CHECKPOINT_REST;
     if (checkpoint->step == CHECKPOINT_REST)
-        carry_rest(store); /* it is little, mostly: one batch takes both */
+        relocate_rest(store); /* it is little, mostly: one batch takes both */
 }
 
 /* ---- the end of the segment ---- */
@@ -421,9 +421,9 @@ void checkpoint_turn(struct store *store)
         if (checkpoint->step == CHECKPOINT_WALK)
             walk(store);
         else if (checkpoint->step == CHECKPOINT_UNREAD)
-            carry_unread(store);
+            relocate_unread(store);
         else
-            carry_rest(store);
+            relocate_rest(store);
         break;
     case CHECKPOINT_DURABLE:
         if (store->synced >= checkpoint->batch_last)

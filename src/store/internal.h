@@ -63,7 +63,7 @@ struct segment {
 };
 
 /* Bytes [start, start + used) of a segment's file, as they are or will be on disk. */
-struct slab {
+struct write_buffer {
     uint32_t number;  /* of the segment */
     struct list link; /* store::slabs, oldest first */
     uint64_t start;
@@ -163,19 +163,19 @@ struct store {
     uint32_t damaged_segments; /* of the log, with those that were set aside */
     uint64_t disk_bytes;       /* of all segments' files, made or being made */
     uint64_t live_bytes, live_jobs;
-    enum err full;       /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
-    bool starved;        /* no descriptor was free for a new segment's file */
-    int64_t retry_at_us; /* full or starved: when to ask again */
-    uint64_t free_bytes; /* what the disk said it has, in this turn; UINT64_MAX: was not asked */
-    uint64_t wish_bytes; /* full: the cleaner could work with a spare of so many; 0: it can */
+    enum err full;         /* OK, ERR_DISK_FULL or ERR_DISK_LIMIT */
+    bool starved;          /* no descriptor was free for a new segment's file */
+    int64_t retry_at_us;   /* full or starved: when to ask again */
+    uint64_t free_bytes;   /* what the disk said it has, in this turn; UINT64_MAX: was not asked */
+    uint64_t wanted_bytes; /* full: the cleaner could work with a spare of so many; 0: it can */
 
     /* wal.c */
-    struct list slabs; /* slab::link */
-    uint64_t slab_bytes;
-    size_t slab_usual;      /* SLAB_BYTES, or less for tiny segments */
-    struct slab *slab_idle; /* one kept for the next use, or NULL */
-    struct batch *open;     /* or NULL */
-    struct list sealed;     /* batch::link; the first may be under way */
+    struct list write_buffers; /* slab::link */
+    uint64_t write_buffer_bytes;
+    size_t write_buffer_usual;              /* SLAB_BYTES, or less for tiny segments */
+    struct write_buffer *write_buffer_idle; /* one kept for the next use, or NULL */
+    struct batch *open;                     /* or NULL */
+    struct list sealed;                     /* batch::link; the first may be under way */
     uint64_t sealed_bytes;
     uint64_t batch_next; /* number for the next batch to be opened */
     uint64_t promised;   /* the last batch with a promised event; 0: none since the start */
@@ -189,7 +189,7 @@ struct store {
     enum commit_step step;
     int64_t last_took_us; /* the last batch's commit */
     uint64_t inline_left; /* bytes that this turn may still write itself */
-    bool hurried;         /* see store_hurry */
+    bool latency_first;   /* see store_latency_first */
     struct disk_op commit;
     uint64_t sync_number; /* COMMIT_SYNC: what is durable when it is done … */
     uint64_t sync_mark;   /* … and the seq mark then */
@@ -295,11 +295,11 @@ bool scan_good(struct scan *scan, uint64_t offset, struct batch_head *out_head,
 void wal_init(struct store *store);
 void wal_fini(struct store *store);
 /* Starts what can be started: a sync, a header, the first sealed batch. */
-void wal_kick(struct store *store);
+void wal_start_next(struct store *store);
 void wal_seal(struct store *store);
 void wal_turn(struct store *store);
 /* Opens an empty batch for the time it carries, if store_clock_note() asked and nothing is open. */
-void wal_tell_clock(struct store *store);
+void wal_write_clock(struct store *store);
 int64_t wal_next_us(const struct store *store);
 /* Nothing will become durable any more (S5). */
 void wal_fail(struct store *store, int sys_errno);

@@ -95,8 +95,8 @@ static struct segment *first_unmade(const struct store *store)
 /* A spare that cannot be had whole is made as small as the cleaner needs: it makes the room. */
 static bool shrink_spare(const struct store *store, struct segment *spare)
 {
-    if (store->wish_bytes && store->wish_bytes < spare->size_bytes) {
-        spare->size_bytes = store->wish_bytes;
+    if (store->wanted_bytes && store->wanted_bytes < spare->size_bytes) {
+        spare->size_bytes = store->wanted_bytes;
         return true;
     }
     spare->size_bytes = store->options.segment_bytes; /* for the next try */
@@ -136,7 +136,7 @@ static void made(struct disk_op *op)
         segment_opened(store, segment, op->file);
         store->starved = false;
         store->retry_at_us = store->now_us; /* is there room for the next? */
-        wal_kick(store);
+        wal_start_next(store);
         return;
     }
     segment->state = SEGMENT_STALLED;

@@ -158,7 +158,7 @@ void store_close(struct store *store)
     struct disk *disk = store->disk;
     store->closing = true;
     bool whole = drain(store);
-    wal_tell_clock(store);
+    wal_write_clock(store);
     whole = drain(store) && whole;
     wait_for_disk(store);
     if (whole && !store->failed)

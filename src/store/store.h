@@ -72,19 +72,19 @@ struct store_callbacks {
     void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
      * Checkpoint: this job's record is in a segment that shall go. If the job still lives there,
-     * append it again (core_carry); else do nothing.
+     * append it again (core_relocate); else do nothing.
      */
-    void (*carry)(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                  struct bytes content_type, struct bytes body);
+    void (*relocate)(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body);
     /*
      * Checkpoint: the records at places from `first` up to (not with) `end` cannot be read. Appends
-     * again, without their bodies, the jobs that live there (core_carry_unread): a slice of the
+     * again, without their bodies, the jobs that live there (core_relocate_unread): a slice of the
      * work, from *cursor on, which is 0 at first. True: there is more.
      */
-    bool (*carry_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                         uint32_t *cursor);
-    /* Checkpoint: the same with all that has no place of its own (core_carry_topics). */
-    bool (*carry_rest)(struct store_callbacks *callbacks, uint32_t *cursor);
+    bool (*relocate_unread)(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor);
+    /* Checkpoint: the same with all that has no place of its own (core_relocate_topics). */
+    bool (*relocate_rest)(struct store_callbacks *callbacks, uint32_t *cursor);
     /* A segment is damaged. */
     void (*notice)(struct store_callbacks *callbacks, enum store_notice notice,
                    const struct store_error *error);
@@ -150,7 +150,7 @@ void store_want_sync(struct store *store);
 void store_turn(struct store *store, int64_t now_us);
 /* From now on: do consumers wait for jobs that fall due? Then a turn waits for small commits only.
  */
-void store_hurry(struct store *store, bool hurried);
+void store_latency_first(struct store *store, bool latency_first);
 int64_t store_next_us(
     const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
 void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
@@ -184,7 +184,7 @@ struct store_stats {
     uint64_t batches, bytes_written, records;
     uint64_t syncs, sync_us_sum;
     uint64_t sync_us[SYNC_BUCKETS];
-    uint64_t checkpoints, carried_jobs;
+    uint64_t checkpoints, relocated_jobs;
     uint64_t cold_reads;       /* bodies that were not in memory */
     uint64_t damaged_segments; /* in the log, or set aside under another name */
     uint64_t recovered_events, dropped_tail_bytes;

@@ -22,94 +22,98 @@ static struct batch *first_sealed(const struct store *store)
 
 /* ---- slabs ---- */
 
-static struct slab *last_slab(const struct store *store)
+static struct write_buffer *last_slab(const struct store *store)
 {
-    return list_empty(&store->slabs) ? NULL : LIST_ENTRY(store->slabs.prev, struct slab, link);
+    return list_empty(&store->write_buffers)
+               ? NULL
+               : LIST_ENTRY(store->write_buffers.prev, struct write_buffer, link);
 }
 
-static void slab_free(struct store *store, struct slab *slab)
+static void write_buffer_free(struct store *store, struct write_buffer *write_buffer)
 {
-    list_remove(&slab->link);
-    store->slab_bytes -= slab->cap;
-    if (slab->cap == store->slab_usual && !store->slab_idle) {
-        store->slab_idle = slab; /* spares the kernel from zeroing its pages anew */
+    list_remove(&write_buffer->link);
+    store->write_buffer_bytes -= write_buffer->cap;
+    if (write_buffer->cap == store->write_buffer_usual && !store->write_buffer_idle) {
+        store->write_buffer_idle = write_buffer; /* spares the kernel from zeroing its pages anew */
         return;
     }
-    mem_free(slab->at);
-    mem_free(slab);
+    mem_free(write_buffer->at);
+    mem_free(write_buffer);
 }
 
 /* Forgets the oldest images above options.recent_bytes whose batches are on disk. */
 static void forget_old(struct store *store)
 {
-    while (store->slab_bytes > store->options.recent_bytes) {
-        struct slab *oldest = LIST_ENTRY(store->slabs.next, struct slab, link);
+    while (store->write_buffer_bytes > store->options.recent_bytes) {
+        struct write_buffer *oldest =
+            LIST_ENTRY(store->write_buffers.next, struct write_buffer, link);
         if (oldest == last_slab(store) || oldest->batch_last > store->written)
             return;
-        slab_free(store, oldest);
+        write_buffer_free(store, oldest);
     }
 }
 
-static struct slab *slab_new(struct store *store, size_t least)
+static struct write_buffer *write_buffer_new(struct store *store, size_t least)
 {
-    size_t usual = store->slab_usual;
+    size_t usual = store->write_buffer_usual;
     size_t cap = usual;
     while (cap < least)
         cap *= 2;
-    struct slab *slab = store->slab_idle;
-    if (slab && cap == usual) {
-        store->slab_idle = NULL;
+    struct write_buffer *write_buffer = store->write_buffer_idle;
+    if (write_buffer && cap == usual) {
+        store->write_buffer_idle = NULL;
     } else {
-        slab = mem_alloc(sizeof(*slab));
-        slab->at = mem_aligned(BLOCK, cap);
+        write_buffer = mem_alloc(sizeof(*write_buffer));
+        write_buffer->at = mem_aligned(BLOCK, cap);
     }
-    slab->cap = cap;
-    slab->used = 0;
-    slab->batch_last = 0;
-    store->slab_bytes += cap;
-    CHECK(store->slabs.prev); /* for clang's analyzer */
-    list_add_tail(&store->slabs, &slab->link);
-    return slab;
+    write_buffer->cap = cap;
+    write_buffer->used = 0;
+    write_buffer->batch_last = 0;
+    store->write_buffer_bytes += cap;
+    CHECK(store->write_buffers.prev); /* for clang's analyzer */
+    list_add_tail(&store->write_buffers, &write_buffer->link);
+    return write_buffer;
 }
 
 /* Gives the open batch memory for so many bytes of records, moving it if need be. */
 static void make_room(struct store *store, size_t payload_bytes)
 {
     struct batch *batch = store->open;
-    struct slab *slab = last_slab(store);
+    struct write_buffer *write_buffer = last_slab(store);
     size_t need = batch_bytes(payload_bytes);
-    bool follows =
-        slab && slab->number == batch->segment->number && slab->start + slab->used == batch->offset;
-    if (!follows || slab->cap - slab->used < need) {
-        struct slab *old = slab;
-        slab = slab_new(store, batch->at ? need * 2 : need);
-        slab->number = batch->segment->number;
-        slab->start = batch->offset;
+    bool follows = write_buffer && write_buffer->number == batch->segment->number &&
+                   write_buffer->start + write_buffer->used == batch->offset;
+    if (!follows || write_buffer->cap - write_buffer->used < need) {
+        struct write_buffer *old = write_buffer;
+        write_buffer = write_buffer_new(store, batch->at ? need * 2 : need);
+        write_buffer->number = batch->segment->number;
+        write_buffer->start = batch->offset;
         if (batch->at)
-            memcpy(slab->at, batch->at, BATCH_HEAD + batch->payload_bytes);
+            memcpy(write_buffer->at, batch->at, BATCH_HEAD + batch->payload_bytes);
         if (old && old->used == 0)
-            slab_free(store, old); /* it held nothing but this batch */
+            write_buffer_free(store, old); /* it held nothing but this batch */
         forget_old(store);
     }
-    batch->at = slab->at + slab->used;
+    batch->at = write_buffer->at + write_buffer->used;
 }
 
 const char *wal_recent(const struct store *store, uint64_t where, size_t *out_len)
 {
     uint32_t number = where_segment(where);
     uint64_t offset = where_offset(where);
-    for (struct list *link = store->slabs.prev; link != &store->slabs; link = link->prev) {
-        const struct slab *slab = LIST_ENTRY(link, struct slab, link);
-        if (slab->number != number || offset < slab->start)
+    for (struct list *link = store->write_buffers.prev; link != &store->write_buffers;
+         link = link->prev) {
+        const struct write_buffer *write_buffer = LIST_ENTRY(link, struct write_buffer, link);
+        if (write_buffer->number != number || offset < write_buffer->start)
             continue;
-        size_t len = slab->used;
+        size_t len = write_buffer->used;
         const struct batch *open = store->open;
-        if (open && open->at == slab->at + slab->used)
+        if (open && open->at == write_buffer->at + write_buffer->used)
             len += BATCH_HEAD + open->payload_bytes;
-        if (offset - slab->start >= len)
+        if (offset - write_buffer->start >= len)
             return NULL;
-        *out_len = len - (size_t)(offset - slab->start);
-        return slab->at + (offset - slab->start);
+        *out_len = len - (size_t)(offset - write_buffer->start);
+        return write_buffer->at + (offset - write_buffer->start);
     }
     return NULL;
 }
@@ -135,10 +139,10 @@ void wal_seal(struct store *store)
 {
     struct batch *batch = store->open;
     uint64_t bytes = batch_bytes(batch->payload_bytes);
-    struct slab *slab = last_slab(store);
+    struct write_buffer *write_buffer = last_slab(store);
     store->open = NULL;
-    slab->used += bytes;
-    slab->batch_last = batch->number;
+    write_buffer->used += bytes;
+    write_buffer->batch_last = batch->number;
     batch->segment->end += bytes;
     store->sealed_bytes += bytes;
     list_add_tail(&store->sealed, &batch->link);
@@ -232,9 +236,9 @@ void store_want_sync(struct store *store)
         store->open->wanted = true;
 }
 
-void store_hurry(struct store *store, bool hurried)
+void store_latency_first(struct store *store, bool latency_first)
 {
-    store->hurried = hurried;
+    store->latency_first = latency_first;
 }
 
 /* ---- the commit lane ---- */
@@ -250,7 +254,7 @@ void store_hurry(struct store *store, bool hurried)
 static bool commit_here(struct store *store, const struct batch *batch)
 {
     uint64_t bytes = batch_bytes(batch->payload_bytes);
-    bool busy = store->hurried && batch->record_count > HURRIED_RECORDS;
+    bool busy = store->latency_first && batch->record_count > HURRIED_RECORDS;
     if (busy || bytes > store->inline_left || store->last_took_us >= store->options.inline_us)
         return false;
     store->inline_left -= bytes;
@@ -319,7 +323,7 @@ static void batch_done(struct store *store)
     mem_free(batch);
     forget_old(store);
     tell_of_last_segment(store);
-    wal_kick(store); /* first, so that the disk is busy while the ear is told */
+    wal_start_next(store); /* first, so that the disk is busy while the ear is told */
     store->callbacks->durable(store->callbacks, store->written);
 }
 
@@ -332,7 +336,7 @@ static void sync_done(struct store *store)
     store->last_sync_us = store->now_us;
     count_sync(store);
     tell_of_last_segment(store);
-    wal_kick(store);
+    wal_start_next(store);
     store->callbacks->synced(store->callbacks, store->synced);
 }
 
@@ -361,7 +365,7 @@ static void committed(struct disk_op *op)
     switch (step) {
     case COMMIT_HEADER:
         headed(store, first_sealed(store)->segment);
-        wal_kick(store);
+        wal_start_next(store);
         return;
     case COMMIT_BATCH: batch_done(store); return;
     case COMMIT_SYNC: sync_done(store); return;
@@ -456,7 +460,7 @@ static bool sync_due(const struct store *store)
            (interval_us > 0 && store->now_us - store->last_sync_us >= interval_us);
 }
 
-void wal_kick(struct store *store)
+void wal_start_next(struct store *store)
 {
     bool waits = store->now_us < store->reopen_at_us && !store->closing;
     if (store->failed || store->step != COMMIT_IDLE || waits)
@@ -526,7 +530,7 @@ static void prove(struct store *store)
     store->open->wanted = true;
 }
 
-void wal_tell_clock(struct store *store)
+void wal_write_clock(struct store *store)
 {
     int64_t clock_us;
     if (!store->failed && clock_due_at(store, &clock_us) && segment_room(store) >= BLOCK) {
@@ -544,11 +548,11 @@ void wal_turn(struct store *store)
     if (proof_due_at(store, &proof_us) && store->now_us >= proof_us)
         prove(store);
     if (clock_due_at(store, &clock_us) && store->now_us >= clock_us)
-        wal_tell_clock(store);
+        wal_write_clock(store);
     bool idle = store->step == COMMIT_IDLE && list_empty(&store->sealed);
     if (store->open && idle && (store->closing || store->now_us >= open_due_at(store)))
         wal_seal(store);
-    wal_kick(store);
+    wal_start_next(store);
 }
 
 int64_t wal_next_us(const struct store *store)
@@ -575,10 +579,10 @@ int64_t wal_next_us(const struct store *store)
 
 void wal_init(struct store *store)
 {
-    list_init(&store->slabs);
+    list_init(&store->write_buffers);
     list_init(&store->sealed);
     uint64_t segment_bytes = store->options.segment_bytes;
-    store->slab_usual = segment_bytes < SLAB_BYTES ? (size_t)segment_bytes : SLAB_BYTES;
+    store->write_buffer_usual = segment_bytes < SLAB_BYTES ? (size_t)segment_bytes : SLAB_BYTES;
     store->head_block = mem_aligned(BLOCK, BLOCK);
 }
 
@@ -590,11 +594,11 @@ void wal_fini(struct store *store)
         mem_free(batch);
     }
     mem_free(store->open);
-    while (!list_empty(&store->slabs))
-        slab_free(store, last_slab(store));
-    if (store->slab_idle) {
-        mem_free(store->slab_idle->at);
-        mem_free(store->slab_idle);
+    while (!list_empty(&store->write_buffers))
+        write_buffer_free(store, last_slab(store));
+    if (store->write_buffer_idle) {
+        mem_free(store->write_buffer_idle->at);
+        mem_free(store->write_buffer_idle);
     }
     mem_free(store->head_block);
 }

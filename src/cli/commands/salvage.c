@@ -153,8 +153,8 @@ static struct stored append(struct event_sink *sink, const struct event *event)
     return salvage_target_append(to, event);
 }
 
-static enum err carry_job(struct salvaging *salvaging, const struct found_job *job,
-                          struct arena *arena)
+static enum err relocate_job(struct salvaging *salvaging, const struct found_job *job,
+                             struct arena *arena)
 {
     struct salvage_body body;
     enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &body);
@@ -167,8 +167,8 @@ static enum err carry_job(struct salvaging *salvaging, const struct found_job *j
     err = salvage_target_room(&salvaging->to, body.content_type.len + body.body.len, now_us());
     if (err)
         return err;
-    (void)core_carry(salvaging->core, job->seq, job->where, body.content_type,
-                     body.body); /* it is there */
+    (void)core_relocate(salvaging->core, job->seq, job->where, body.content_type,
+                        body.body); /* it is there */
     salvaging->carried++;
     bool doubtful = is_doubtful(salvaging, job->seq);
     if (doubtful || body.aside) {
@@ -183,7 +183,7 @@ static enum err carry_job(struct salvaging *salvaging, const struct found_job *j
     return OK;
 }
 
-static enum err carry_all(struct salvaging *salvaging)
+static enum err relocate_all(struct salvaging *salvaging)
 {
     struct arena arena = {0};
     size_t doubtful = salvaging->doubtful.len / sizeof(uint64_t);
@@ -196,13 +196,13 @@ static enum err carry_all(struct salvaging *salvaging)
     for (size_t i = 0; i < count && !err; i++) {
         struct found_job job;
         memcpy(&job, salvaging->jobs.at + i * sizeof(job), sizeof(job));
-        err = carry_job(salvaging, &job, &arena);
+        err = relocate_job(salvaging, &job, &arena);
         arena_reset(&arena);
         if (i % PROGRESS_JOBS == 0)
             show_progress(salvaging, "jobs written", i, count);
     }
     uint32_t cursor = 0;
-    while (!err && core_carry_topics(salvaging->core, &cursor, UINT32_MAX))
+    while (!err && core_relocate_topics(salvaging->core, &cursor, UINT32_MAX))
         continue;
     arena_fini(&arena);
     clear_progress(salvaging);
@@ -252,7 +252,7 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
 }
 
 /* All is read before anything is written: what NEW must know of numbers is known only then. */
-static int carry_over(struct salvaging *salvaging, char **directories, struct disk *to)
+static int relocate_over(struct salvaging *salvaging, char **directories, struct disk *to)
 {
     struct store_error error = {.text = ""};
     struct salvage_counts counts;
@@ -272,7 +272,7 @@ static int carry_over(struct salvaging *salvaging, char **directories, struct di
         &error);
     if (err)
         return refuse(salvaging, directories[1], err, &error);
-    err = carry_all(salvaging);
+    err = relocate_all(salvaging);
     enum err closed = salvage_target_close(&salvaging->to, salvaging->carried, &watcher);
     if (!err)
         err = closed;
@@ -325,7 +325,7 @@ static int salvage(struct cli *cli, char **directories, struct os_disk *from, st
         .lease_first = 1,
         .seq_first = 1,
     });
-    int code = carry_over(&salvaging, directories, os_disk_port(to));
+    int code = relocate_over(&salvaging, directories, os_disk_port(to));
     core_free(salvaging.core);
     salvage_close(salvaging.from);
     buf_fini(&salvaging.jobs);

@@ -22,7 +22,7 @@ enum {
     READ_BYTES_PER_NS = 4,        /* for checking and copying it */
     COLD_NS = 100000,             /* for one that the system has to fetch from the disk */
     COLD_READS = 8,               /* of those in a turn, if the rest can wait */
-    CARRY_BUDGET = 4096,          /* jobs looked at a turn while cleaning a damaged segment */
+    RELOCATE_BUDGET = 4096,       /* jobs looked at a turn while cleaning a damaged segment */
     TOPICS_BUDGET = 256,          /* topics looked at a turn while cleaning */
 };
 
@@ -419,24 +419,25 @@ static void replay_finding(struct store_callbacks *callbacks, const char *line)
     log_event(LOG_ERROR, "store_damaged", "text=\"%s\"", line);
 }
 
-static void carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                  struct bytes content_type, struct bytes body)
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
 {
-    (void)core_carry(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seq, where,
-                     content_type, body); /* false: the job has gone or moved, nothing to carry */
+    (void)core_relocate(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seq, where,
+                        content_type,
+                        body); /* false: the job has gone or moved, nothing to relocate */
 }
 
-static bool carry_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                         uint32_t *cursor)
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
 {
     struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
-    return core_carry_unread(core, first, end, cursor, CARRY_BUDGET);
+    return core_relocate_unread(core, first, end, cursor, RELOCATE_BUDGET);
 }
 
-static bool carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
     struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
-    return core_carry_topics(core, cursor, TOPICS_BUDGET);
+    return core_relocate_topics(core, cursor, TOPICS_BUDGET);
 }
 
 static void store_notice(struct store_callbacks *callbacks, enum store_notice notice,
@@ -606,7 +607,7 @@ static int64_t engine_end(struct engine *engine)
     struct embedded *embedded = of_engine(engine);
     settle_unread(embedded);
     if (embedded->store) {
-        store_hurry(embedded->store, core_is_awaited(embedded->core));
+        store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
         store_turn(embedded->store, embedded->now_us);
         release_durable(embedded);
@@ -696,9 +697,9 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
         .durable = batch_durable,
         .synced = batch_synced,
         .failed = store_broke,
-        .carry = carry,
-        .carry_unread = carry_unread,
-        .carry_rest = carry_rest,
+        .relocate = relocate,
+        .relocate_unread = relocate_unread,
+        .relocate_rest = relocate_rest,
         .notice = store_notice,
     };
     embedded->unlimited.left_ns = BUDGET_UNLIMITED;

@@ -54,11 +54,11 @@ static void promoted(void *owner, struct call *call, enum err err, const struct 
         timers->options.promoted(timers->options.owner, parts[i], timer->partition);
     if (err)
         timer->promote_at_us = timers->now_us + AGAIN_US;
-    else if (answer.more || timer->hurry)
+    else if (answer.more || timer->latency_first)
         timer->promote_at_us = timers->now_us;
     else
         timer->promote_at_us = answer.next_us;
-    timer->hurry = false;
+    timer->latency_first = false;
 }
 
 static void promote(struct timer *timer)
@@ -68,7 +68,7 @@ static void promote(struct timer *timer)
     timer->promote_at_us = timers->now_us + AGAIN_US;
     script_ask_promote(&call->request, timers->options.space, &call->id, STEPS);
     timer->promote_asked = true;
-    timer->hurry = false;
+    timer->latency_first = false;
     calls_send(call, timer, promoted);
     timers->options.promoting(timers->options.owner, timer->partition);
 }
@@ -131,7 +131,7 @@ void timers_due(struct timers *timers, uint32_t partition, int64_t due_us)
 {
     struct timer *timer = &timers->timers[partition];
     if (timer->promote_asked)
-        timer->hurry = true; /* its answer may not know yet */
+        timer->latency_first = true; /* its answer may not know yet */
     if (due_us < timer->promote_at_us)
         timer->promote_at_us = due_us;
 }

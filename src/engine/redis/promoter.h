@@ -16,7 +16,7 @@ struct timer {
     uint32_t partition;
     bool owner;
     bool promote_asked, forget_asked;
-    bool hurry;            /* a notice came while promote was under way */
+    bool latency_first;    /* a notice came while promote was under way */
     int64_t promote_at_us; /* of the owner */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
     uint64_t gone;         /* members::gone, when they were last */

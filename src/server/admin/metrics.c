@@ -108,7 +108,7 @@ static void add_store(const struct store *store, struct buf *out)
     single(out, "wal_records_total", "counter", "Records written to the log.", stats.records);
     single(out, "checkpoints_total", "counter", "Segments cleaned and removed.", stats.checkpoints);
     single(out, "carried_jobs_total", "counter", "Jobs written again by a checkpoint.",
-           stats.carried_jobs);
+           stats.relocated_jobs);
     single(out, "damaged_segments", "gauge", "Segments with damage, in the log or set aside.",
            stats.damaged_segments);
     single(out, "cold_reads_total", "counter",

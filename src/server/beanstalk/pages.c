@@ -62,7 +62,7 @@ static void add_binlog(const struct server *server, struct beanstalk_stats *stat
     stats->binlog_current = kept.segment_tail;
     stats->binlog_max_bytes = kept.segment_bytes;
     stats->binlog_written = kept.records;
-    stats->binlog_migrated = kept.carried_jobs;
+    stats->binlog_migrated = kept.relocated_jobs;
 }
 
 static void add_counts(const struct server *server, const struct figures *totals,

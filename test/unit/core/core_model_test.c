@@ -643,17 +643,17 @@ static void step_time(void)
         ;
 }
 
-static void step_carry(void)
+static void step_relocate(void)
 {
     uint64_t seq = 1 + below(life->seq_next);
     struct model_job *job = &life->jobs[seq];
     uint64_t where = below(4) ? job->where : 1;
     bool expected = job->state != JOB_GONE && where == job->where;
     bool carried =
-        core_carry(life->core, seq, where, (struct bytes){0}, bytes_of("12345", job->body_len));
+        core_relocate(life->core, seq, where, (struct bytes){0}, bytes_of("12345", job->body_len));
     MUST(carried == expected);
     for (uint32_t cursor = 0; below(8) == 0;)
-        if (!core_carry_topics(life->core, &cursor, 1 + (uint32_t)below(5)))
+        if (!core_relocate_topics(life->core, &cursor, 1 + (uint32_t)below(5)))
             break;
 }
 
@@ -737,7 +737,7 @@ static void step(void)
     else if (dice < 85)
         step_peek();
     else if (dice < 87)
-        step_carry();
+        step_relocate();
     else
         step_time();
     while (core_match(life->core, life->now_us, 1000))

@@ -738,7 +738,7 @@ static void unread_jobs_are_carried_in_slices_without_their_bodies(void **state)
     unsigned before = bed.event_count;
     unsigned slices = 1;
     uint32_t cursor = 0;
-    while (core_carry_unread(bed.core, where - 2, where, &cursor, 2))
+    while (core_relocate_unread(bed.core, where - 2, where, &cursor, 2))
         slices++;
     assert_true(slices > 2);
     assert_int_equal(bed.event_count, before + 2);
@@ -749,7 +749,7 @@ static void unread_jobs_are_carried_in_slices_without_their_bodies(void **state)
     assert_int_equal(event->record.where, where - 1); /* it dies there */
     assert_int_equal(event->body.len, 0);
     cursor = 0;
-    while (core_carry_unread(bed.core, where - 2, where, &cursor, 100))
+    while (core_relocate_unread(bed.core, where - 2, where, &cursor, 100))
         continue;
     assert_int_equal(bed.event_count, before + 2); /* they live elsewhere now */
 }

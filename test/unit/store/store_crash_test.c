@@ -78,7 +78,7 @@ static void a_life_has_cleaning_and_torn_tails_in_it(void **state)
         assert_int_equal(model_open(&model), OK);
         model_work(&model, TURNS);
         store_stats(model.store, &stats);
-        assert_true(stats.checkpoints > 3 && stats.carried_jobs > 0);
+        assert_true(stats.checkpoints > 3 && stats.relocated_jobs > 0);
         model_push(&model);
         store_turn(model.store, model.now_us);
         sim_disk_cut_at(model.disk, sim_disk_points(model.disk) + 1);

@@ -58,7 +58,7 @@ struct model {
     int failures;
     struct model_job dead; /* one that a test ended … */
     uint64_t end_batch;    /* … in this batch */
-    uint32_t rest_slices;  /* of carry_rest */
+    uint32_t rest_slices;  /* of relocate_rest */
     char findings[4096];   /* lines of the last opening */
     size_t findings_len;
     unsigned notices[STORE_SET_ASIDE + 1];
@@ -200,8 +200,8 @@ static inline struct stored model_emit(struct model *model, const struct model_j
     return store_append(model->store, &event);
 }
 
-static inline void model_carry(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                               struct bytes content_type, struct bytes body)
+static inline void model_relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                                  struct bytes content_type, struct bytes body)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, seq);
@@ -216,8 +216,8 @@ static inline void model_emit_pause(struct model *model, int64_t until_us)
 }
 
 /* In slices of three jobs. A job's body is lost: it is that of no version. */
-static inline bool model_carry_unread(struct store_callbacks *callbacks, uint64_t first,
-                                      uint64_t end, uint32_t *cursor)
+static inline bool model_relocate_unread(struct store_callbacks *callbacks, uint64_t first,
+                                         uint64_t end, uint32_t *cursor)
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     for (int i = 0; i < 3 && *cursor < model->job_count; i++) {
@@ -230,7 +230,7 @@ static inline bool model_carry_unread(struct store_callbacks *callbacks, uint64_
     return *cursor < model->job_count;
 }
 
-static inline bool model_carry_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+static inline bool model_relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
     model_emit_pause(LIST_ENTRY(callbacks, struct model, callbacks), 12345);
     return ++*cursor < LIST_ENTRY(callbacks, struct model, callbacks)->rest_slices;
@@ -257,9 +257,9 @@ static inline void model_init(struct model *model, uint64_t seed)
         .durable = model_durable,
         .synced = model_synced,
         .failed = model_failed,
-        .carry = model_carry,
-        .carry_unread = model_carry_unread,
-        .carry_rest = model_carry_rest,
+        .relocate = model_relocate,
+        .relocate_unread = model_relocate_unread,
+        .relocate_rest = model_relocate_rest,
         .notice = model_notice,
     };
     model->options = (struct store_options){
