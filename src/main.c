@@ -704,7 +704,7 @@ static void reload(struct program *program)
 }
 
 /* What signals ask for, once for each; a second stop signal is run()'s to see. */
-static void heed_signals(struct program *program)
+static void handle_signals(struct program *program)
 {
     struct server *server = program->server;
     if (signals_reloads() != program->reloads) {
@@ -733,7 +733,7 @@ static bool run(struct program *program)
     while (!server_drained(server) && server->now_us < program->give_up_us) {
         bool draining = server->draining;
         int64_t next_us = server_turn(server);
-        heed_signals(program);
+        handle_signals(program);
         if (server->draining && !draining)
             continue; /* the parked polls have their answers; a turn sends them */
         if (signals_count() > 1)
