@@ -65,7 +65,7 @@ void command_give_back(void *owner, const struct job_view *job)
         .lease = job->lease,
         .why = RELEASE_UNDELIVERED,
     };
-    returns_add(&redis->returns, &release);
+    redis_requeue_add(&redis->requeue, &release);
 }
 
 void command_bury_damaged(void *owner, const struct job_view *job)

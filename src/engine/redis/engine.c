@@ -124,7 +124,7 @@ static void engine_time(struct engine *engine, int64_t now_us)
     redis->timers.now_us = now_us;
     redis->calls.now_us = now_us;
     redis->waits.now_us = now_us;
-    redis->returns.now_us = now_us;
+    redis->requeue.now_us = now_us;
 }
 
 static void engine_begin(struct engine *engine)
@@ -137,7 +137,7 @@ static void engine_begin(struct engine *engine)
     members_tick(&redis->members, redis->now_us);
     timers_tick(&redis->timers, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
-    returns_tick(&redis->returns, redis->now_us);
+    redis_requeue_tick(&redis->requeue, redis->now_us);
     waits_tick(&redis->waits, redis->now_us);
 }
 
@@ -167,7 +167,7 @@ static void engine_submit(struct engine *engine, const struct cmd *cmd, struct t
         return;
     }
     if (must_return(cmd)) {
-        returns_add(&redis->returns, &cmd->job);
+        redis_requeue_add(&redis->requeue, &cmd->job);
         ticket->answered(ticket, &(struct reply){.kind = cmd->kind}); /* it will be done */
         return;
     }
@@ -216,7 +216,7 @@ static int64_t engine_end(struct engine *engine)
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, timers_next_us(&redis->timers));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
-    next_us = sooner(next_us, returns_next_us(&redis->returns));
+    next_us = sooner(next_us, redis_requeue_next_us(&redis->requeue));
     return sooner(next_us, waits_next_us(&redis->waits));
 }
 
@@ -330,10 +330,10 @@ static void make_parts(struct redis_engine *redis)
                                                          .promoted = promote_told,
                                                          .missed = partition_forgot_us,
                                                          .owner = redis});
-    returns_init(&redis->returns, &(struct returns_options){.space = &redis->space,
-                                                            .calls = &redis->calls,
-                                                            .returned = given_back,
-                                                            .owner = redis});
+    redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
+                                                                        .calls = &redis->calls,
+                                                                        .returned = given_back,
+                                                                        .owner = redis});
     waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
                                                       .calls = &redis->calls,
                                                       .waiters_max = options->waiters_max,
@@ -484,7 +484,7 @@ void redis_engine_close(struct redis_engine *redis)
     topology_fini(&redis->topology);
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);
-    returns_fini(&redis->returns);
+    redis_requeue_fini(&redis->requeue);
     timers_fini(&redis->timers);
     members_fini(&redis->members);
     opener_fini(&redis->opener);

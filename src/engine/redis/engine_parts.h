@@ -28,7 +28,7 @@ struct redis_engine {
     struct members members;
     struct timers timers;
     struct waits waits;
-    struct returns returns;
+    struct redis_requeue requeue;
     struct notices notices;
     struct fitness fitness;
     struct rates rates;

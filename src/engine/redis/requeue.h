@@ -12,7 +12,7 @@
 
 #include "engine/redis/call.h"
 
-struct returns_options {
+struct redis_requeue_options {
     const struct script_space *space;
     struct calls *calls;
     /* The job is back. The view is good until this returns. */
@@ -20,21 +20,21 @@ struct returns_options {
     void *owner;
 };
 
-struct returns {
-    struct returns_options options;
+struct redis_requeue {
+    struct redis_requeue_options options;
     struct returning *partitions; /* one for each */
     struct arena scratch;
     int64_t now_us;
 };
 
-void returns_init(struct returns *returns, const struct returns_options *options);
+void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options);
 /* After calls_fini. */
-void returns_fini(struct returns *returns);
+void redis_requeue_fini(struct redis_requeue *requeue);
 
 /* A release by number and lease. */
-void returns_add(struct returns *returns, const struct cmd_job *job);
+void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
 
-void returns_tick(struct returns *returns, int64_t now_us);
-int64_t returns_next_us(const struct returns *returns);
+void redis_requeue_tick(struct redis_requeue *requeue, int64_t now_us);
+int64_t redis_requeue_next_us(const struct redis_requeue *requeue);
 
 #endif

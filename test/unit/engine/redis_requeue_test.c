@@ -13,39 +13,39 @@
 
 enum { PARTITIONS = 2, TIMEOUT_US = 1000, MANY = 600, AT_ONCE = 512, SECOND_US = 1000 * 1000 };
 
-struct returns_test {
+struct redis_requeue_test {
     struct script_space space;
     struct redis_url url;
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct calls calls;
-    struct returns returns;
+    struct redis_requeue requeue;
 };
 
 static int setup(void **state)
 {
-    static struct returns_test test;
-    test = (struct returns_test){.topology.options.url = &test.url};
+    static struct redis_requeue_test test;
+    test = (struct redis_requeue_test){.topology.options.url = &test.url};
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
     calls_init(&test.calls, &(struct calls_options){.space = &test.space,
                                                     .topology = &test.topology,
                                                     .timeout_us = TIMEOUT_US});
-    returns_init(&test.returns,
-                 &(struct returns_options){.space = &test.space, .calls = &test.calls});
+    redis_requeue_init(&test.requeue,
+                       &(struct redis_requeue_options){.space = &test.space, .calls = &test.calls});
     *state = &test;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct returns_test *test = *state;
+    struct redis_requeue_test *test = *state;
     calls_fini(&test->calls);
-    returns_fini(&test->returns);
+    redis_requeue_fini(&test->requeue);
     script_space_fini(&test->space);
     return 0;
 }
 
-static uint32_t under_way(const struct returns_test *test, uint32_t partition)
+static uint32_t under_way(const struct redis_requeue_test *test, uint32_t partition)
 {
     const struct list *calls = &test->calls.partitions[partition].calls;
     uint32_t count = 0;
@@ -56,23 +56,23 @@ static uint32_t under_way(const struct returns_test *test, uint32_t partition)
 
 static void releases_are_tried_until_they_are_answered(void **state)
 {
-    struct returns_test *test = *state;
+    struct redis_requeue_test *test = *state;
     int64_t now_us = 0;
     for (uint64_t i = 0; i < MANY; i++)
-        returns_add(&test->returns, &(struct cmd_job){.ref.seq = PARTITIONS * i, .lease = 7});
-    returns_add(&test->returns, &(struct cmd_job){.ref.seq = 1, .lease = 7});
+        redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = PARTITIONS * i, .lease = 7});
+    redis_requeue_add(&test->requeue, &(struct cmd_job){.ref.seq = 1, .lease = 7});
     for (int tries = 0; tries < 5; tries++) {
         assert_int_equal(under_way(test, 0), AT_ONCE);
         assert_int_equal(under_way(test, 1), 1);
         now_us += TIMEOUT_US;
         calls_tick(&test->calls, now_us);
-        returns_tick(&test->returns, now_us);
+        redis_requeue_tick(&test->requeue, now_us);
         assert_int_equal(under_way(test, 0), 0); /* not at once */
-        assert_true(returns_next_us(&test->returns) > now_us);
-        assert_true(returns_next_us(&test->returns) < now_us + SECOND_US);
+        assert_true(redis_requeue_next_us(&test->requeue) > now_us);
+        assert_true(redis_requeue_next_us(&test->requeue) < now_us + SECOND_US);
         now_us += SECOND_US;
         calls_tick(&test->calls, now_us);
-        returns_tick(&test->returns, now_us);
+        redis_requeue_tick(&test->requeue, now_us);
     }
 }
 
