@@ -67,7 +67,7 @@ static void partition_refused(void *owner, uint32_t stored)
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
-    timers_due(&redis->timers, partition, redis->now_us);
+    promoter_due(&redis->promoter, partition, redis->now_us);
 }
 
 static void partition_forgot_us(void *owner)
@@ -121,7 +121,7 @@ static void engine_time(struct engine *engine, int64_t now_us)
     redis->topology.now_us = now_us; /* answers are read before anything else ticks */
     redis->opener.now_us = now_us;
     redis->members.now_us = now_us;
-    redis->timers.now_us = now_us;
+    redis->promoter.now_us = now_us;
     redis->calls.now_us = now_us;
     redis->waits.now_us = now_us;
     redis->requeue.now_us = now_us;
@@ -135,7 +135,7 @@ static void engine_begin(struct engine *engine)
     notices_tick(&redis->notices, redis->now_us);
     opener_tick(&redis->opener, redis->now_us);
     members_tick(&redis->members, redis->now_us);
-    timers_tick(&redis->timers, redis->now_us);
+    promoter_tick(&redis->promoter, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
     redis_requeue_tick(&redis->requeue, redis->now_us);
     waits_tick(&redis->waits, redis->now_us);
@@ -214,7 +214,7 @@ static int64_t engine_end(struct engine *engine)
     next_us = sooner(next_us, link_next_us(&redis->notices.link));
     next_us = sooner(next_us, opener_next_us(&redis->opener));
     next_us = sooner(next_us, members_next_us(&redis->members));
-    next_us = sooner(next_us, timers_next_us(&redis->timers));
+    next_us = sooner(next_us, promoter_next_us(&redis->promoter));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
     next_us = sooner(next_us, redis_requeue_next_us(&redis->requeue));
     return sooner(next_us, waits_next_us(&redis->waits));
@@ -323,13 +323,13 @@ static void make_parts(struct redis_engine *redis)
                                                             .serves = we_reach_all,
                                                             .missed = we_were_silent,
                                                             .owner = redis});
-    timers_init(&redis->timers, &(struct timers_options){.space = &redis->space,
-                                                         .calls = &redis->calls,
-                                                         .members = &redis->members,
-                                                         .promoting = promote_sent,
-                                                         .promoted = promote_told,
-                                                         .missed = partition_forgot_us,
-                                                         .owner = redis});
+    promoter_init(&redis->promoter, &(struct promoter_options){.space = &redis->space,
+                                                               .calls = &redis->calls,
+                                                               .members = &redis->members,
+                                                               .promoting = promote_sent,
+                                                               .promoted = promote_told,
+                                                               .missed = partition_forgot_us,
+                                                               .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
                                                                         .calls = &redis->calls,
                                                                         .returned = given_back,
@@ -347,7 +347,7 @@ static void make_parts(struct redis_engine *redis)
                                            .waits = &redis->waits,
                                            .opener = &redis->opener,
                                            .members = &redis->members,
-                                           .timers = &redis->timers,
+                                           .promoter = &redis->promoter,
                                            .fitness = &redis->fitness,
                                            .link = {.epoll = redis->epoll,
                                                     .user = options->url.user,
@@ -463,9 +463,9 @@ static void leave(struct redis_engine *redis)
 {
     struct clock *clock = redis->options.clock;
     int64_t give_up_us = redis->now_us + redis->options.timeout_us / 2;
-    timers_leave(&redis->timers);
+    promoter_leave(&redis->promoter);
     members_leave(&redis->members);
-    while ((redis->timers.leaving || redis->members.asked) && redis->now_us < give_up_us) {
+    while ((redis->promoter.leaving || redis->members.asked) && redis->now_us < give_up_us) {
         struct epoll_event event;
         (void)engine_end(&redis->engine); /* sends; we do not sleep long */
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
@@ -485,7 +485,7 @@ void redis_engine_close(struct redis_engine *redis)
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);
     redis_requeue_fini(&redis->requeue);
-    timers_fini(&redis->timers);
+    promoter_fini(&redis->promoter);
     members_fini(&redis->members);
     opener_fini(&redis->opener);
     script_space_fini(&redis->space);

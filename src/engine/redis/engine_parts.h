@@ -26,7 +26,7 @@ struct redis_engine {
     struct calls calls;
     struct opener opener;
     struct members members;
-    struct timers timers;
+    struct promoter promoter;
     struct waits waits;
     struct redis_requeue requeue;
     struct notices notices;

@@ -7,14 +7,14 @@ enum {
     STEPS = 500,           /* of one promote: a few milliseconds of Redis' time */
 };
 
-void timers_init(struct timers *timers, const struct timers_options *options)
+void promoter_init(struct promoter *promoter, const struct promoter_options *options)
 {
     uint32_t count = options->space->partitions;
-    *timers = (struct timers){.options = *options};
-    timers->timers = mem_zalloc(count * sizeof(struct timer));
+    *promoter = (struct promoter){.options = *options};
+    promoter->promoter = mem_zalloc(count * sizeof(struct promoter_timer));
     for (uint32_t i = 0; i < count; i++) {
-        timers->timers[i] = (struct timer){
-            .timers = timers,
+        promoter->promoter[i] = (struct promoter_timer){
+            .promoter = promoter,
             .partition = i,
             .promote_at_us = INT64_MAX,
             .forget_at_us = INT64_MAX,
@@ -22,18 +22,18 @@ void timers_init(struct timers *timers, const struct timers_options *options)
     }
 }
 
-void timers_fini(struct timers *timers)
+void promoter_fini(struct promoter *promoter)
 {
-    mem_free(timers->timers);
-    buf_fini(&timers->living);
-    timers->timers = NULL;
+    mem_free(promoter->promoter);
+    buf_fini(&promoter->living);
+    promoter->promoter = NULL;
 }
 
-static enum err read_answer(const struct timer *timer, const struct bytes *parts, uint32_t count,
-                            struct script_answer *out_answer)
+static enum err read_answer(const struct promoter_timer *timer, const struct bytes *parts,
+                            uint32_t count, struct script_answer *out_answer)
 {
     struct script_parts said = {.partition = timer->partition, .at = parts, .count = count};
-    enum err err = script_read_answer(timer->timers->options.space, &said, out_answer);
+    enum err err = script_read_answer(timer->promoter->options.space, &said, out_answer);
     return err ? err : out_answer->err;
 }
 
@@ -42,35 +42,35 @@ static enum err read_answer(const struct timer *timer, const struct bytes *parts
 static void promoted(void *owner, struct call *call, enum err err, const struct bytes *parts,
                      uint32_t count)
 {
-    struct timer *timer = owner;
-    struct timers *timers = timer->timers;
+    struct promoter_timer *timer = owner;
+    struct promoter *promoter = timer->promoter;
     struct script_answer answer;
     timer->promote_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
     if (err || call->again)
-        timers->options.missed(timers->options.owner);
+        promoter->options.missed(promoter->options.owner);
     for (uint32_t i = 1; i < count && !err; i++)
-        timers->options.promoted(timers->options.owner, parts[i], timer->partition);
+        promoter->options.promoted(promoter->options.owner, parts[i], timer->partition);
     if (err)
-        timer->promote_at_us = timers->now_us + AGAIN_US;
+        timer->promote_at_us = promoter->now_us + AGAIN_US;
     else if (answer.more || timer->latency_first)
-        timer->promote_at_us = timers->now_us;
+        timer->promote_at_us = promoter->now_us;
     else
         timer->promote_at_us = answer.next_us;
     timer->latency_first = false;
 }
 
-static void promote(struct timer *timer)
+static void promote(struct promoter_timer *timer)
 {
-    struct timers *timers = timer->timers;
-    struct call *call = calls_new_unkept(timers->options.calls, timer->partition);
-    timer->promote_at_us = timers->now_us + AGAIN_US;
-    script_ask_promote(&call->request, timers->options.space, &call->id, STEPS);
+    struct promoter *promoter = timer->promoter;
+    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    timer->promote_at_us = promoter->now_us + AGAIN_US;
+    script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
     timer->promote_asked = true;
     timer->latency_first = false;
     calls_send(call, timer, promoted);
-    timers->options.promoting(timers->options.owner, timer->partition);
+    promoter->options.promoting(promoter->options.owner, timer->partition);
 }
 
 /* ---- forget ---- */
@@ -78,101 +78,101 @@ static void promote(struct timer *timer)
 static void forgot(void *owner, struct call *call, enum err err, const struct bytes *parts,
                    uint32_t count)
 {
-    struct timer *timer = owner;
+    struct promoter_timer *timer = owner;
     struct script_answer answer;
     (void)call;
     timer->forget_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
-    int64_t again_us = err ? timer->timers->now_us + AGAIN_US : answer.next_us;
+    int64_t again_us = err ? timer->promoter->now_us + AGAIN_US : answer.next_us;
     if (again_us < timer->forget_at_us) /* else another has died meanwhile */
         timer->forget_at_us = again_us;
 }
 
-static void forget(struct timer *timer)
+static void forget(struct promoter_timer *timer)
 {
-    struct timers *timers = timer->timers;
-    const struct members *members = timers->options.members;
-    struct call *call = calls_new_unkept(timers->options.calls, timer->partition);
-    timers->living.len = 0;
-    members_living(members, &timers->living);
+    struct promoter *promoter = timer->promoter;
+    const struct members *members = promoter->options.members;
+    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    promoter->living.len = 0;
+    members_living(members, &promoter->living);
     timer->forget_at_us = INT64_MAX;
     timer->forget_asked = true;
-    script_ask_forget(&call->request, timers->options.space, &call->id, buf_bytes(&timers->living),
-                      members->options.alive_us, STEPS);
+    script_ask_forget(&call->request, promoter->options.space, &call->id,
+                      buf_bytes(&promoter->living), members->options.alive_us, STEPS);
     calls_send(call, timer, forgot);
 }
 
-static void forget_me(struct timer *timer);
+static void forget_me(struct promoter_timer *timer);
 
 static void forgot_me(void *owner, struct call *call, enum err err, const struct bytes *parts,
                       uint32_t count)
 {
-    struct timer *timer = owner;
+    struct promoter_timer *timer = owner;
     struct script_answer answer = {.err = OK};
     (void)call;
-    timer->timers->leaving--;
+    timer->promoter->leaving--;
     if (!err && !read_answer(timer, parts, count, &answer) && answer.more)
         forget_me(timer);
 }
 
-static void forget_me(struct timer *timer)
+static void forget_me(struct promoter_timer *timer)
 {
-    struct timers *timers = timer->timers;
-    struct call *call = calls_new_unkept(timers->options.calls, timer->partition);
-    script_ask_forget(&call->request, timers->options.space, &call->id, BYTES(""), 0, STEPS);
-    timers->leaving++;
+    struct promoter *promoter = timer->promoter;
+    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    script_ask_forget(&call->request, promoter->options.space, &call->id, BYTES(""), 0, STEPS);
+    promoter->leaving++;
     calls_send(call, timer, forgot_me);
 }
 
 /* ---- what the engine does ---- */
 
-void timers_due(struct timers *timers, uint32_t partition, int64_t due_us)
+void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
 {
-    struct timer *timer = &timers->timers[partition];
+    struct promoter_timer *timer = &promoter->promoter[partition];
     if (timer->promote_asked)
         timer->latency_first = true; /* its answer may not know yet */
     if (due_us < timer->promote_at_us)
         timer->promote_at_us = due_us;
 }
 
-void timers_look(struct timers *timers)
+void promoter_look(struct promoter *promoter)
 {
-    for (uint32_t i = 0; i < timers->options.space->partitions; i++)
-        timers_due(timers, i, timers->now_us);
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
+        promoter_due(promoter, i, promoter->now_us);
 }
 
-void timers_leave(struct timers *timers)
+void promoter_leave(struct promoter *promoter)
 {
-    for (uint32_t i = 0; i < timers->options.space->partitions; i++)
-        forget_me(&timers->timers[i]);
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
+        forget_me(&promoter->promoter[i]);
 }
 
 /* Nobody knows yet what is due there, nor whom the owner before was about to forget. */
-static void take_over(struct timer *timer)
+static void take_over(struct promoter_timer *timer)
 {
-    timer->promote_at_us = timer->timers->now_us;
-    timer->forget_at_us = timer->timers->now_us;
+    timer->promote_at_us = timer->promoter->now_us;
+    timer->forget_at_us = timer->promoter->now_us;
 }
 
-static void look(struct timer *timer)
+static void look(struct promoter_timer *timer)
 {
-    const struct members *members = timer->timers->options.members;
+    const struct members *members = timer->promoter->options.members;
     bool owns = members_own(members, timer->partition);
     if (owns && !timer->owner)
         take_over(timer);
     timer->owner = owns;
     if (timer->gone != members->gone)
-        timer->forget_at_us = timer->timers->now_us;
+        timer->forget_at_us = timer->promoter->now_us;
     timer->gone = members->gone;
 }
 
-void timers_tick(struct timers *timers, int64_t now_us)
+void promoter_tick(struct promoter *promoter, int64_t now_us)
 {
-    bool know = members_know(timers->options.members);
-    timers->now_us = now_us;
-    for (uint32_t i = 0; i < timers->options.space->partitions; i++) {
-        struct timer *timer = &timers->timers[i];
+    bool know = members_know(promoter->options.members);
+    promoter->now_us = now_us;
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
+        struct promoter_timer *timer = &promoter->promoter[i];
         look(timer);
         if (timer->owner && !timer->promote_asked && timer->promote_at_us <= now_us)
             promote(timer);
@@ -182,12 +182,12 @@ void timers_tick(struct timers *timers, int64_t now_us)
 }
 
 /* While we do not know enough to forget, the next beat is soon enough. */
-int64_t timers_next_us(const struct timers *timers)
+int64_t promoter_next_us(const struct promoter *promoter)
 {
-    bool know = members_know(timers->options.members);
+    bool know = members_know(promoter->options.members);
     int64_t next_us = INT64_MAX;
-    for (uint32_t i = 0; i < timers->options.space->partitions; i++) {
-        const struct timer *timer = &timers->timers[i];
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
+        const struct promoter_timer *timer = &promoter->promoter[i];
         if (timer->owner && !timer->promote_asked && timer->promote_at_us < next_us)
             next_us = timer->promote_at_us;
         if (timer->owner && know && !timer->forget_asked && timer->forget_at_us < next_us)

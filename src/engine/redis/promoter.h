@@ -11,8 +11,8 @@
 
 #include "engine/redis/members.h"
 
-struct timer {
-    struct timers *timers;
+struct promoter_timer {
+    struct promoter *promoter;
     uint32_t partition;
     bool owner;
     bool promote_asked, forget_asked;
@@ -22,7 +22,7 @@ struct timer {
     uint64_t gone;         /* members::gone, when they were last */
 };
 
-struct timers_options {
+struct promoter_options {
     const struct script_space *space;
     struct calls *calls;
     const struct members *members;
@@ -35,26 +35,26 @@ struct timers_options {
     void *owner;
 };
 
-struct timers {
-    struct timers_options options;
-    struct timer *timers; /* one for each partition */
+struct promoter {
+    struct promoter_options options;
+    struct promoter_timer *promoter; /* one for each partition */
     struct buf living;
     int64_t now_us;
     uint32_t leaving; /* calls under way by which we forget ourselves */
 };
 
-void timers_init(struct timers *timers, const struct timers_options *options);
-void timers_fini(struct timers *timers);
+void promoter_init(struct promoter *promoter, const struct promoter_options *options);
+void promoter_fini(struct promoter *promoter);
 
 /* A notice: something is due at this time. */
-void timers_due(struct timers *timers, uint32_t partition, int64_t due_us);
+void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
 /* Notices may have been missed: looks what is due everywhere. */
-void timers_look(struct timers *timers);
+void promoter_look(struct promoter *promoter);
 /* Gives back all that our own connections hold: call it until there is no more to wait for. */
-void timers_leave(struct timers *timers);
+void promoter_leave(struct promoter *promoter);
 
 /* After members_tick. */
-void timers_tick(struct timers *timers, int64_t now_us);
-int64_t timers_next_us(const struct timers *timers);
+void promoter_tick(struct promoter *promoter, int64_t now_us);
+int64_t promoter_next_us(const struct promoter *promoter);
 
 #endif

@@ -33,7 +33,9 @@ static void take_notice(const struct notices *notices, struct bytes message)
     case SCRIPT_READY_NOW:
         waits_ready(notices->options.waits, notice.topic, notice.partition);
         break;
-    case SCRIPT_DUE: timers_due(notices->options.timers, notice.partition, notice.due_us); break;
+    case SCRIPT_DUE:
+        promoter_due(notices->options.promoter, notice.partition, notice.due_us);
+        break;
     case SCRIPT_MADE:
         if (!notice.by_us)
             opener_lost(notices->options.opener, notice.partition);
@@ -56,7 +58,7 @@ static void notified(struct link_callbacks *callbacks, struct link *link, const 
         link_good(link);
         notices->beats = notices->options.members->beats;
         waits_subscribed(notices->options.waits, true);
-        timers_look(notices->options.timers);
+        promoter_look(notices->options.promoter);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
         notices->beats = notices->options.members->beats;

@@ -24,7 +24,7 @@ struct notices_options {
     struct waits *waits; /* knows whether we are subscribed */
     struct opener *opener;
     struct members *members;
-    struct timers *timers;
+    struct promoter *promoter;
     struct fitness *fitness;  /* is told why a subscription ended */
     struct link_options link; /* `ear` and `subscriber` are made here */
 };

@@ -79,23 +79,23 @@ static void ignore_partition(void *owner, uint32_t partition)
 static void what_is_due_meanwhile_is_promoted_next(void **state)
 {
     struct news_test *test = *state;
-    struct timers timers;
+    struct promoter promoter;
     bool ours = true;
     struct members members = {.options.space = &test->space, .ours = &ours};
-    timers_init(&timers, &(struct timers_options){.space = &test->space,
-                                                  .calls = &test->calls,
-                                                  .members = &members,
-                                                  .promoting = ignore_partition});
-    timers_tick(&timers, NOW_US);
-    timers_due(&timers, 0, NOW_US + 1);
+    promoter_init(&promoter, &(struct promoter_options){.space = &test->space,
+                                                        .calls = &test->calls,
+                                                        .members = &members,
+                                                        .promoting = ignore_partition});
+    promoter_tick(&promoter, NOW_US);
+    promoter_due(&promoter, 0, NOW_US + 1);
     answer(test, 0, 0, ""); /* nothing is due, ever */
-    timers_tick(&timers, NOW_US);
+    promoter_tick(&promoter, NOW_US);
     assert_non_null(under_way(test));
     answer(test, 0, 0, "");
-    timers_tick(&timers, NOW_US);
+    promoter_tick(&promoter, NOW_US);
     assert_null(under_way(test));
-    assert_int_equal(timers_next_us(&timers), INT64_MAX);
-    timers_fini(&timers);
+    assert_int_equal(promoter_next_us(&promoter), INT64_MAX);
+    promoter_fini(&promoter);
 }
 
 static void never_answered(struct ticket *ticket, const struct reply *reply)
