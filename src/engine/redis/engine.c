@@ -49,7 +49,7 @@ static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     fitness_node_lost(&redis->fitness, node);
-    notices_lost(&redis->notices, &node->link.address);
+    subscription_lost(&redis->subscription, &node->link.address);
 }
 
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
@@ -132,7 +132,7 @@ static void engine_begin(struct engine *engine)
     struct redis_engine *redis = of_engine(engine);
     link_poll(redis->epoll, redis->now_us);
     topology_tick(&redis->topology, redis->now_us);
-    notices_tick(&redis->notices, redis->now_us);
+    subscription_tick(&redis->subscription, redis->now_us);
     opener_tick(&redis->opener, redis->now_us);
     members_tick(&redis->members, redis->now_us);
     promoter_tick(&redis->promoter, redis->now_us);
@@ -209,9 +209,9 @@ static int64_t engine_end(struct engine *engine)
     struct redis_engine *redis = of_engine(engine);
     calls_flush(&redis->calls);
     topology_flush(&redis->topology);
-    link_flush(&redis->notices.link);
+    link_flush(&redis->subscription.link);
     int64_t next_us = topology_next_us(&redis->topology);
-    next_us = sooner(next_us, link_next_us(&redis->notices.link));
+    next_us = sooner(next_us, link_next_us(&redis->subscription.link));
     next_us = sooner(next_us, opener_next_us(&redis->opener));
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, promoter_next_us(&redis->promoter));
@@ -341,20 +341,20 @@ static void make_parts(struct redis_engine *redis)
                                                       .give_back = command_give_back,
                                                       .damaged = command_bury_damaged,
                                                       .owner = redis});
-    notices_init(&redis->notices,
-                 &(struct notices_options){.space = &redis->space,
-                                           .topology = &redis->topology,
-                                           .waits = &redis->waits,
-                                           .opener = &redis->opener,
-                                           .members = &redis->members,
-                                           .promoter = &redis->promoter,
-                                           .fitness = &redis->fitness,
-                                           .link = {.epoll = redis->epoll,
-                                                    .user = options->url.user,
-                                                    .password = options->url.password,
-                                                    .db = options->url.db,
-                                                    .tls = redis->tls,
-                                                    .timeout_us = options->timeout_us}});
+    subscription_init(&redis->subscription,
+                      &(struct subscription_options){.space = &redis->space,
+                                                     .topology = &redis->topology,
+                                                     .waits = &redis->waits,
+                                                     .opener = &redis->opener,
+                                                     .members = &redis->members,
+                                                     .promoter = &redis->promoter,
+                                                     .fitness = &redis->fitness,
+                                                     .link = {.epoll = redis->epoll,
+                                                              .user = options->url.user,
+                                                              .password = options->url.password,
+                                                              .db = options->url.db,
+                                                              .tls = redis->tls,
+                                                              .timeout_us = options->timeout_us}});
 }
 
 static bool serves(const struct redis_engine *redis)
@@ -368,7 +368,7 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     char room[REDIS_HOST_MAX + 8];
     const struct link *link = topology_error(&redis->topology);
     if (!link)
-        link = &redis->notices.link;
+        link = &redis->subscription.link;
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     char said[REDIS_TROUBLE_MAX];
     failure_say(link->error[0] ? link->error : "it does not answer", said, sizeof(said));
@@ -480,7 +480,7 @@ void redis_engine_close(struct redis_engine *redis)
         return;
     if (redis->fitness.fit && !redis->fitness.unfit)
         leave(redis);
-    notices_fini(&redis->notices);
+    subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
     calls_fini(&redis->calls);
     waits_fini(&redis->waits);

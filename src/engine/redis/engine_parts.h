@@ -29,7 +29,7 @@ struct redis_engine {
     struct promoter promoter;
     struct waits waits;
     struct redis_requeue requeue;
-    struct notices notices;
+    struct subscription subscription;
     struct fitness fitness;
     struct rates rates;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */

@@ -8,45 +8,45 @@ enum { DEAF_BEATS = 3 /* that nobody hears are too many */ };
 
 static void subscribe(struct link_callbacks *callbacks, struct link *link)
 {
-    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
+    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
     char room[SCRIPT_PREFIX_MAX + 32];
     resp_begin(link_out(link), 2);
     resp_add_str(link_out(link), "SUBSCRIBE");
-    resp_add(link_out(link), script_channel(notices->options.space, room));
+    resp_add(link_out(link), script_channel(subscription->options.space, room));
     link_flush(link);
 }
 
 static void subscription_ended(struct link_callbacks *callbacks, struct link *link)
 {
-    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
-    fitness_lost(notices->options.fitness, link);
-    if (notices->options.waits->subscribed)
-        waits_subscribed(notices->options.waits, false);
+    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
+    fitness_lost(subscription->options.fitness, link);
+    if (subscription->options.waits->subscribed)
+        waits_subscribed(subscription->options.waits, false);
 }
 
-static void take_notice(const struct notices *notices, struct bytes message)
+static void take_notice(const struct subscription *subscription, struct bytes message)
 {
     struct script_notice notice;
-    if (script_notice(notices->options.space, message, &notice))
+    if (script_notice(subscription->options.space, message, &notice))
         return; /* somebody else's, on our channel: it is not for us */
     switch (notice.news) {
     case SCRIPT_READY_NOW:
-        waits_ready(notices->options.waits, notice.topic, notice.partition);
+        waits_ready(subscription->options.waits, notice.topic, notice.partition);
         break;
     case SCRIPT_DUE:
-        promoter_due(notices->options.promoter, notice.partition, notice.due_us);
+        promoter_due(subscription->options.promoter, notice.partition, notice.due_us);
         break;
     case SCRIPT_MADE:
         if (!notice.by_us)
-            opener_lost(notices->options.opener, notice.partition);
+            opener_lost(subscription->options.opener, notice.partition);
         break;
-    case SCRIPT_MEMBER: members_heard(notices->options.members, &notice.member); break;
+    case SCRIPT_MEMBER: members_heard(subscription->options.members, &notice.member); break;
     }
 }
 
 static void notified(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
 {
-    struct notices *notices = LIST_ENTRY(callbacks, struct notices, callbacks);
+    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
     if (reply->type == REDIS_REPLY_ERROR) {
         link_fail(link, reply->str);
         return;
@@ -56,13 +56,13 @@ static void notified(struct link_callbacks *callbacks, struct link *link, const 
         return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0) {
         link_good(link);
-        notices->beats = notices->options.members->beats;
-        waits_subscribed(notices->options.waits, true);
-        promoter_look(notices->options.promoter);
+        subscription->beats = subscription->options.members->beats;
+        waits_subscribed(subscription->options.waits, true);
+        promoter_look(subscription->options.promoter);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
-        notices->beats = notices->options.members->beats;
-        take_notice(notices, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
+        subscription->beats = subscription->options.members->beats;
+        take_notice(subscription, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
     }
 }
 
@@ -76,44 +76,46 @@ static bool is_served(const struct topology *topology, const struct redis_addres
     return false;
 }
 
-static bool is_deaf(const struct notices *notices)
+static bool is_deaf(const struct subscription *subscription)
 {
-    const struct notices_options *options = &notices->options;
-    return options->waits->subscribed && options->members->beats - notices->beats >= DEAF_BEATS;
+    const struct subscription_options *options = &subscription->options;
+    return options->waits->subscribed &&
+           options->members->beats - subscription->beats >= DEAF_BEATS;
 }
 
 /* The subscription is at any node that is there; if that one goes, at another. */
-void notices_tick(struct notices *notices, int64_t now_us)
+void subscription_tick(struct subscription *subscription, int64_t now_us)
 {
-    struct link *link = &notices->link;
-    struct node *any = topology_any(notices->options.topology);
+    struct link *link = &subscription->link;
+    struct node *any = topology_any(subscription->options.topology);
     bool wanted = link->retry_at_us != INT64_MAX;
-    if (any && !(wanted && is_served(notices->options.topology, &link->address)))
+    if (any && !(wanted && is_served(subscription->options.topology, &link->address)))
         link_want(link, &any->link.address, now_us);
-    if (is_deaf(notices))
+    if (is_deaf(subscription))
         link_fail(link, "no notices are heard");
     link_tick(link, now_us);
 }
 
-void notices_lost(struct notices *notices, const struct redis_address *address)
+void subscription_lost(struct subscription *subscription, const struct redis_address *address)
 {
-    if (redis_address_eq(&notices->link.address, address))
-        link_rest(&notices->link);
+    if (redis_address_eq(&subscription->link.address, address))
+        link_rest(&subscription->link);
 }
 
-void notices_init(struct notices *notices, const struct notices_options *options)
+void subscription_init(struct subscription *subscription,
+                       const struct subscription_options *options)
 {
     struct link_options link = options->link;
-    *notices = (struct notices){
+    *subscription = (struct subscription){
         .options = *options,
         .callbacks = {.up = subscribe, .down = subscription_ended, .message = notified},
     };
-    link.callbacks = &notices->callbacks;
+    link.callbacks = &subscription->callbacks;
     link.subscriber = true;
-    link_init(&notices->link, &link);
+    link_init(&subscription->link, &link);
 }
 
-void notices_fini(struct notices *notices)
+void subscription_fini(struct subscription *subscription)
 {
-    link_fini(&notices->link);
+    link_fini(&subscription->link);
 }

@@ -18,7 +18,7 @@
 #include "engine/redis/preflight.h"
 #include "engine/redis/promoter.h"
 
-struct notices_options {
+struct subscription_options {
     const struct script_space *space;
     struct topology *topology;
     struct waits *waits; /* knows whether we are subscribed */
@@ -29,20 +29,21 @@ struct notices_options {
     struct link_options link; /* `ear` and `subscriber` are made here */
 };
 
-struct notices {
-    struct notices_options options;
+struct subscription {
+    struct subscription_options options;
     struct link link; /* flushed and asked for its next time by the owner */
     struct link_callbacks callbacks;
     uint64_t beats; /* members::beats, when something was heard last */
 };
 
 /* Does not move afterwards. */
-void notices_init(struct notices *notices, const struct notices_options *options);
-void notices_fini(struct notices *notices);
+void subscription_init(struct subscription *subscription,
+                       const struct subscription_options *options);
+void subscription_fini(struct subscription *subscription);
 
 /* Connects, and moves to where the queue is served. */
-void notices_tick(struct notices *notices, int64_t now_us);
+void subscription_tick(struct subscription *subscription, int64_t now_us);
 /* A server is gone: nothing will be heard from it. */
-void notices_lost(struct notices *notices, const struct redis_address *address);
+void subscription_lost(struct subscription *subscription, const struct redis_address *address);
 
 #endif

@@ -425,7 +425,7 @@ static void members_are_read_or_refused(void **state)
     assert_int_equal(script_read_members(&said, members, &count), ERR_CORRUPT);
 }
 
-static void notices_are_read_or_refused(void **state)
+static void subscription_are_read_or_refused(void **state)
 {
     struct script_notice notice;
     (void)state;
@@ -523,7 +523,7 @@ int main(void)
         cmocka_unit_test(a_due_job_is_shown_as_ready),
         cmocka_unit_test(an_answer_that_is_cut_anywhere_is_corrupt),
         cmocka_unit_test(members_are_read_or_refused),
-        cmocka_unit_test(notices_are_read_or_refused),
+        cmocka_unit_test(subscription_are_read_or_refused),
         cmocka_unit_test(an_unfit_server_is_refused_with_a_reason),
         cmocka_unit_test(valkey_is_judged_as_redis_is),
     };
