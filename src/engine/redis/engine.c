@@ -32,7 +32,7 @@ static struct redis_engine *of_engine(struct engine *engine)
 static void server_is_fit(void *owner)
 {
     struct redis_engine *redis = owner;
-    opener_start(&redis->opener);
+    partition_init_start(&redis->partition_init);
     if (!redis->members.started)
         members_start(&redis->members);
 }
@@ -119,7 +119,7 @@ static void engine_time(struct engine *engine, int64_t now_us)
     struct redis_engine *redis = of_engine(engine);
     redis->now_us = now_us;
     redis->topology.now_us = now_us; /* answers are read before anything else ticks */
-    redis->opener.now_us = now_us;
+    redis->partition_init.now_us = now_us;
     redis->members.now_us = now_us;
     redis->promoter.now_us = now_us;
     redis->calls.now_us = now_us;
@@ -133,7 +133,7 @@ static void engine_begin(struct engine *engine)
     link_poll(redis->epoll, redis->now_us);
     topology_tick(&redis->topology, redis->now_us);
     subscription_tick(&redis->subscription, redis->now_us);
-    opener_tick(&redis->opener, redis->now_us);
+    partition_init_tick(&redis->partition_init, redis->now_us);
     members_tick(&redis->members, redis->now_us);
     promoter_tick(&redis->promoter, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
@@ -212,7 +212,7 @@ static int64_t engine_end(struct engine *engine)
     link_flush(&redis->subscription.link);
     int64_t next_us = topology_next_us(&redis->topology);
     next_us = sooner(next_us, link_next_us(&redis->subscription.link));
-    next_us = sooner(next_us, opener_next_us(&redis->opener));
+    next_us = sooner(next_us, partition_init_next_us(&redis->partition_init));
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, promoter_next_us(&redis->promoter));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
@@ -276,7 +276,7 @@ static void we_were_silent(void *owner)
 {
     struct redis_engine *redis = owner;
     for (uint32_t i = 0; i < redis->space.partitions; i++)
-        opener_again(&redis->opener, i);
+        partition_init_again(&redis->partition_init, i);
 }
 
 /* The answers kept for us go with us: a request may be sent again until it is old. */
@@ -311,7 +311,8 @@ static void make_parts(struct redis_engine *redis)
                                                       .topology = &redis->topology,
                                                       .timeout_us = options->timeout_us,
                                                       .wait_replicas = options->wait_replicas});
-    opener_init(&redis->opener, &(struct opener_options){.space = &redis->space,
+    partition_init_init(&redis->partition_init,
+                        &(struct partition_init_options){.space = &redis->space,
                                                          .calls = &redis->calls,
                                                          .refused = partition_refused,
                                                          .opened = partition_opened,
@@ -345,7 +346,7 @@ static void make_parts(struct redis_engine *redis)
                       &(struct subscription_options){.space = &redis->space,
                                                      .topology = &redis->topology,
                                                      .waits = &redis->waits,
-                                                     .opener = &redis->opener,
+                                                     .partition_init = &redis->partition_init,
                                                      .members = &redis->members,
                                                      .promoter = &redis->promoter,
                                                      .fitness = &redis->fitness,
@@ -487,7 +488,7 @@ void redis_engine_close(struct redis_engine *redis)
     redis_requeue_fini(&redis->requeue);
     promoter_fini(&redis->promoter);
     members_fini(&redis->members);
-    opener_fini(&redis->opener);
+    partition_init_fini(&redis->partition_init);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     rates_fini(&redis->rates);

@@ -24,7 +24,7 @@ struct redis_engine {
     struct topology topology;
     struct topology_callbacks topology_callbacks;
     struct calls calls;
-    struct opener opener;
+    struct partition_init partition_init;
     struct members members;
     struct promoter promoter;
     struct waits waits;

@@ -8,10 +8,10 @@
 
 #include "engine/redis/call.h"
 
-struct opener;
+struct partition_init;
 
 struct opening {
-    struct opener *opener;
+    struct partition_init *partition_init;
     uint32_t partition;
     bool asked;
     bool again;       /* although it is open */
@@ -20,7 +20,7 @@ struct opening {
     int64_t at_us;    /* not before */
 };
 
-struct opener_options {
+struct partition_init_options {
     const struct script_space *space;
     struct calls *calls;
     /* The partition is not as ours are: it is one of so many. */
@@ -32,25 +32,26 @@ struct opener_options {
     void *owner;
 };
 
-struct opener {
-    struct opener_options options;
+struct partition_init {
+    struct partition_init_options options;
     struct opening *openings; /* one for each partition */
     int64_t now_us;
     int64_t said_us; /* that data were lost; 0: never */
     bool started;
 };
 
-void opener_init(struct opener *opener, const struct opener_options *options);
-void opener_fini(struct opener *opener);
+void partition_init_init(struct partition_init *partition_init,
+                         const struct partition_init_options *options);
+void partition_init_fini(struct partition_init *partition_init);
 
 /* Redis is there and fit. */
-void opener_start(struct opener *opener);
+void partition_init_start(struct partition_init *partition_init);
 /* What we left in the partition may be gone: opens it again, while calls go on. */
-void opener_again(struct opener *opener, uint32_t partition);
+void partition_init_again(struct partition_init *partition_init, uint32_t partition);
 /* Another daemon made the partition: what was there is gone. */
-void opener_lost(struct opener *opener, uint32_t partition);
+void partition_init_lost(struct partition_init *partition_init, uint32_t partition);
 
-void opener_tick(struct opener *opener, int64_t now_us);
-int64_t opener_next_us(const struct opener *opener);
+void partition_init_tick(struct partition_init *partition_init, int64_t now_us);
+int64_t partition_init_next_us(const struct partition_init *partition_init);
 
 #endif

@@ -38,7 +38,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
         break;
     case SCRIPT_MADE:
         if (!notice.by_us)
-            opener_lost(subscription->options.opener, notice.partition);
+            partition_init_lost(subscription->options.partition_init, notice.partition);
         break;
     case SCRIPT_MEMBER: members_heard(subscription->options.members, &notice.member); break;
     }

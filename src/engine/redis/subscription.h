@@ -22,7 +22,7 @@ struct subscription_options {
     const struct script_space *space;
     struct topology *topology;
     struct waits *waits; /* knows whether we are subscribed */
-    struct opener *opener;
+    struct partition_init *partition_init;
     struct members *members;
     struct promoter *promoter;
     struct fitness *fitness;  /* is told why a subscription ended */

@@ -22,7 +22,7 @@ struct place_test {
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct calls calls;
     unsigned given_up;
-    struct opener opener; /* of some tests */
+    struct partition_init partition_init; /* of some tests */
 };
 
 static int setup(void **state)
@@ -42,7 +42,7 @@ static int teardown(void **state)
 {
     struct place_test *test = *state;
     calls_fini(&test->calls); /* tells the opener of what is still under way */
-    opener_fini(&test->opener);
+    partition_init_fini(&test->partition_init);
     script_space_fini(&test->space);
     return 0;
 }
@@ -215,24 +215,24 @@ static void make_nodes(struct place_test *test, unsigned count)
 }
 
 /* Of all partitions, which lie at the first node. */
-static struct opener *start_opener(struct place_test *test, unsigned nodes)
+static struct partition_init *start_opener(struct place_test *test, unsigned nodes)
 {
     make_nodes(test, nodes);
     memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    opener_init(&test->opener, &(struct opener_options){.space = &test->space,
-                                                        .calls = &test->calls,
-                                                        .opened = told_open,
-                                                        .owner = test});
-    opener_start(&test->opener);
-    return &test->opener;
+    partition_init_init(
+        &test->partition_init,
+        &(struct partition_init_options){
+            .space = &test->space, .calls = &test->calls, .opened = told_open, .owner = test});
+    partition_init_start(&test->partition_init);
+    return &test->partition_init;
 }
 
 /* It has moved to another server, which has not been opened and may have another clock. */
 static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 {
     struct place_test *test = *state;
-    struct opener *opener = start_opener(test, 2);
-    opener_tick(opener, 0);
+    struct partition_init *partition_init = start_opener(test, 2);
+    partition_init_tick(partition_init, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
         struct call *call =
             LIST_ENTRY(test->calls.partitions[partition].calls.next, struct call, place);
@@ -252,19 +252,19 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 static void news_of_a_new_queue_are_no_loss(void **state)
 {
     struct place_test *test = *state;
-    struct opener *opener = start_opener(test, 1);
-    opener_tick(opener, 1000);
+    struct partition_init *partition_init = start_opener(test, 1);
+    partition_init_tick(partition_init, 1000);
     struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
-    opener_lost(opener, 0);
-    opener_lost(opener, 1); /* which we have never seen */
-    assert_int_equal(opener->said_us, 0);
-    opener->now_us = 60 * 1000 * 1000;
-    opener_lost(opener, 1);
-    assert_int_equal(opener->said_us, 0);
-    opener_lost(opener, 0);
-    assert_int_equal(opener->said_us, opener->now_us);
+    partition_init_lost(partition_init, 0);
+    partition_init_lost(partition_init, 1); /* which we have never seen */
+    assert_int_equal(partition_init->said_us, 0);
+    partition_init->now_us = 60 * 1000 * 1000;
+    partition_init_lost(partition_init, 1);
+    assert_int_equal(partition_init->said_us, 0);
+    partition_init_lost(partition_init, 0);
+    assert_int_equal(partition_init->said_us, partition_init->now_us);
     buf_fini(&test->topology.nodes[0].link.out);
 }
 
