@@ -40,7 +40,7 @@ static void server_is_fit(void *owner)
 static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
-    fitness_ask(&redis->fitness, node);
+    preflight_ask(&redis->preflight, node);
     calls_node_ready(&redis->calls, node);
     waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
 }
@@ -48,19 +48,20 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
-    fitness_node_lost(&redis->fitness, node);
+    preflight_node_lost(&redis->preflight, node);
     subscription_lost(&redis->subscription, &node->link.address);
 }
 
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
 {
-    fitness_lost(&LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks)->fitness, link);
+    preflight_lost(&LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks)->preflight,
+                   link);
 }
 
 static void partition_refused(void *owner, uint32_t stored)
 {
     struct redis_engine *redis = owner;
-    fitness_refuse_queue(&redis->fitness, stored);
+    preflight_refuse_queue(&redis->preflight, stored);
 }
 
 /* Its notices speak of what it knew last, which may be less than what we did. */
@@ -292,12 +293,12 @@ static void make_parts(struct redis_engine *redis)
     rates_init(&redis->rates);
     redis->topology_callbacks = (struct topology_callbacks){
         .ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
-    fitness_init(&redis->fitness,
-                 &(struct fitness_options){.url = &options->url,
-                                           .space = &redis->space,
-                                           .wait_replicas = options->wait_replicas > 0,
-                                           .fit = server_is_fit,
-                                           .owner = redis});
+    preflight_init(&redis->preflight,
+                   &(struct preflight_options){.url = &options->url,
+                                               .space = &redis->space,
+                                               .wait_replicas = options->wait_replicas > 0,
+                                               .fit = server_is_fit,
+                                               .owner = redis});
     topology_init(&redis->topology,
                   &(struct topology_options){.url = &options->url,
                                              .callbacks = &redis->topology_callbacks,
@@ -349,7 +350,7 @@ static void make_parts(struct redis_engine *redis)
                                                      .partition_init = &redis->partition_init,
                                                      .members = &redis->members,
                                                      .promoter = &redis->promoter,
-                                                     .fitness = &redis->fitness,
+                                                     .preflight = &redis->preflight,
                                                      .link = {.epoll = redis->epoll,
                                                               .user = options->url.user,
                                                               .password = options->url.password,
@@ -389,10 +390,10 @@ static void say_waiting(const struct redis_engine *redis)
  * says no. */
 static enum err wait_for_redis(struct redis_engine *redis, struct redis_error *out_error)
 {
-    struct fitness *fitness = &redis->fitness;
+    struct preflight *preflight = &redis->preflight;
     struct clock *clock = redis->options.clock;
     int64_t give_up_us = redis->now_us + OPEN_US, say_us = redis->now_us + OPEN_SAY_US;
-    while (redis->now_us < give_up_us && !fitness->unfit && !serves(redis)) {
+    while (redis->now_us < give_up_us && !preflight->unfit && !serves(redis)) {
         struct epoll_event event;
         engine_time(&redis->engine, clock->now_us(clock));
         engine_begin(&redis->engine);
@@ -403,14 +404,14 @@ static enum err wait_for_redis(struct redis_engine *redis, struct redis_error *o
         }
         (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
     }
-    fitness->serving = !fitness->unfit && serves(redis);
-    if (fitness->serving)
+    preflight->serving = !preflight->unfit && serves(redis);
+    if (preflight->serving)
         return OK;
-    if (fitness->unfit)
-        *out_error = fitness->error;
+    if (preflight->unfit)
+        *out_error = preflight->error;
     else
         why_not(redis, out_error);
-    return fitness->unfit ? fitness->unfit : ERR_IO;
+    return preflight->unfit ? preflight->unfit : ERR_IO;
 }
 
 /* Of limits.jobs, for each partition: all together are above it by less than one each. */
@@ -479,7 +480,7 @@ void redis_engine_close(struct redis_engine *redis)
 {
     if (!redis)
         return;
-    if (redis->fitness.fit && !redis->fitness.unfit)
+    if (redis->preflight.fit && !redis->preflight.unfit)
         leave(redis);
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);

@@ -30,7 +30,7 @@ struct redis_engine {
     struct waits waits;
     struct redis_requeue requeue;
     struct subscription subscription;
-    struct fitness fitness;
+    struct preflight preflight;
     struct rates rates;
     struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
     struct arena scratch;

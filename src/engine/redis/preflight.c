@@ -62,7 +62,7 @@ struct question {
 };
 
 struct check {
-    struct fitness *fitness;
+    struct preflight *preflight;
     struct node *node;
     struct question questions[TRIALS];
     unsigned owed;                 /* answers */
@@ -74,34 +74,34 @@ struct check {
 
 /* ---- verdicts ---- */
 
-static void refuse(struct fitness *fitness, const struct link *link, enum err err,
+static void refuse(struct preflight *preflight, const struct link *link, enum err err,
                    const char *reason)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    if (fitness->serving) { /* it was good when we began: say so, and go on as well as we can */
+    if (preflight->serving) { /* it was good when we began: say so, and go on as well as we can */
         log_event(LOG_ERROR, "redis_unfit", "node=%.*s reason=\"%s\"", (int)name.len, name.at,
                   reason);
         return;
     }
-    if (fitness->unfit)
+    if (preflight->unfit)
         return; /* the first reason is the nearest to the cause */
-    fitness->unfit = err;
+    preflight->unfit = err;
     char said[REDIS_TROUBLE_MAX];
     failure_say(reason, said, sizeof(said));
-    (void)snprintf(fitness->error.text, sizeof(fitness->error.text), "%.*s: %.300s", (int)name.len,
-                   name.at, said);
+    (void)snprintf(preflight->error.text, sizeof(preflight->error.text), "%.*s: %.300s",
+                   (int)name.len, name.at, said);
 }
 
 /* The rule that gives the right which Redis says is missing: it names the command in quotes, but of
  * keys and channels only says that there are some. */
-static void add_rule(const struct fitness *fitness, const char *error, char *rules)
+static void add_rule(const struct preflight *preflight, const char *error, char *rules)
 {
     char rule[SCRIPT_PREFIX_MAX + 16] = "";
     size_t len = strlen(rules);
     const char *open = strchr(error, '\'');
     const char *close = open ? strchr(open + 1, '\'') : NULL;
-    const char *prefix = fitness->options.space->prefix;
+    const char *prefix = preflight->options.space->prefix;
     if (close && (size_t)(close - open) < sizeof(rule))
         (void)snprintf(rule, sizeof(rule), "+%.*s", (int)(close - open - 1), open + 1);
     else if (strstr(error, "channel"))
@@ -112,47 +112,47 @@ static void add_rule(const struct fitness *fitness, const char *error, char *rul
         (void)snprintf(rules + len, RULES_MAX - len, " %s", rule);
 }
 
-static void refuse_rights(struct fitness *fitness, const struct link *link, const char *rules)
+static void refuse_rights(struct preflight *preflight, const struct link *link, const char *rules)
 {
     const char *user = link->options.user; /* a sentinel's are others */
     char reason[REDIS_TROUBLE_MAX];
     (void)snprintf(reason, sizeof(reason),
                    "NOPERM: the user has not all rights: ACL SETUSER %.64s%s",
                    user[0] ? user : "default", rules);
-    refuse(fitness, link, ERR_UNSUPPORTED, reason);
+    refuse(preflight, link, ERR_UNSUPPORTED, reason);
 }
 
 /* It may get better by itself. Until there has been a good server, this one is asked again soon. */
-static void wait_for(struct fitness *fitness, struct node *node, const char *reason)
+static void wait_for(struct preflight *preflight, struct node *node, const char *reason)
 {
-    if (!fitness->serving)
+    if (!preflight->serving)
         node_doubt(node, reason);
 }
 
 static void judge(struct check *check)
 {
-    struct fitness *fitness = check->fitness;
+    struct preflight *preflight = check->preflight;
     const struct link *link = &check->node->link;
     struct bytes info = bytes_of(check->info->str, (size_t)check->info->len), cluster = BYTES("");
     const char *reason = "";
-    bool want_cluster = fitness->options.url->topology == REDIS_CLUSTER;
+    bool want_cluster = preflight->options.url->topology == REDIS_CLUSTER;
     if (check->cluster)
         cluster = bytes_of(check->cluster->str, (size_t)check->cluster->len);
     if (script_is_cluster(info) != want_cluster) {
-        refuse(fitness, link, ERR_UNSUPPORTED,
+        refuse(preflight, link, ERR_UNSUPPORTED,
                want_cluster ? "it is not part of a cluster: use redis://"
                             : "it is part of a cluster: use redis+cluster://");
         return;
     }
     enum err err = script_judge(info, cluster, &reason);
     if (err == ERR_AGAIN) {
-        wait_for(fitness, check->node, reason);
+        wait_for(preflight, check->node, reason);
     } else if (err) {
-        refuse(fitness, link, err, reason);
+        refuse(preflight, link, err, reason);
     } else {
         node_accept(check->node);
-        fitness->fit = true;
-        fitness->options.fit(fitness->options.owner);
+        preflight->fit = true;
+        preflight->options.fit(preflight->options.owner);
     }
 }
 
@@ -161,9 +161,9 @@ static void conclude(struct check *check)
     if (check->left)
         return; /* another will be asked */
     if (check->missing_rules[0])
-        refuse_rights(check->fitness, &check->node->link, check->missing_rules);
+        refuse_rights(check->preflight, &check->node->link, check->missing_rules);
     else if (!check->info)
-        wait_for(check->fitness, check->node,
+        wait_for(check->preflight, check->node,
                  check->obstacle[0] ? check->obstacle : "it does not answer INFO");
     else
         judge(check);
@@ -200,7 +200,7 @@ static void told(struct link_call *call, redisReply *reply)
         check->left = true;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         if (failure_read(bytes_of(reply->str, (size_t)reply->len)).kind == FAILURE_DENIED)
-            add_rule(check->fitness, reply->str, check->missing_rules);
+            add_rule(check->preflight, reply->str, check->missing_rules);
         else if (which == 0)
             (void)snprintf(check->obstacle, sizeof(check->obstacle), "%s", reply->str);
     }
@@ -236,27 +236,27 @@ static void ask(struct check *check, size_t which)
         count++;
     resp_begin(out, count);
     for (unsigned i = 0; i < count; i++)
-        add_word(out, check->fitness->options.space, words[i]);
+        add_word(out, check->preflight->options.space, words[i]);
     question->check = check;
     question->call.done = told;
     check->owed++;
     link_expect(&check->node->link, &question->call);
 }
 
-void fitness_init(struct fitness *fitness, const struct fitness_options *options)
+void preflight_init(struct preflight *preflight, const struct preflight_options *options)
 {
-    *fitness = (struct fitness){.options = *options};
+    *preflight = (struct preflight){.options = *options};
 }
 
-void fitness_ask(struct fitness *fitness, struct node *node)
+void preflight_ask(struct preflight *preflight, struct node *node)
 {
     struct check *check = mem_zalloc(sizeof(*check));
     bool occasions[] = {
         [ALWAYS] = true,
-        [IN_CLUSTER] = fitness->options.url->topology == REDIS_CLUSTER,
-        [WITH_REPLICAS] = fitness->options.wait_replicas,
+        [IN_CLUSTER] = preflight->options.url->topology == REDIS_CLUSTER,
+        [WITH_REPLICAS] = preflight->options.wait_replicas,
     };
-    check->fitness = fitness;
+    check->preflight = preflight;
     check->node = node;
     for (size_t i = 0; i < TRIALS; i++) {
         if (occasions[trials[i].occasion])
@@ -266,45 +266,45 @@ void fitness_ask(struct fitness *fitness, struct node *node)
 
 /* ---- what happens without being asked for ---- */
 
-void fitness_lost(struct fitness *fitness, const struct link *link)
+void preflight_lost(struct preflight *preflight, const struct link *link)
 {
     char rules[RULES_MAX] = "";
-    if (fitness->serving)
+    if (preflight->serving)
         return; /* it is away, and logged as that */
     if (failure_read(bytes_str(link->error)).kind != FAILURE_DENIED)
         return;
-    add_rule(fitness, link->error, rules);
+    add_rule(preflight, link->error, rules);
     bool lacks_right = strncmp(link->error, "NOPERM", 6) == 0 && rules[0];
     if (lacks_right)
-        refuse_rights(fitness, link, rules);
+        refuse_rights(preflight, link, rules);
     else
-        refuse(fitness, link, ERR_UNSUPPORTED, link->error);
+        refuse(preflight, link, ERR_UNSUPPORTED, link->error);
 }
 
-void fitness_node_lost(struct fitness *fitness, const struct node *node)
+void preflight_node_lost(struct preflight *preflight, const struct node *node)
 {
-    bool lone = fitness->options.url->topology == REDIS_SINGLE;
-    if (lone && node->replica && !fitness->serving)
-        refuse(fitness, &node->link, ERR_UNSUPPORTED, "it is a replica");
+    bool lone = preflight->options.url->topology == REDIS_SINGLE;
+    if (lone && node->replica && !preflight->serving)
+        refuse(preflight, &node->link, ERR_UNSUPPORTED, "it is a replica");
     else
-        fitness_lost(fitness, &node->link);
+        preflight_lost(preflight, &node->link);
 }
 
-void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions)
+void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partitions)
 {
-    if (fitness->unfit)
+    if (preflight->unfit)
         return; /* one partition says it for all */
-    const struct script_space *space = fitness->options.space;
-    fitness->unfit = ERR_INVALID;
+    const struct script_space *space = preflight->options.space;
+    preflight->unfit = ERR_INVALID;
     if (stored_partitions == space->partitions)
         (void)snprintf(
-            fitness->error.text, sizeof(fitness->error.text),
+            preflight->error.text, sizeof(preflight->error.text),
             "the queue %.64s was made by a version of laterd that this one cannot follow: "
             "run that one, or begin a new queue with another redis.prefix",
             space->prefix);
     else
         (void)snprintf(
-            fitness->error.text, sizeof(fitness->error.text),
+            preflight->error.text, sizeof(preflight->error.text),
             "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
             "that again (this is %u), or begin a new queue with another redis.prefix",
             space->prefix, stored_partitions, space->partitions);

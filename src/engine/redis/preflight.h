@@ -13,7 +13,7 @@
 #include "client/redis/node.h"
 #include "engine/redis/script.h"
 
-struct fitness_options {
+struct preflight_options {
     const struct redis_url *url;
     const struct script_space *space;
     bool wait_replicas;       /* WAIT will be needed */
@@ -21,23 +21,23 @@ struct fitness_options {
     void *owner;
 };
 
-struct fitness {
-    struct fitness_options options;
+struct preflight {
+    struct preflight_options options;
     bool fit;       /* some server was found fit */
     bool serving;   /* set when the start is over: from now on reasons are only logged */
     enum err unfit; /* why the start must end, and `trouble` says it in words */
     struct redis_error error;
 };
 
-void fitness_init(struct fitness *fitness, const struct fitness_options *options);
+void preflight_init(struct preflight *preflight, const struct preflight_options *options);
 
 /* The server takes commands from now on. What is asked is told, at the latest, when it is gone. */
-void fitness_ask(struct fitness *fitness, struct node *node);
+void preflight_ask(struct preflight *preflight, struct node *node);
 /* A connection ended, as link->trouble says: some reasons stay as long as nobody mends them. */
-void fitness_lost(struct fitness *fitness, const struct link *link);
+void preflight_lost(struct preflight *preflight, const struct link *link);
 /* The same, of the connection to a node: a lone server that is a replica will not do, either. */
-void fitness_node_lost(struct fitness *fitness, const struct node *node);
+void preflight_node_lost(struct preflight *preflight, const struct node *node);
 /* The queue itself is not as ours is. Logged; the first reason stays. */
-void fitness_refuse_queue(struct fitness *fitness, uint32_t stored_partitions);
+void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partitions);
 
 #endif

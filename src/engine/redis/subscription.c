@@ -19,7 +19,7 @@ static void subscribe(struct link_callbacks *callbacks, struct link *link)
 static void subscription_ended(struct link_callbacks *callbacks, struct link *link)
 {
     struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
-    fitness_lost(subscription->options.fitness, link);
+    preflight_lost(subscription->options.preflight, link);
     if (subscription->options.waits->subscribed)
         waits_subscribed(subscription->options.waits, false);
 }

@@ -25,8 +25,8 @@ struct subscription_options {
     struct partition_init *partition_init;
     struct members *members;
     struct promoter *promoter;
-    struct fitness *fitness;  /* is told why a subscription ended */
-    struct link_options link; /* `ear` and `subscriber` are made here */
+    struct preflight *preflight; /* is told why a subscription ended */
+    struct link_options link;    /* `ear` and `subscriber` are made here */
 };
 
 struct subscription {
