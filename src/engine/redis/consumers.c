@@ -11,12 +11,12 @@ enum { LUCK_MIN = 3 };
 
 const struct topic *waits_topic(const struct waits *waits, struct bytes name)
 {
-    return watched_find(&waits->watched, name);
+    return topic_cache_find(&waits->topic_cache, name);
 }
 
 void waits_handed(struct waits *waits, const struct job_view *job)
 {
-    struct topic *topic = watched_find(&waits->watched, job->topic);
+    struct topic *topic = topic_cache_find(&waits->topic_cache, job->topic);
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
     int64_t late_us = waits->now_us > due_us ? waits->now_us - due_us : 0;
     unsigned bucket = lateness_bucket(late_us);
@@ -49,7 +49,7 @@ static bool line_is_for(const struct line *line, const struct cmd_reserve *reser
 /* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
 static struct line *find_line(struct waits *waits, const struct cmd_reserve *reserve)
 {
-    struct topic *first = watched_find(&waits->watched, reserve->topics[0]);
+    struct topic *first = topic_cache_find(&waits->topic_cache, reserve->topics[0]);
     if (!first)
         return NULL;
     for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
@@ -73,7 +73,7 @@ static struct line *line_new(struct waits *waits, const struct cmd_reserve *rese
     list_init(&line->dirty);
     list_add_tail(&waits->lines, &line->place);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
-        struct topic *topic = watched_need(&waits->watched, reserve->topics[i]);
+        struct topic *topic = topic_cache_need(&waits->topic_cache, reserve->topics[i]);
         line->topics[i] = (struct place){.line = line, .topic = topic};
         list_add_tail(&topic->lines, &line->topics[i].in_topic);
     }
@@ -88,7 +88,7 @@ static void line_free(struct line *line)
         struct topic *topic = line->topics[i].topic;
         list_remove(&line->topics[i].in_topic);
         if (list_empty(&topic->lines))
-            watched_rest(&line->waits->watched, topic);
+            topic_cache_rest(&line->waits->topic_cache, topic);
     }
     list_remove(&line->place);
     list_remove(&line->dirty);
@@ -257,9 +257,9 @@ static void ask_behind(const struct line *line)
         if (list_empty(&options->calls->partitions[i].calls))
             continue;
         for (uint32_t topic = 0; topic < line->topic_count; topic++) {
-            struct known *known = &line->topics[topic].topic->known[i];
-            if (known->what == EMPTY)
-                *known = (struct known){.what = UNKNOWN, .news = true};
+            struct hint *hints = &line->topics[topic].topic->hints[i];
+            if (hints->what == EMPTY)
+                *hints = (struct hint){.what = UNKNOWN, .news = true};
         }
     }
 }
@@ -381,7 +381,7 @@ static void wake_lines(struct topic *topic)
 
 void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
 {
-    struct topic *topic = watched_find(&waits->watched, name);
+    struct topic *topic = topic_cache_find(&waits->topic_cache, name);
     if (!topic || partition >= waits->options.space->partitions)
         return;
     topic_notice(topic, partition);
@@ -401,7 +401,7 @@ void waits_promoting(struct waits *waits, uint32_t partition)
 
 void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition)
 {
-    struct topic *topic = watched_find(&waits->watched, name);
+    struct topic *topic = topic_cache_find(&waits->topic_cache, name);
     if (!topic)
         return;
     topic_promoted(topic, partition);
@@ -415,7 +415,7 @@ void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition)
 
 void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition)
 {
-    struct topic *topic = watched_find(&waits->watched, job->topic);
+    struct topic *topic = topic_cache_find(&waits->topic_cache, job->topic);
     struct script_rank rank = {.priority = job->priority, .us = job->due_us};
     if (!topic)
         return;
@@ -436,7 +436,8 @@ static void each_topic(struct waits *waits, void (*see)(struct waits *, struct t
         for (uint32_t i = 0; i < line->topic_count; i++)
             see(waits, line->topics[i].topic);
     }
-    for (struct list *at = waits->watched.idle.next; at != &waits->watched.idle; at = at->next)
+    for (struct list *at = waits->topic_cache.idle.next; at != &waits->topic_cache.idle;
+         at = at->next)
         see(waits, LIST_ENTRY(at, struct topic, idle));
 }
 
@@ -508,7 +509,7 @@ uint64_t waits_count(const struct waits *waits)
 void waits_init(struct waits *waits, const struct waits_options *options)
 {
     *waits = (struct waits){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
-    watched_init(&waits->watched, options->space->partitions);
+    topic_cache_init(&waits->topic_cache, options->space->partitions);
     list_init(&waits->lines);
     list_init(&waits->dirty);
 }
@@ -521,7 +522,7 @@ void waits_fini(struct waits *waits)
     }
     while (!list_empty(&waits->lines))
         line_free(LIST_ENTRY(waits->lines.next, struct line, place));
-    watched_fini(&waits->watched);
+    topic_cache_fini(&waits->topic_cache);
     mem_free(waits->heap);
     arena_fini(&waits->scratch);
 }

@@ -53,7 +53,7 @@ struct waits_options {
 
 struct waits {
     struct waits_options options;
-    struct watched watched;
+    struct topic_cache topic_cache;
     struct list lines;    // line::place
     struct list dirty;    // line::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */

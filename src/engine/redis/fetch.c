@@ -27,7 +27,7 @@ struct ask {
 /* What a line knows of a partition, of some of its topics. */
 struct spot {
     uint32_t partition;
-    enum knowledge best;
+    enum hint_kind best;
     bool unsure, stale;
     struct script_rank first; /* READY */
 };
@@ -39,14 +39,14 @@ static struct spot look_up(const struct line *line, uint32_t from, uint32_t to, 
     int64_t old_us = line->waits->now_us - STALE_US;
     struct spot spot = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
-        const struct known *known = &line->topics[i].topic->known[partition];
-        bool ready = known->what == READY;
-        if (ready && (spot.best < READY || rank_compare(known->first, spot.first) < 0))
-            spot.first = known->first;
-        if (known->what > (uint8_t)spot.best)
-            spot.best = (enum knowledge)known->what;
-        spot.unsure = spot.unsure || known->what == UNKNOWN;
-        spot.stale = spot.stale || ((ready || known->what == TAKEN) && known->at_us <= old_us);
+        const struct hint *hints = &line->topics[i].topic->hints[partition];
+        bool ready = hints->what == READY;
+        if (ready && (spot.best < READY || rank_compare(hints->first, spot.first) < 0))
+            spot.first = hints->first;
+        if (hints->what > (uint8_t)spot.best)
+            spot.best = (enum hint_kind)hints->what;
+        spot.unsure = spot.unsure || hints->what == UNKNOWN;
+        spot.stale = spot.stale || ((ready || hints->what == TAKEN) && hints->at_us <= old_us);
     }
     return spot;
 }
@@ -102,22 +102,22 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
 {
     const struct waits *waits = ask->line->waits;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct known *known = &ask->line->topics[i].topic->known[partition];
+        struct hint *hints = &ask->line->topics[i].topic->hints[partition];
         struct script_rank first;
         switch (script_first(waits->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *known = (struct known){.what = READY, .first = first, .at_us = waits->now_us};
+            *hints = (struct hint){.what = READY, .first = first, .at_us = waits->now_us};
             break;
         case SCRIPT_NONE:
-            if (known->news)
+            if (hints->news)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
-            known->what = answer->marked || !waits->subscribed ? EMPTY : TAKEN;
-            known->at_us = waits->now_us;
+            hints->what = answer->marked || !waits->subscribed ? EMPTY : TAKEN;
+            hints->at_us = waits->now_us;
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
-                known->what = NOTICED;
+                hints->what = NOTICED;
             break;
         }
     }
@@ -152,9 +152,9 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     struct line *line = ask->line;
     struct list *next;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct known *known = &line->topics[i].topic->known[partition];
-        if (!known->news)
-            known->what = EMPTY; /* until then: */
+        struct hint *hints = &line->topics[i].topic->hints[partition];
+        if (!hints->news)
+            hints->what = EMPTY; /* until then: */
     }
     again_at(ask, line->waits->now_us + AGAIN_US);
     for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
@@ -236,7 +236,7 @@ static struct ask *ask_for(struct line *line, uint32_t topics, uint32_t partitio
     struct bytes *names = arena_alloc(&waits->scratch, topics * sizeof(*names));
     for (uint32_t i = 0; i < topics; i++) {
         names[i] = topic_name(line->topics[i].topic);
-        line->topics[i].topic->known[partition].news = false;
+        line->topics[i].topic->hints[partition].news = false;
     }
     struct cmd_reserve reserve = {
         .topics = names,

@@ -87,21 +87,21 @@ static void drop_gone(struct members *members, struct member *member)
 /* It was said `heard_us`, by our clock. */
 static void hear(struct members *members, const struct script_member *said, int64_t heard_us)
 {
-    struct member *known = find(members, said->name);
+    struct member *hints = find(members, said->name);
     bool alive = members->now_us - heard_us < members->options.alive_us;
     members->look_at_us = members->now_us;
     if (memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0)
         return;
     if (said->how == SCRIPT_LEAVES) {
-        if (known)
-            drop_gone(members, known);
-    } else if (!known && alive && members->count < SCRIPT_MEMBERS_MAX) {
+        if (hints)
+            drop_gone(members, hints);
+    } else if (!hints && alive && members->count < SCRIPT_MEMBERS_MAX) {
         struct member member = {.how = said->how, .heard_us = heard_us};
         memcpy(member.name, said->name, SCRIPT_NAME);
         add(members, &member);
-    } else if (known && heard_us >= known->heard_us) {
-        known->how = said->how;
-        known->heard_us = heard_us;
+    } else if (hints && heard_us >= hints->heard_us) {
+        hints->how = said->how;
+        hints->heard_us = heard_us;
     }
 }
 
@@ -171,18 +171,18 @@ static void answered(void *owner, struct call *call, enum err err, const struct 
     struct members *members = owner;
     struct script_member others[SCRIPT_MEMBERS_MAX];
     struct script_parts said = {.at = parts, .count = count};
-    uint32_t known = 0;
+    uint32_t hints = 0;
     (void)call;
     members->asked--;
     if (!err)
-        err = script_read_members(&said, others, &known);
+        err = script_read_members(&said, others, &hints);
     if (err) {
         members->beat_at_us = members->now_us + AGAIN_US;
         return;
     }
     members->beat_at_us = members->beat_sent_us + MEMBERS_BEAT_US;
     in_contact(members);
-    for (uint32_t i = 0; i < known; i++)
+    for (uint32_t i = 0; i < hints; i++)
         hear(members, &others[i], members->beat_sent_us - others[i].age_us);
     members->look_at_us = members->now_us;
 }

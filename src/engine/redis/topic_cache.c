@@ -19,73 +19,73 @@ static uint64_t name_hash(struct bytes name)
 
 static bool topic_has_name(const void *ctx, uint32_t number, const void *key)
 {
-    const struct watched *watched = ctx;
-    const struct topic *topic = pool_at(&watched->all, number);
+    const struct topic_cache *topic_cache = ctx;
+    const struct topic *topic = pool_at(&topic_cache->all, number);
     return bytes_eq(topic_name(topic), *(const struct bytes *)key);
 }
 
-static void topic_free(struct watched *watched, struct topic *topic)
+static void topic_free(struct topic_cache *topic_cache, struct topic *topic)
 {
-    map_remove(&watched->by_name, name_hash(topic_name(topic)), topic->number);
+    map_remove(&topic_cache->by_name, name_hash(topic_name(topic)), topic->number);
     list_remove(&topic->idle);
     mem_free(topic->name);
-    mem_free(topic->known);
-    pool_give(&watched->all, topic->number);
+    mem_free(topic->hints);
+    pool_give(&topic_cache->all, topic->number);
 }
 
-void watched_init(struct watched *watched, uint32_t partitions)
+void topic_cache_init(struct topic_cache *topic_cache, uint32_t partitions)
 {
-    *watched = (struct watched){.partitions = partitions};
-    pool_init(&watched->all, sizeof(struct topic));
-    map_init(&watched->by_name, topic_has_name, watched);
-    list_init(&watched->idle);
+    *topic_cache = (struct topic_cache){.partitions = partitions};
+    pool_init(&topic_cache->all, sizeof(struct topic));
+    map_init(&topic_cache->by_name, topic_has_name, topic_cache);
+    list_init(&topic_cache->idle);
 }
 
-void watched_fini(struct watched *watched)
+void topic_cache_fini(struct topic_cache *topic_cache)
 {
-    while (!list_empty(&watched->idle))
-        topic_free(watched, LIST_ENTRY(watched->idle.next, struct topic, idle));
-    pool_fini(&watched->all);
-    map_fini(&watched->by_name);
+    while (!list_empty(&topic_cache->idle))
+        topic_free(topic_cache, LIST_ENTRY(topic_cache->idle.next, struct topic, idle));
+    pool_fini(&topic_cache->all);
+    map_fini(&topic_cache->by_name);
 }
 
-struct topic *watched_find(const struct watched *watched, struct bytes name)
+struct topic *topic_cache_find(const struct topic_cache *topic_cache, struct bytes name)
 {
-    uint32_t number = map_find(&watched->by_name, name_hash(name), &name);
-    return number == MAP_NONE ? NULL : pool_at(&watched->all, number);
+    uint32_t number = map_find(&topic_cache->by_name, name_hash(name), &name);
+    return number == MAP_NONE ? NULL : pool_at(&topic_cache->all, number);
 }
 
-static struct topic *topic_new(struct watched *watched, struct bytes name)
+static struct topic *topic_new(struct topic_cache *topic_cache, struct bytes name)
 {
-    uint32_t number = pool_take(&watched->all);
-    struct topic *topic = pool_at(&watched->all, number);
+    uint32_t number = pool_take(&topic_cache->all);
+    struct topic *topic = pool_at(&topic_cache->all, number);
     topic->number = number;
     topic->name = mem_alloc(name.len + 1);
     memcpy(topic->name, name.at, name.len);
     topic->name_len = (uint8_t)name.len;
-    topic->known = mem_zalloc(watched->partitions * sizeof(*topic->known));
-    topic_forget(topic, watched->partitions);
+    topic->hints = mem_zalloc(topic_cache->partitions * sizeof(*topic->hints));
+    topic_forget(topic, topic_cache->partitions);
     list_init(&topic->lines);
     list_init(&topic->idle);
-    map_add(&watched->by_name, name_hash(name), number);
+    map_add(&topic_cache->by_name, name_hash(name), number);
     return topic;
 }
 
-struct topic *watched_need(struct watched *watched, struct bytes name)
+struct topic *topic_cache_need(struct topic_cache *topic_cache, struct bytes name)
 {
-    struct topic *topic = watched_find(watched, name);
-    uint32_t kept = KNOWN_KEPT / watched->partitions;
-    if (!topic && watched->all.count >= kept && !list_empty(&watched->idle))
-        topic_free(watched, LIST_ENTRY(watched->idle.next, struct topic, idle));
+    struct topic *topic = topic_cache_find(topic_cache, name);
+    uint32_t kept = KNOWN_KEPT / topic_cache->partitions;
+    if (!topic && topic_cache->all.count >= kept && !list_empty(&topic_cache->idle))
+        topic_free(topic_cache, LIST_ENTRY(topic_cache->idle.next, struct topic, idle));
     if (!topic)
-        topic = topic_new(watched, name);
+        topic = topic_new(topic_cache, name);
     list_remove(&topic->idle);
     return topic;
 }
 
-void watched_rest(struct watched *watched, struct topic *topic)
+void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic)
 {
-    list_add_tail(&watched->idle, &topic->idle);
+    list_add_tail(&topic_cache->idle, &topic->idle);
 }
 
 /* ---- what is known ---- */
@@ -99,30 +99,30 @@ int rank_compare(struct script_rank a, struct script_rank b)
 
 void topic_notice(struct topic *topic, uint32_t partition)
 {
-    struct known *known = &topic->known[partition];
-    known->news = true;
-    if (known->what != READY)
-        known->what = NOTICED;
+    struct hint *hints = &topic->hints[partition];
+    hints->news = true;
+    if (hints->what != READY)
+        hints->what = NOTICED;
 }
 
 void topic_promoted(struct topic *topic, uint32_t partition)
 {
-    struct known *known = &topic->known[partition];
-    if (known->what != READY)
-        known->what = NOTICED;
+    struct hint *hints = &topic->hints[partition];
+    if (hints->what != READY)
+        hints->what = NOTICED;
 }
 
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us)
 {
-    struct known *known = &topic->known[partition];
-    switch ((enum knowledge)known->what) {
+    struct hint *hints = &topic->hints[partition];
+    switch ((enum hint_kind)hints->what) {
     case EMPTY:
-    case TAKEN: *known = (struct known){.what = READY, .first = rank, .at_us = now_us}; break;
+    case TAKEN: *hints = (struct hint){.what = READY, .first = rank, .at_us = now_us}; break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better ones */
     case READY:
-        if (rank_compare(rank, known->first) < 0)
-            known->first = rank;
+        if (rank_compare(rank, hints->first) < 0)
+            hints->first = rank;
         break;
     }
 }
@@ -130,6 +130,6 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
 void topic_forget(struct topic *topic, uint32_t partitions)
 {
     for (uint32_t i = 0; i < partitions; i++)
-        topic->known[i] = (struct known){.what = UNKNOWN, .news = true};
+        topic->hints[i] = (struct hint){.what = UNKNOWN, .news = true};
     topic->again_us = INT64_MAX;
 }

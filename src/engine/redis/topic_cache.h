@@ -19,43 +19,44 @@
 #include "base/pool.h"
 #include "engine/redis/script.h"
 
-enum knowledge { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
+enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
-struct known {
+struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */
     int64_t at_us;            /* READY, TAKEN: since when we know */
-    uint8_t what;             /* enum knowledge */
+    uint8_t what;             /* enum hint_kind */
     bool news;                /* came since it was asked: an answer that says "none" is too old */
 };
 
 struct topic {
     char *name;
     uint8_t name_len;
-    uint32_t number;     /* in watched::all */
-    struct known *known; /* for each partition */
-    int64_t again_us;    /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
-    struct list lines;   // place::in_topic
-    struct list idle;    // watched::idle, while no line asks for it
+    uint32_t number;    /* in watched::all */
+    struct hint *hints; /* for each partition */
+    int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
+    struct list lines;  // place::in_topic
+    struct list idle;   // watched::idle, while no line asks for it
     uint64_t waiters;
     struct lateness lateness; /* of jobs handed out here */
 };
 
-struct watched {
+struct topic_cache {
     uint32_t partitions;
     struct pool all; // struct topic
     struct map by_name;
     struct list idle; // topic::idle, the longest idle first
 };
 
-void watched_init(struct watched *watched, uint32_t partitions);
+void topic_cache_init(struct topic_cache *topic_cache, uint32_t partitions);
 /* No topic has lines any more. */
-void watched_fini(struct watched *watched);
+void topic_cache_fini(struct topic_cache *topic_cache);
 
-struct topic *watched_find(const struct watched *watched, struct bytes name); /* or NULL */
+struct topic *topic_cache_find(const struct topic_cache *topic_cache,
+                               struct bytes name); /* or NULL */
 /* Makes it if need be: it is for a line then. */
-struct topic *watched_need(struct watched *watched, struct bytes name);
+struct topic *topic_cache_need(struct topic_cache *topic_cache, struct bytes name);
 /* No line asks for it any more. */
-void watched_rest(struct watched *watched, struct topic *topic);
+void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic);
 
 struct bytes topic_name(const struct topic *topic);
 /* A notice: a job became ready in the partition. */

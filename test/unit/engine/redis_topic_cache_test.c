@@ -14,15 +14,15 @@ enum { PARTITIONS = 4 };
 
 static int setup(void **state)
 {
-    static struct watched watched;
-    watched_init(&watched, PARTITIONS);
-    *state = &watched;
+    static struct topic_cache topic_cache;
+    topic_cache_init(&topic_cache, PARTITIONS);
+    *state = &topic_cache;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    watched_fini(*state);
+    topic_cache_fini(*state);
     return 0;
 }
 
@@ -33,54 +33,54 @@ static struct script_rank rank(uint32_t priority, int64_t us)
 
 static void a_topic_is_kept_while_nobody_asks_for_it(void **state)
 {
-    struct watched *watched = *state;
-    struct topic *topic = watched_need(watched, BYTES("t"));
-    assert_int_equal(topic->known[3].what, UNKNOWN);
-    assert_null(watched_find(watched, BYTES("u")));
-    topic->known[3].what = EMPTY;
-    watched_rest(watched, topic);
-    assert_ptr_equal(watched_find(watched, BYTES("t")), topic);
-    assert_ptr_equal(watched_need(watched, BYTES("t")), topic);
-    assert_int_equal(topic->known[3].what, EMPTY);
-    watched_rest(watched, topic);
+    struct topic_cache *topic_cache = *state;
+    struct topic *topic = topic_cache_need(topic_cache, BYTES("t"));
+    assert_int_equal(topic->hints[3].what, UNKNOWN);
+    assert_null(topic_cache_find(topic_cache, BYTES("u")));
+    topic->hints[3].what = EMPTY;
+    topic_cache_rest(topic_cache, topic);
+    assert_ptr_equal(topic_cache_find(topic_cache, BYTES("t")), topic);
+    assert_ptr_equal(topic_cache_need(topic_cache, BYTES("t")), topic);
+    assert_int_equal(topic->hints[3].what, EMPTY);
+    topic_cache_rest(topic_cache, topic);
 }
 
 static void a_notice_is_news_and_an_answer_of_ours_is_not(void **state)
 {
-    struct topic *topic = watched_need(*state, BYTES("t"));
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
     for (uint32_t i = 0; i < PARTITIONS; i++)
-        topic->known[i] = (struct known){.what = EMPTY};
+        topic->hints[i] = (struct hint){.what = EMPTY};
     topic_notice(topic, 1);
-    assert_int_equal(topic->known[1].what, NOTICED);
-    assert_true(topic->known[1].news);
+    assert_int_equal(topic->hints[1].what, NOTICED);
+    assert_true(topic->hints[1].news);
     topic_see(topic, 1, rank(1, 1), 10); /* whether it is the first there nobody knows */
-    assert_int_equal(topic->known[1].what, NOTICED);
+    assert_int_equal(topic->hints[1].what, NOTICED);
     topic_see(topic, 2, rank(5, 7), 10);
-    assert_int_equal(topic->known[2].what, READY);
-    assert_false(topic->known[2].news);
+    assert_int_equal(topic->hints[2].what, READY);
+    assert_false(topic->hints[2].news);
     topic_notice(topic, 2);
-    assert_int_equal(topic->known[2].what, READY);
-    assert_int_equal(topic->known[2].first.us, 7);
+    assert_int_equal(topic->hints[2].what, READY);
+    assert_int_equal(topic->hints[2].first.us, 7);
     topic_forget(topic, PARTITIONS);
-    assert_int_equal(topic->known[2].what, UNKNOWN);
-    assert_true(topic->known[2].news);
-    watched_rest(*state, topic);
+    assert_int_equal(topic->hints[2].what, UNKNOWN);
+    assert_true(topic->hints[2].news);
+    topic_cache_rest(*state, topic);
 }
 
 static void the_first_job_is_the_best_that_was_seen(void **state)
 {
-    struct topic *topic = watched_need(*state, BYTES("t"));
-    topic->known[0] = (struct known){.what = TAKEN};
+    struct topic *topic = topic_cache_need(*state, BYTES("t"));
+    topic->hints[0] = (struct hint){.what = TAKEN};
     topic_see(topic, 0, rank(5, 7), 10);
     topic_see(topic, 0, rank(5, 8), 11);
-    assert_int_equal(topic->known[0].first.us, 7);
+    assert_int_equal(topic->hints[0].first.us, 7);
     topic_see(topic, 0, rank(4, 9), 12);
-    assert_int_equal(topic->known[0].first.priority, 4);
-    assert_int_equal(topic->known[0].at_us, 10);
+    assert_int_equal(topic->hints[0].first.priority, 4);
+    assert_int_equal(topic->hints[0].at_us, 10);
     assert_true(rank_compare(rank(4, 9), rank(5, 1)) < 0);
     assert_true(rank_compare(rank(4, 9), rank(4, 1)) > 0);
     assert_int_equal(rank_compare(rank(4, 9), rank(4, 9)), 0);
-    watched_rest(*state, topic);
+    topic_cache_rest(*state, topic);
 }
 
 int main(void)
