@@ -81,9 +81,9 @@ void command_bury_damaged(void *owner, const struct job_view *job)
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
     if (reply->kind == CMD_RESERVE_JOB && reply->count)
-        waits_handed(&redis->waits, reply->jobs);
+        consumers_handed(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
-        waits_see(&redis->waits, reply->jobs, partition);
+        consumers_see(&redis->consumers, reply->jobs, partition);
 }
 
 static void op_answered(struct op *op, struct call *call, const struct bytes *parts, uint32_t count)
@@ -159,7 +159,7 @@ void command_on_job(struct redis_engine *redis, uint32_t partition, const struct
 static void add_view(struct redis_engine *redis, struct topic_view *view, bool all)
 {
     static const struct lateness none;
-    const struct topic *topic = waits_topic(&redis->waits, view->name);
+    const struct topic *topic = consumers_topic(&redis->consumers, view->name);
     view->lateness = topic ? &topic->lateness : &none;
     view->waiters = topic ? topic->waiters : 0;
     if (!all)
@@ -190,8 +190,8 @@ static void sum_up(struct redis_engine *redis, const struct reply *reply)
 static void view_waiters(const struct gathering *gathering, struct topic_view *view,
                          struct reply *reply)
 {
-    const struct waits *waits = &gathering->errand.redis->waits;
-    const struct topic *topic = waits_topic(waits, buf_bytes(&gathering->topic));
+    const struct consumers *consumers = &gathering->errand.redis->consumers;
+    const struct topic *topic = consumers_topic(consumers, buf_bytes(&gathering->topic));
     if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic || !topic->waiters)
         return;
     *view = (struct topic_view){.name = buf_bytes(&gathering->topic)};
@@ -216,7 +216,7 @@ static void gathering_reply(struct gathering *gathering)
     bool frees =
         reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
-        waits_ready(&redis->waits, buf_bytes(&gathering->topic), i);
+        consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i);
     errand_answer(&gathering->errand, &reply);
 }
 

@@ -9,21 +9,21 @@
 
 enum { LUCK_MIN = 3 };
 
-const struct topic *waits_topic(const struct waits *waits, struct bytes name)
+const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
 {
-    return topic_cache_find(&waits->topic_cache, name);
+    return topic_cache_find(&consumers->topic_cache, name);
 }
 
-void waits_handed(struct waits *waits, const struct job_view *job)
+void consumers_handed(struct consumers *consumers, const struct job_view *job)
 {
-    struct topic *topic = topic_cache_find(&waits->topic_cache, job->topic);
+    struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
-    int64_t late_us = waits->now_us > due_us ? waits->now_us - due_us : 0;
+    int64_t late_us = consumers->now_us > due_us ? consumers->now_us - due_us : 0;
     unsigned bucket = lateness_bucket(late_us);
-    lateness_add(&waits->lateness, waits->now_us, bucket);
-    lateness_count(&waits->lateness_histogram, bucket, late_us);
+    lateness_add(&consumers->lateness, consumers->now_us, bucket);
+    lateness_count(&consumers->lateness_histogram, bucket, late_us);
     if (topic)
-        lateness_add(&topic->lateness, waits->now_us, bucket);
+        lateness_add(&topic->lateness, consumers->now_us, bucket);
 }
 
 /* ---- lines ---- */
@@ -31,7 +31,7 @@ void waits_handed(struct waits *waits, const struct job_view *job)
 void line_touch(struct line *line)
 {
     list_remove(&line->dirty);
-    list_add_tail(&line->waits->dirty, &line->dirty);
+    list_add_tail(&line->consumers->dirty, &line->dirty);
 }
 
 static bool line_is_for(const struct line *line, const struct cmd_reserve *reserve)
@@ -47,9 +47,9 @@ static bool line_is_for(const struct line *line, const struct cmd_reserve *reser
 }
 
 /* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
-static struct line *find_line(struct waits *waits, const struct cmd_reserve *reserve)
+static struct line *find_line(struct consumers *consumers, const struct cmd_reserve *reserve)
 {
-    struct topic *first = topic_cache_find(&waits->topic_cache, reserve->topics[0]);
+    struct topic *first = topic_cache_find(&consumers->topic_cache, reserve->topics[0]);
     if (!first)
         return NULL;
     for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
@@ -60,20 +60,20 @@ static struct line *find_line(struct waits *waits, const struct cmd_reserve *res
     return NULL;
 }
 
-static struct line *line_new(struct waits *waits, const struct cmd_reserve *reserve)
+static struct line *line_new(struct consumers *consumers, const struct cmd_reserve *reserve)
 {
     struct line *line = mem_zalloc(sizeof(*line));
-    line->waits = waits;
+    line->consumers = consumers;
     line->topic_count = reserve->topic_count;
     line->listed_order = reserve->listed_order;
     line->bound = reserve->bound;
     line->topics = mem_zalloc(reserve->topic_count * sizeof(*line->topics));
-    line->asking = mem_zalloc(waits->options.space->partitions * sizeof(bool));
+    line->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
     list_init(&line->waiters);
     list_init(&line->dirty);
-    list_add_tail(&waits->lines, &line->place);
+    list_add_tail(&consumers->lines, &line->place);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
-        struct topic *topic = topic_cache_need(&waits->topic_cache, reserve->topics[i]);
+        struct topic *topic = topic_cache_need(&consumers->topic_cache, reserve->topics[i]);
         line->topics[i] = (struct place){.line = line, .topic = topic};
         list_add_tail(&topic->lines, &line->topics[i].in_topic);
     }
@@ -82,13 +82,13 @@ static struct line *line_new(struct waits *waits, const struct cmd_reserve *rese
 
 static void line_free(struct line *line)
 {
-    if (line->waits->lucky == line)
-        line->waits->lucky = NULL;
+    if (line->consumers->lucky == line)
+        line->consumers->lucky = NULL;
     for (uint32_t i = 0; i < line->topic_count; i++) {
         struct topic *topic = line->topics[i].topic;
         list_remove(&line->topics[i].in_topic);
         if (list_empty(&topic->lines))
-            topic_cache_rest(&line->waits->topic_cache, topic);
+            topic_cache_rest(&line->consumers->topic_cache, topic);
     }
     list_remove(&line->place);
     list_remove(&line->dirty);
@@ -105,48 +105,50 @@ static void free_if_over(struct line *line)
 
 /* ---- the heap of deadlines ---- */
 
-static void heap_put(struct waits *waits, size_t at, struct waiter *waiter)
+static void heap_put(struct consumers *consumers, size_t at, struct waiter *waiter)
 {
-    waits->heap[at] = waiter;
+    consumers->heap[at] = waiter;
     waiter->in_heap = at;
 }
 
-static void heap_sift(struct waits *waits, size_t at, struct waiter *waiter)
+static void heap_sift(struct consumers *consumers, size_t at, struct waiter *waiter)
 {
-    while (at > 0 && waits->heap[(at - 1) / 2]->deadline_us > waiter->deadline_us) {
-        heap_put(waits, at, waits->heap[(at - 1) / 2]);
+    while (at > 0 && consumers->heap[(at - 1) / 2]->deadline_us > waiter->deadline_us) {
+        heap_put(consumers, at, consumers->heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
     for (;;) {
         size_t child = 2 * at + 1;
-        if (child + 1 < waits->heap_count &&
-            waits->heap[child + 1]->deadline_us < waits->heap[child]->deadline_us)
+        if (child + 1 < consumers->heap_count &&
+            consumers->heap[child + 1]->deadline_us < consumers->heap[child]->deadline_us)
             child++;
-        if (child >= waits->heap_count || waits->heap[child]->deadline_us >= waiter->deadline_us)
+        if (child >= consumers->heap_count ||
+            consumers->heap[child]->deadline_us >= waiter->deadline_us)
             break;
-        heap_put(waits, at, waits->heap[child]);
+        heap_put(consumers, at, consumers->heap[child]);
         at = child;
     }
-    heap_put(waits, at, waiter);
+    heap_put(consumers, at, waiter);
 }
 
-static void heap_add(struct waits *waits, struct waiter *waiter)
+static void heap_add(struct consumers *consumers, struct waiter *waiter)
 {
-    if (waits->heap_count == waits->heap_cap) {
-        waits->heap_cap = waits->heap_cap ? waits->heap_cap * 2 : 64;
-        waits->heap = mem_realloc(waits->heap, waits->heap_cap * sizeof(*waits->heap));
+    if (consumers->heap_count == consumers->heap_cap) {
+        consumers->heap_cap = consumers->heap_cap ? consumers->heap_cap * 2 : 64;
+        consumers->heap =
+            mem_realloc(consumers->heap, consumers->heap_cap * sizeof(*consumers->heap));
     }
-    waits->heap_count++;
-    heap_put(waits, waits->heap_count - 1, waiter);
-    heap_sift(waits, waits->heap_count - 1, waiter);
+    consumers->heap_count++;
+    heap_put(consumers, consumers->heap_count - 1, waiter);
+    heap_sift(consumers, consumers->heap_count - 1, waiter);
 }
 
-static void heap_remove(struct waits *waits, struct waiter *waiter)
+static void heap_remove(struct consumers *consumers, struct waiter *waiter)
 {
-    struct waiter *last = waits->heap[--waits->heap_count];
+    struct waiter *last = consumers->heap[--consumers->heap_count];
     if (last != waiter) {
-        heap_put(waits, waiter->in_heap, last);
-        heap_sift(waits, last->in_heap, last);
+        heap_put(consumers, waiter->in_heap, last);
+        heap_sift(consumers, last->in_heap, last);
     }
 }
 
@@ -166,7 +168,7 @@ static void waiter_free(struct waiter *waiter)
     count_waiter(waiter, false);
     line->wanted -= waiter->max - waiter->job_count;
     line->settles -= !waiter->parked || waiter->job_count;
-    heap_remove(line->waits, waiter);
+    heap_remove(line->consumers, waiter);
     list_remove(&waiter->place);
     arena_fini(&waiter->arena);
     mem_free(waiter);
@@ -252,7 +254,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
  */
 static void ask_behind(const struct line *line)
 {
-    const struct waits_options *options = &line->waits->options;
+    const struct consumers_options *options = &line->consumers->options;
     for (uint32_t i = 0; i < options->space->partitions; i++) {
         if (list_empty(&options->calls->partitions[i].calls))
             continue;
@@ -264,42 +266,43 @@ static void ask_behind(const struct line *line)
     }
 }
 
-void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket)
+void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
+                       struct ticket *ticket)
 {
-    bool parks = reserve->wait_us > 0 && !waits->drained;
-    if (parks && waits->heap_count >= waits->options.waiters_max) {
+    bool parks = reserve->wait_us > 0 && !consumers->drained;
+    if (parks && consumers->heap_count >= consumers->options.waiters_max) {
         struct reply full = {.err = ERR_WAITERS_LIMIT, .kind = CMD_RESERVE};
         ticket->answered(ticket, &full);
         return;
     }
-    struct line *line = find_line(waits, reserve);
+    struct line *line = find_line(consumers, reserve);
     if (!line)
-        line = line_new(waits, reserve);
+        line = line_new(consumers, reserve);
     struct waiter *waiter = mem_zalloc(sizeof(*waiter));
-    int64_t wait_us = parks ? reserve->wait_us : waits->options.timeout_us;
+    int64_t wait_us = parks ? reserve->wait_us : consumers->options.timeout_us;
     waiter->line = line;
     waiter->ticket = ticket;
     waiter->max = reserve->max;
     waiter->parked = parks;
-    if (__builtin_add_overflow(waits->now_us, wait_us, &waiter->deadline_us))
+    if (__builtin_add_overflow(consumers->now_us, wait_us, &waiter->deadline_us))
         waiter->deadline_us = INT64_MAX;
     list_add_tail(&line->waiters, &waiter->place);
     line->wanted += waiter->max;
     line->settles += !parks;
     if (!parks)
         ask_behind(line);
-    heap_add(waits, waiter);
+    heap_add(consumers, waiter);
     count_waiter(waiter, true);
     ticket->parked = 1;
     ticket->held = waiter;
     line_touch(line);
 }
 
-void waits_cancel(struct waits *waits, struct waiter *waiter)
+void consumers_cancel(struct consumers *consumers, struct waiter *waiter)
 {
     struct line *line = waiter->line;
     for (uint32_t i = 0; i < waiter->job_count; i++)
-        waits->options.give_back(waits->options.owner, &waiter->jobs[i]);
+        consumers->options.give_back(consumers->options.owner, &waiter->jobs[i]);
     waiter_free(waiter);
     line_touch(line);
 }
@@ -316,10 +319,10 @@ static void drain_line(struct line *line, enum err err)
     line_touch(line);
 }
 
-void waits_drain(struct waits *waits, enum err err)
+void consumers_drain(struct consumers *consumers, enum err err)
 {
-    waits->drained = err;
-    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next)
+    consumers->drained = err;
+    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next)
         drain_line(LIST_ENTRY(at, struct line, place), err);
 }
 
@@ -334,7 +337,7 @@ void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < count; i++)
-        waits_handed(line->waits, &jobs[i]);
+        consumers_handed(line->consumers, &jobs[i]);
     while (next < count && !list_empty(&line->waiters)) {
         struct waiter *waiter = LIST_ENTRY(line->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;
@@ -350,15 +353,15 @@ void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
             waiter_end(waiter, OK);
     }
     for (; next < count; next++)
-        line->waits->options.give_back(line->waits->options.owner, &jobs[next]);
+        line->consumers->options.give_back(line->consumers->options.owner, &jobs[next]);
 }
 
-void waits_match(struct waits *waits)
+void consumers_match(struct consumers *consumers)
 {
     struct list now; /* a line may become dirty again meanwhile: it is looked at next turn */
     list_init(&now);
-    while (!list_empty(&waits->dirty)) {
-        struct list *node = waits->dirty.next;
+    while (!list_empty(&consumers->dirty)) {
+        struct list *node = consumers->dirty.next;
         list_remove(node);
         list_add_tail(&now, node);
     }
@@ -366,7 +369,7 @@ void waits_match(struct waits *waits)
         struct line *line = LIST_ENTRY(now.next, struct line, dirty);
         list_remove(&line->dirty);
         line_step(line);
-        arena_reset(&waits->scratch);
+        arena_reset(&consumers->scratch);
         free_if_over(line);
     }
 }
@@ -379,10 +382,10 @@ static void wake_lines(struct topic *topic)
         line_touch(LIST_ENTRY(at, struct place, in_topic)->line);
 }
 
-void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
+void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition)
 {
-    struct topic *topic = topic_cache_find(&waits->topic_cache, name);
-    if (!topic || partition >= waits->options.space->partitions)
+    struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
+    if (!topic || partition >= consumers->options.space->partitions)
         return;
     topic_notice(topic, partition);
     wake_lines(topic);
@@ -393,136 +396,137 @@ void waits_ready(struct waits *waits, struct bytes name, uint32_t partition)
  * row, they ask right behind the promote: then a job is on its way after one round trip, not two.
  * That a line is not the only one, or does not wait where others do, ends its luck.
  */
-void waits_promoting(struct waits *waits, uint32_t partition)
+void consumers_promoting(struct consumers *consumers, uint32_t partition)
 {
-    if (waits->lucky && waits->luck >= LUCK_MIN)
-        line_ask_behind(waits->lucky, partition);
+    if (consumers->lucky && consumers->luck >= LUCK_MIN)
+        line_ask_behind(consumers->lucky, partition);
 }
 
-void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition)
+void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition)
 {
-    struct topic *topic = topic_cache_find(&waits->topic_cache, name);
+    struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
     if (!topic)
         return;
     topic_promoted(topic, partition);
     if (list_empty(&topic->lines))
         return;
     struct line *line = LIST_ENTRY(topic->lines.next, struct place, in_topic)->line;
-    waits->luck = line == waits->lucky ? waits->luck + 1 : 0;
-    waits->lucky = line;
+    consumers->luck = line == consumers->lucky ? consumers->luck + 1 : 0;
+    consumers->lucky = line;
     wake_lines(topic);
 }
 
-void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition)
+void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition)
 {
-    struct topic *topic = topic_cache_find(&waits->topic_cache, job->topic);
+    struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
     struct script_rank rank = {.priority = job->priority, .us = job->due_us};
     if (!topic)
         return;
-    topic_see(topic, partition, rank, waits->now_us);
+    topic_see(topic, partition, rank, consumers->now_us);
     wake_lines(topic);
 }
 
-static void forget(struct waits *waits, struct topic *topic)
+static void forget(struct consumers *consumers, struct topic *topic)
 {
-    topic_forget(topic, waits->options.space->partitions);
+    topic_forget(topic, consumers->options.space->partitions);
     wake_lines(topic);
 }
 
-static void each_topic(struct waits *waits, void (*see)(struct waits *, struct topic *))
+static void each_topic(struct consumers *consumers, void (*see)(struct consumers *, struct topic *))
 {
-    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next) {
         struct line *line = LIST_ENTRY(at, struct line, place);
         for (uint32_t i = 0; i < line->topic_count; i++)
-            see(waits, line->topics[i].topic);
+            see(consumers, line->topics[i].topic);
     }
-    for (struct list *at = waits->topic_cache.idle.next; at != &waits->topic_cache.idle;
+    for (struct list *at = consumers->topic_cache.idle.next; at != &consumers->topic_cache.idle;
          at = at->next)
-        see(waits, LIST_ENTRY(at, struct topic, idle));
+        see(consumers, LIST_ENTRY(at, struct topic, idle));
 }
 
-void waits_forget(struct waits *waits)
+void consumers_forget(struct consumers *consumers)
 {
-    each_topic(waits, forget);
+    each_topic(consumers, forget);
 }
 
-void waits_subscribed(struct waits *waits, bool subscribed)
+void consumers_subscribed(struct consumers *consumers, bool subscribed)
 {
-    waits->subscribed = subscribed;
-    waits_forget(waits);
+    consumers->subscribed = subscribed;
+    consumers_forget(consumers);
 }
 
-static void forget_if_time(struct waits *waits, struct topic *topic)
+static void forget_if_time(struct consumers *consumers, struct topic *topic)
 {
-    if (topic->again_us <= waits->now_us)
-        forget(waits, topic);
-    else if (topic->again_us < waits->again_us)
-        waits->again_us = topic->again_us;
+    if (topic->again_us <= consumers->now_us)
+        forget(consumers, topic);
+    else if (topic->again_us < consumers->again_us)
+        consumers->again_us = topic->again_us;
 }
 
-static void end_patience(struct waits *waits)
+static void end_patience(struct consumers *consumers)
 {
-    waits->patience_us = INT64_MAX;
-    for (struct list *at = waits->lines.next; at != &waits->lines; at = at->next) {
+    consumers->patience_us = INT64_MAX;
+    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next) {
         struct line *line = LIST_ENTRY(at, struct line, place);
         if (!line->looking)
             continue;
-        if (line->patience_us <= waits->now_us)
+        if (line->patience_us <= consumers->now_us)
             line_touch(line);
-        else if (line->patience_us < waits->patience_us)
-            waits->patience_us = line->patience_us;
+        else if (line->patience_us < consumers->patience_us)
+            consumers->patience_us = line->patience_us;
     }
 }
 
-void waits_tick(struct waits *waits, int64_t now_us)
+void consumers_tick(struct consumers *consumers, int64_t now_us)
 {
-    waits->now_us = now_us;
-    while (waits->heap_count && waits->heap[0]->deadline_us <= now_us) {
-        struct waiter *waiter = waits->heap[0];
+    consumers->now_us = now_us;
+    while (consumers->heap_count && consumers->heap[0]->deadline_us <= now_us) {
+        struct waiter *waiter = consumers->heap[0];
         line_touch(waiter->line);
         waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
     }
-    if (waits->again_us <= now_us) {
-        waits->again_us = INT64_MAX;
-        each_topic(waits, forget_if_time);
+    if (consumers->again_us <= now_us) {
+        consumers->again_us = INT64_MAX;
+        each_topic(consumers, forget_if_time);
     }
-    if (waits->patience_us <= now_us)
-        end_patience(waits);
+    if (consumers->patience_us <= now_us)
+        end_patience(consumers);
 }
 
-int64_t waits_next_us(const struct waits *waits)
+int64_t consumers_next_us(const struct consumers *consumers)
 {
-    int64_t next_us = waits->heap_count ? waits->heap[0]->deadline_us : INT64_MAX;
-    if (!list_empty(&waits->dirty))
-        return waits->now_us;
-    next_us = waits->patience_us < next_us ? waits->patience_us : next_us;
-    return waits->again_us < next_us ? waits->again_us : next_us;
+    int64_t next_us = consumers->heap_count ? consumers->heap[0]->deadline_us : INT64_MAX;
+    if (!list_empty(&consumers->dirty))
+        return consumers->now_us;
+    next_us = consumers->patience_us < next_us ? consumers->patience_us : next_us;
+    return consumers->again_us < next_us ? consumers->again_us : next_us;
 }
 
-uint64_t waits_count(const struct waits *waits)
+uint64_t consumers_count(const struct consumers *consumers)
 {
-    return waits->heap_count;
+    return consumers->heap_count;
 }
 
 /* ---- life ---- */
 
-void waits_init(struct waits *waits, const struct waits_options *options)
+void consumers_init(struct consumers *consumers, const struct consumers_options *options)
 {
-    *waits = (struct waits){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
-    topic_cache_init(&waits->topic_cache, options->space->partitions);
-    list_init(&waits->lines);
-    list_init(&waits->dirty);
+    *consumers =
+        (struct consumers){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
+    topic_cache_init(&consumers->topic_cache, options->space->partitions);
+    list_init(&consumers->lines);
+    list_init(&consumers->dirty);
 }
 
-void waits_fini(struct waits *waits)
+void consumers_fini(struct consumers *consumers)
 {
-    while (waits->heap_count) {
-        struct waiter *waiter = waits->heap[0];
+    while (consumers->heap_count) {
+        struct waiter *waiter = consumers->heap[0];
         waiter_end(waiter, ERR_DRAINING);
     }
-    while (!list_empty(&waits->lines))
-        line_free(LIST_ENTRY(waits->lines.next, struct line, place));
-    topic_cache_fini(&waits->topic_cache);
-    mem_free(waits->heap);
-    arena_fini(&waits->scratch);
+    while (!list_empty(&consumers->lines))
+        line_free(LIST_ENTRY(consumers->lines.next, struct line, place));
+    topic_cache_fini(&consumers->topic_cache);
+    mem_free(consumers->heap);
+    arena_fini(&consumers->scratch);
 }

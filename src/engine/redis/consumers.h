@@ -39,7 +39,7 @@ struct waiter {
     size_t got_bytes; /* of their bodies */
 };
 
-struct waits_options {
+struct consumers_options {
     const struct script_space *space;
     struct calls *calls;
     uint32_t waiters_max;
@@ -51,14 +51,14 @@ struct waits_options {
     void *owner;
 };
 
-struct waits {
-    struct waits_options options;
+struct consumers {
+    struct consumers_options options;
     struct topic_cache topic_cache;
     struct list lines;    // line::place
     struct list dirty;    // line::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */
     size_t heap_count, heap_cap;
-    struct line *lucky;   /* what came due last was for this one: see waits_promoting */
+    struct line *lucky;   /* what came due last was for this one: see consumers_promoting */
     uint32_t luck;        /* how often in a row */
     struct arena scratch; /* of the answer being read */
     bool subscribed;      /* notices are heard */
@@ -70,35 +70,36 @@ struct waits {
     struct lateness_histogram lateness_histogram;
 };
 
-void waits_init(struct waits *waits, const struct waits_options *options);
-void waits_fini(struct waits *waits);
+void consumers_init(struct consumers *consumers, const struct consumers_options *options);
+void consumers_fini(struct consumers *consumers);
 
-void waits_reserve(struct waits *waits, const struct cmd_reserve *reserve, struct ticket *ticket);
-void waits_cancel(struct waits *waits, struct waiter *waiter);
+void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
+                       struct ticket *ticket);
+void consumers_cancel(struct consumers *consumers, struct waiter *waiter);
 /* Answers all who wait, and all who would, with this. */
-void waits_drain(struct waits *waits, enum err err);
+void consumers_drain(struct consumers *consumers, enum err err);
 
 /* There may be ready jobs of the topic in the partition. */
-void waits_ready(struct waits *waits, struct bytes name, uint32_t partition);
+void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition);
 /* Makes what is due ready there: a call under way, which tells what it has done. */
-void waits_promoting(struct waits *waits, uint32_t partition);
-void waits_promoted(struct waits *waits, struct bytes name, uint32_t partition);
+void consumers_promoting(struct consumers *consumers, uint32_t partition);
+void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition);
 /* An answer from there shows a ready job. */
-void waits_see(struct waits *waits, const struct job_view *job, uint32_t partition);
+void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition);
 /* What we know is worth nothing: our marks may be gone. */
-void waits_forget(struct waits *waits);
+void consumers_forget(struct consumers *consumers);
 /* Notices are heard from now on, or not any more. Forgets, too. */
-void waits_subscribed(struct waits *waits, bool subscribed);
+void consumers_subscribed(struct consumers *consumers, bool subscribed);
 
 /* Ends waits whose time is up. */
-void waits_tick(struct waits *waits, int64_t now_us);
+void consumers_tick(struct consumers *consumers, int64_t now_us);
 /* Asks for jobs where there may be some. */
-void waits_match(struct waits *waits);
-int64_t waits_next_us(const struct waits *waits);
-uint64_t waits_count(const struct waits *waits);
+void consumers_match(struct consumers *consumers);
+int64_t consumers_next_us(const struct consumers *consumers);
+uint64_t consumers_count(const struct consumers *consumers);
 /* NULL: nobody has asked for it lately. */
-const struct topic *waits_topic(const struct waits *waits, struct bytes name);
+const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name);
 /* A job was handed out. */
-void waits_handed(struct waits *waits, const struct job_view *job);
+void consumers_handed(struct consumers *consumers, const struct job_view *job);
 
 #endif

@@ -15,7 +15,7 @@ struct place {
 };
 
 struct line {
-    struct waits *waits;
+    struct consumers *consumers;
     struct list place;   // waits::lines
     struct list dirty;   // waits::dirty, or nowhere
     struct list waiters; // waiter::place, first come first

@@ -42,7 +42,8 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_ask(&redis->preflight, node);
     calls_node_ready(&redis->calls, node);
-    waits_forget(&redis->waits); /* it was a replica, perhaps, which our last marks did not reach */
+    consumers_forget(
+        &redis->consumers); /* it was a replica, perhaps, which our last marks did not reach */
 }
 
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
@@ -73,24 +74,24 @@ static void partition_opened(void *owner, uint32_t partition)
 
 static void partition_forgot_us(void *owner)
 {
-    waits_forget(&((struct redis_engine *)owner)->waits);
+    consumers_forget(&((struct redis_engine *)owner)->consumers);
 }
 
 static void promote_sent(void *owner, uint32_t partition)
 {
-    waits_promoting(&((struct redis_engine *)owner)->waits, partition);
+    consumers_promoting(&((struct redis_engine *)owner)->consumers, partition);
 }
 
 static void promote_told(void *owner, struct bytes topic, uint32_t partition)
 {
-    waits_promoted(&((struct redis_engine *)owner)->waits, topic, partition);
+    consumers_promoted(&((struct redis_engine *)owner)->consumers, topic, partition);
 }
 
 static void given_back(void *owner, const struct job_view *job, uint32_t partition)
 {
     struct redis_engine *redis = owner;
     if (job->state == JOB_READY)
-        waits_see(&redis->waits, job, partition);
+        consumers_see(&redis->consumers, job, partition);
 }
 
 /* ---- the engine port ---- */
@@ -124,7 +125,7 @@ static void engine_time(struct engine *engine, int64_t now_us)
     redis->members.now_us = now_us;
     redis->promoter.now_us = now_us;
     redis->calls.now_us = now_us;
-    redis->waits.now_us = now_us;
+    redis->consumers.now_us = now_us;
     redis->requeue.now_us = now_us;
 }
 
@@ -139,7 +140,7 @@ static void engine_begin(struct engine *engine)
     promoter_tick(&redis->promoter, redis->now_us);
     calls_tick(&redis->calls, redis->now_us);
     redis_requeue_tick(&redis->requeue, redis->now_us);
-    waits_tick(&redis->waits, redis->now_us);
+    consumers_tick(&redis->consumers, redis->now_us);
 }
 
 static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
@@ -176,7 +177,7 @@ static void engine_submit(struct engine *engine, const struct cmd *cmd, struct t
     case SCRIPT_ONE: command_on_job(redis, partition, cmd, ticket); break;
     /* Jobs of a topic whose numbers we make go to one partition: there their order is exact. */
     case SCRIPT_ANY: command_on_job(redis, partition_for(redis, cmd), cmd, ticket); break;
-    case SCRIPT_READY: waits_reserve(&redis->waits, &cmd->reserve, ticket); break;
+    case SCRIPT_READY: consumers_reserve(&redis->consumers, &cmd->reserve, ticket); break;
     case SCRIPT_ALL: command_on_topics(redis, cmd, ticket); break;
     case SCRIPT_REFUSED:
         ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
@@ -188,7 +189,7 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 {
     struct redis_engine *redis = of_engine(engine);
     if (ticket->held && ticket->parked)
-        waits_cancel(&redis->waits, ticket->held);
+        consumers_cancel(&redis->consumers, ticket->held);
     else if (ticket->held)
         command_orphan(ticket->held);
     ticket->held = NULL;
@@ -197,7 +198,7 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 
 static void engine_match(struct engine *engine)
 {
-    waits_match(&of_engine(engine)->waits);
+    consumers_match(&of_engine(engine)->consumers);
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us)
@@ -218,7 +219,7 @@ static int64_t engine_end(struct engine *engine)
     next_us = sooner(next_us, promoter_next_us(&redis->promoter));
     next_us = sooner(next_us, calls_next_us(&redis->calls));
     next_us = sooner(next_us, redis_requeue_next_us(&redis->requeue));
-    return sooner(next_us, waits_next_us(&redis->waits));
+    return sooner(next_us, consumers_next_us(&redis->consumers));
 }
 
 static void engine_refuse_pushes(struct engine *engine)
@@ -230,7 +231,7 @@ static void engine_drain(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
     redis->draining = true;
-    waits_drain(&redis->waits, ERR_DRAINING);
+    consumers_drain(&redis->consumers, ERR_DRAINING);
 }
 
 static enum err engine_health(const struct engine *engine)
@@ -245,9 +246,9 @@ static void engine_figures(const struct engine *engine, struct figures *out_figu
 {
     const struct redis_engine *redis = (const struct redis_engine *)engine;
     *out_figures = redis->figures;
-    out_figures->waiters = waits_count(&redis->waits);
-    out_figures->lateness = redis->waits.lateness;
-    out_figures->lateness_histogram = redis->waits.lateness_histogram;
+    out_figures->waiters = consumers_count(&redis->consumers);
+    out_figures->lateness = redis->consumers.lateness;
+    out_figures->lateness_histogram = redis->consumers.lateness_histogram;
 }
 
 static const struct engine_verbs verbs = {
@@ -336,17 +337,18 @@ static void make_parts(struct redis_engine *redis)
                                                                         .calls = &redis->calls,
                                                                         .returned = given_back,
                                                                         .owner = redis});
-    waits_init(&redis->waits, &(struct waits_options){.space = &redis->space,
-                                                      .calls = &redis->calls,
-                                                      .waiters_max = options->waiters_max,
-                                                      .timeout_us = options->timeout_us,
-                                                      .give_back = command_give_back,
-                                                      .damaged = command_bury_damaged,
-                                                      .owner = redis});
+    consumers_init(&redis->consumers,
+                   &(struct consumers_options){.space = &redis->space,
+                                               .calls = &redis->calls,
+                                               .waiters_max = options->waiters_max,
+                                               .timeout_us = options->timeout_us,
+                                               .give_back = command_give_back,
+                                               .damaged = command_bury_damaged,
+                                               .owner = redis});
     subscription_init(&redis->subscription,
                       &(struct subscription_options){.space = &redis->space,
                                                      .topology = &redis->topology,
-                                                     .waits = &redis->waits,
+                                                     .consumers = &redis->consumers,
                                                      .partition_init = &redis->partition_init,
                                                      .members = &redis->members,
                                                      .promoter = &redis->promoter,
@@ -361,7 +363,7 @@ static void make_parts(struct redis_engine *redis)
 
 static bool serves(const struct redis_engine *redis)
 {
-    return !engine_health(&redis->engine) && redis->waits.subscribed;
+    return !engine_health(&redis->engine) && redis->consumers.subscribed;
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
@@ -485,7 +487,7 @@ void redis_engine_close(struct redis_engine *redis)
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
     calls_fini(&redis->calls);
-    waits_fini(&redis->waits);
+    consumers_fini(&redis->consumers);
     redis_requeue_fini(&redis->requeue);
     promoter_fini(&redis->promoter);
     members_fini(&redis->members);

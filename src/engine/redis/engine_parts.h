@@ -27,7 +27,7 @@ struct redis_engine {
     struct partition_init partition_init;
     struct members members;
     struct promoter promoter;
-    struct waits waits;
+    struct consumers consumers;
     struct redis_requeue requeue;
     struct subscription subscription;
     struct preflight preflight;

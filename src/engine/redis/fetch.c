@@ -36,7 +36,7 @@ struct spot {
 
 static struct spot look_up(const struct line *line, uint32_t from, uint32_t to, uint32_t partition)
 {
-    int64_t old_us = line->waits->now_us - STALE_US;
+    int64_t old_us = line->consumers->now_us - STALE_US;
     struct spot spot = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
         const struct hint *hints = &line->topics[i].topic->hints[partition];
@@ -85,9 +85,9 @@ struct spots {
 static struct spots find_spots(const struct line *line, uint32_t from, uint32_t to,
                                bool (*fits)(const struct spot *spot))
 {
-    uint32_t partitions = line->waits->options.space->partitions;
+    uint32_t partitions = line->consumers->options.space->partitions;
     struct spots found = {
-        .at = arena_alloc(&line->waits->scratch, partitions * sizeof(*found.at)),
+        .at = arena_alloc(&line->consumers->scratch, partitions * sizeof(*found.at)),
     };
     for (uint32_t i = 0; i < partitions; i++) {
         struct spot spot = look_up(line, from, to, i);
@@ -100,20 +100,20 @@ static struct spots find_spots(const struct line *line, uint32_t from, uint32_t 
 /* What was left when the call was done. */
 static void learn(const struct ask *ask, uint32_t partition, const struct script_answer *answer)
 {
-    const struct waits *waits = ask->line->waits;
+    const struct consumers *consumers = ask->line->consumers;
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hints = &ask->line->topics[i].topic->hints[partition];
         struct script_rank first;
-        switch (script_first(waits->options.space, partition, answer, i, &first)) {
+        switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hints = (struct hint){.what = READY, .first = first, .at_us = waits->now_us};
+            *hints = (struct hint){.what = READY, .first = first, .at_us = consumers->now_us};
             break;
         case SCRIPT_NONE:
             if (hints->news)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
-            hints->what = answer->marked || !waits->subscribed ? EMPTY : TAKEN;
-            hints->at_us = waits->now_us;
+            hints->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
+            hints->at_us = consumers->now_us;
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
@@ -125,25 +125,25 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
 
 /* ---- answers ---- */
 
-static void bury_damaged(struct waits *waits, const struct script_parts *parts)
+static void bury_damaged(struct consumers *consumers, const struct script_parts *parts)
 {
-    struct job_view *jobs = arena_alloc(&waits->scratch, JOBS_AT_ONCE * sizeof(*jobs));
-    uint32_t found = script_damaged(waits->options.space, parts, jobs, JOBS_AT_ONCE);
+    struct job_view *jobs = arena_alloc(&consumers->scratch, JOBS_AT_ONCE * sizeof(*jobs));
+    uint32_t found = script_damaged(consumers->options.space, parts, jobs, JOBS_AT_ONCE);
     for (uint32_t i = 0; i < found; i++)
-        waits->options.damaged(waits->options.owner, &jobs[i]);
+        consumers->options.damaged(consumers->options.owner, &jobs[i]);
 }
 
 /* What is EMPTY now may not be at that time: a pause ends there. */
 static void again_at(const struct ask *ask, int64_t again_us)
 {
-    struct waits *waits = ask->line->waits;
+    struct consumers *consumers = ask->line->consumers;
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct topic *topic = ask->line->topics[i].topic;
         if (again_us < topic->again_us)
             topic->again_us = again_us;
     }
-    if (again_us < waits->again_us)
-        waits->again_us = again_us;
+    if (again_us < consumers->again_us)
+        consumers->again_us = again_us;
 }
 
 /* A call that failed: those who do not wait are told; the others wait on. */
@@ -156,7 +156,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
         if (!hints->news)
             hints->what = EMPTY; /* until then: */
     }
-    again_at(ask, line->waits->now_us + AGAIN_US);
+    again_at(ask, line->consumers->now_us + AGAIN_US);
     for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
@@ -168,14 +168,14 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
 static void take_answer(const struct ask *ask, const struct script_parts *said,
                         const struct script_answer *answer)
 {
-    struct waits *waits = ask->line->waits;
+    struct consumers *consumers = ask->line->consumers;
     learn(ask, said->partition, answer);
     if (ask->behind && answer->count == 0)
-        waits->luck = 0;
+        consumers->luck = 0;
     if (answer->next_us != INT64_MAX)
         again_at(ask, answer->next_us);
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
-        bury_damaged(waits, said);
+        bury_damaged(consumers, said);
     if (!answer->reply.err)
         line_hand_out(ask->line, answer->reply.jobs, answer->reply.count);
 }
@@ -185,7 +185,7 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
 {
     struct ask *ask = owner;
     struct line *line = ask->line;
-    struct waits *waits = line->waits;
+    struct consumers *consumers = line->consumers;
     struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_answer answer;
     line->calls--;
@@ -194,12 +194,13 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
     line->asked -= ask->silent ? 0 : ask->max;
     line->asking[said.partition] = false;
     if (!err)
-        err = script_read(waits->options.space, CMD_RESERVE, &said, &waits->scratch, &answer);
+        err =
+            script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
     if (err)
         ask_failed(ask, said.partition, err);
     else
         take_answer(ask, &said, &answer);
-    arena_reset(&waits->scratch);
+    arena_reset(&consumers->scratch);
     mem_free(ask);
     line_touch(line);
 }
@@ -229,11 +230,11 @@ static struct ask *ask_new(struct line *line, uint32_t topics, uint32_t max)
 /* NULL: the partition has too many requests unanswered. */
 static struct ask *ask_for(struct line *line, uint32_t topics, uint32_t partition, uint32_t max)
 {
-    struct waits *waits = line->waits;
-    struct call *call = calls_new(waits->options.calls, partition);
+    struct consumers *consumers = line->consumers;
+    struct call *call = calls_new(consumers->options.calls, partition);
     if (!call)
         return NULL;
-    struct bytes *names = arena_alloc(&waits->scratch, topics * sizeof(*names));
+    struct bytes *names = arena_alloc(&consumers->scratch, topics * sizeof(*names));
     for (uint32_t i = 0; i < topics; i++) {
         names[i] = topic_name(line->topics[i].topic);
         line->topics[i].topic->hints[partition].news = false;
@@ -246,8 +247,8 @@ static struct ask *ask_for(struct line *line, uint32_t topics, uint32_t partitio
         .bound = line->bound,
     };
     struct ask *ask = ask_new(line, topics, max);
-    script_ask_reserve(&call->request, waits->options.space, &call->id, &reserve, max,
-                       waits->subscribed);
+    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
+                       consumers->subscribed);
     call->must = max > 0;
     call->late = asked_long_ago;
     line->asking[partition] = true;
@@ -275,9 +276,9 @@ static void ask_all(struct line *line, uint32_t topics, struct spots spots)
 
 static void look_at_all(struct line *line, struct spots spots, bool awaited)
 {
-    struct waits *waits = line->waits;
+    struct consumers *consumers = line->consumers;
     if (awaited && !line->looking)
-        line->patience_us = waits->now_us + PATIENCE_US;
+        line->patience_us = consumers->now_us + PATIENCE_US;
     for (uint32_t i = 0; i < spots.count; i++) {
         struct ask *ask = ask_for(line, line->topic_count, spots.at[i].partition, 0);
         if (ask && awaited) {
@@ -285,8 +286,8 @@ static void look_at_all(struct line *line, struct spots spots, bool awaited)
             line->looking++;
         }
     }
-    if (line->looking && line->patience_us < waits->patience_us)
-        waits->patience_us = line->patience_us;
+    if (line->looking && line->patience_us < consumers->patience_us)
+        consumers->patience_us = line->patience_us;
 }
 
 static int compare_spots(const void *a_at, const void *b_at)
@@ -332,7 +333,7 @@ static bool ask_unsure(struct line *line)
         ask_all(line, line->topic_count, unsure);
     else
         look_at_all(line, unsure, true);
-    return !line->looking || line->patience_us <= line->waits->now_us;
+    return !line->looking || line->patience_us <= line->consumers->now_us;
 }
 
 static void ask_taken(struct line *line)

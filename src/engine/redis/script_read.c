@@ -67,10 +67,10 @@ static const int64_t *read_retries(const char *at, uint8_t count, struct arena *
 {
     if (!count)
         return NULL;
-    int64_t *waits_us = arena_alloc(arena, count * sizeof(*waits_us));
+    int64_t *consumers_us = arena_alloc(arena, count * sizeof(*consumers_us));
     for (uint8_t i = 0; i < count; i++)
-        waits_us[i] = (int64_t)get_u64(at + 8 * (size_t)i);
-    return waits_us;
+        consumers_us[i] = (int64_t)get_u64(at + 8 * (size_t)i);
+    return consumers_us;
 }
 
 enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,

@@ -20,8 +20,8 @@ static void subscription_ended(struct link_callbacks *callbacks, struct link *li
 {
     struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
     preflight_lost(subscription->options.preflight, link);
-    if (subscription->options.waits->subscribed)
-        waits_subscribed(subscription->options.waits, false);
+    if (subscription->options.consumers->subscribed)
+        consumers_subscribed(subscription->options.consumers, false);
 }
 
 static void take_notice(const struct subscription *subscription, struct bytes message)
@@ -31,7 +31,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
         return; /* somebody else's, on our channel: it is not for us */
     switch (notice.news) {
     case SCRIPT_READY_NOW:
-        waits_ready(subscription->options.waits, notice.topic, notice.partition);
+        consumers_ready(subscription->options.consumers, notice.topic, notice.partition);
         break;
     case SCRIPT_DUE:
         promoter_due(subscription->options.promoter, notice.partition, notice.due_us);
@@ -57,7 +57,7 @@ static void notified(struct link_callbacks *callbacks, struct link *link, const 
     if (strcmp(reply->element[0]->str, "subscribe") == 0) {
         link_good(link);
         subscription->beats = subscription->options.members->beats;
-        waits_subscribed(subscription->options.waits, true);
+        consumers_subscribed(subscription->options.consumers, true);
         promoter_look(subscription->options.promoter);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
@@ -79,7 +79,7 @@ static bool is_served(const struct topology *topology, const struct redis_addres
 static bool is_deaf(const struct subscription *subscription)
 {
     const struct subscription_options *options = &subscription->options;
-    return options->waits->subscribed &&
+    return options->consumers->subscribed &&
            options->members->beats - subscription->beats >= DEAF_BEATS;
 }
 

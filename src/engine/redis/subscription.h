@@ -21,7 +21,7 @@
 struct subscription_options {
     const struct script_space *space;
     struct topology *topology;
-    struct waits *waits; /* knows whether we are subscribed */
+    struct consumers *consumers; /* knows whether we are subscribed */
     struct partition_init *partition_init;
     struct members *members;
     struct promoter *promoter;

@@ -107,28 +107,28 @@ static void never_answered(struct ticket *ticket, const struct reply *reply)
 static void a_notice_is_newer_than_the_answer_behind_it(void **state)
 {
     struct news_test *test = *state;
-    struct waits waits;
+    struct consumers consumers;
     struct ticket ticket = {.answered = never_answered};
     struct bytes topic = BYTES("t");
     struct cmd_reserve reserve = {
         .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 50 * NOW_US};
     static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
-    waits_init(&waits, &(struct waits_options){.space = &test->space,
-                                               .calls = &test->calls,
-                                               .waiters_max = 10,
-                                               .timeout_us = NOW_US});
-    waits_tick(&waits, NOW_US);
-    waits_subscribed(&waits, true);
-    waits_reserve(&waits, &reserve, &ticket);
-    waits_match(&waits);
-    waits_ready(&waits, topic, 0);
+    consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
+                                                           .calls = &test->calls,
+                                                           .waiters_max = 10,
+                                                           .timeout_us = NOW_US});
+    consumers_tick(&consumers, NOW_US);
+    consumers_subscribed(&consumers, true);
+    consumers_reserve(&consumers, &reserve, &ticket);
+    consumers_match(&consumers);
+    consumers_ready(&consumers, topic, 0);
     answer(test, 5, 16, none); /* empty, and a mark was left: before the notice */
-    waits_match(&waits);
+    consumers_match(&consumers);
     assert_non_null(under_way(test));
     answer(test, 5, 16, none);
-    waits_match(&waits);
+    consumers_match(&consumers);
     assert_null(under_way(test));
-    waits_fini(&waits);
+    consumers_fini(&consumers);
 }
 
 int main(void)
