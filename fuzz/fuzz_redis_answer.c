@@ -72,7 +72,7 @@ static void read_one(const struct script_space *space, enum cmd_kind kind,
 }
 
 /* Every call to a partition is answered by the parts as they are. */
-static void gather(const struct script_space *space, enum cmd_kind kind, uint8_t mode,
+static void fanout(const struct script_space *space, enum cmd_kind kind, uint8_t mode,
                    const struct bytes *parts, uint32_t count)
 {
     struct cmd cmd = {
@@ -86,25 +86,25 @@ static void gather(const struct script_space *space, enum cmd_kind kind, uint8_t
                   .after_due_us = mode & 16 ? 1000 : INT64_MIN},
     };
     struct buf request = {0};
-    struct script_gather *gather = script_gather_new(space, &cmd);
-    for (uint32_t asked = 0; asked < ASKED && !script_gather_done(gather); asked++) {
+    struct fanout *fanout = fanout_new(space, &cmd);
+    for (uint32_t asked = 0; asked < ASKED && !fanout_done(fanout); asked++) {
         uint32_t partition = 0;
-        while (partition < space->partitions && !script_gather_wants(gather, partition))
+        while (partition < space->partitions && !fanout_wants(fanout, partition))
             partition++;
         if (partition == space->partitions)
             break;
         request.len = 0;
-        script_gather_ask(gather, &request, &(struct script_call){.partition = partition});
-        enum err err = script_gather_take(gather, partition, parts, count);
+        fanout_ask(fanout, &request, &(struct script_call){.partition = partition});
+        enum err err = fanout_take(fanout, partition, parts, count);
         CHECK(err == OK || err == ERR_CORRUPT);
     }
-    if (script_gather_done(gather)) {
+    if (fanout_done(fanout)) {
         struct reply reply;
-        script_gather_reply(gather, &reply);
+        fanout_reply(fanout, &reply);
         if (!reply.err)
             look(&reply);
     }
-    script_gather_free(gather);
+    fanout_free(fanout);
     buf_fini(&request);
 }
 
@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t count = cut(data + 3, size - 3, parts);
     read_one(&space, kind, parts, count);
     if (kind >= CMD_PEEK)
-        gather(&space, kind, data[2], parts, count);
+        fanout(&space, kind, data[2], parts, count);
     if (count) {
         struct script_notice notice;
         const char *reason = NULL;

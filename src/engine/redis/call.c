@@ -362,7 +362,7 @@ static void replied(struct link_call *on_link, redisReply *reply)
         freeReplyObject(reply);
         return;
     }
-    if (call->changes || call->urgent || call->probes) /* open and beat write, too */
+    if (call->changes || call->urgent || call->probes) /* open and heartbeat write, too */
         node_worked(node, call->calls->now_us);
     if (!list_empty(&call->held)) {
         call->reply = reply; /* until the replicas have it */

@@ -101,7 +101,7 @@ void calls_fini(struct calls *calls);
 
 /* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
 struct call *calls_new(struct calls *calls, uint32_t partition);
-/* The same for scripts that keep no answer in the ring, like open and beat: never NULL. */
+/* The same for scripts that keep no answer in the ring, like open and heartbeat: never NULL. */
 struct call *calls_new_unkept(struct calls *calls, uint32_t partition);
 void calls_send(struct call *call, void *owner,
                 void (*done)(void *owner, struct call *call, enum err err,

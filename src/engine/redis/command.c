@@ -23,7 +23,7 @@ struct op {
 /* A command on topics: calls to all partitions. */
 struct gathering {
     struct errand errand;
-    struct script_gather *gather;
+    struct fanout *fanout;
     struct cmd cmd; /* its bytes point to `topic` */
     struct buf topic;
     uint32_t under_way;
@@ -204,13 +204,13 @@ static void gathering_reply(struct gathering *gathering)
     struct redis_engine *redis = gathering->errand.redis;
     struct reply reply = {.err = gathering->err, .kind = gathering->errand.kind};
     if (!reply.err)
-        script_gather_reply(gathering->gather, &reply);
+        fanout_reply(gathering->fanout, &reply);
     view_waiters(gathering, &view, &reply);
     for (uint32_t i = 0; i < reply.count && reply.topics; i++)
         add_view(redis, &reply.topics[i], gathering->cmd.topic.all);
     if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all) {
         sum_up(redis, &reply);
-        memcpy(redis->figures.due_within, script_gather_due_within(gathering->gather),
+        memcpy(redis->figures.due_within, fanout_due_within(gathering->fanout),
                sizeof(redis->figures.due_within));
     }
     bool frees =
@@ -222,7 +222,7 @@ static void gathering_reply(struct gathering *gathering)
 
 static void gathering_free(struct gathering *gathering)
 {
-    script_gather_free(gathering->gather);
+    fanout_free(gathering->fanout);
     buf_fini(&gathering->topic);
     mem_free(gathering);
 }
@@ -235,7 +235,7 @@ static void gathered(void *owner, struct call *call, enum err err, const struct 
     struct gathering *gathering = owner;
     gathering->under_way--;
     if (!err)
-        err = script_gather_take(gathering->gather, call->id.partition, parts, count);
+        err = fanout_take(gathering->fanout, call->id.partition, parts, count);
     if (err && !gathering->err)
         gathering->err = err;
     gathering_step(gathering);
@@ -249,7 +249,7 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
         gathering->err = ERR_AGAIN;
         return;
     }
-    script_gather_ask(gathering->gather, &call->request, &call->id);
+    fanout_ask(gathering->fanout, &call->request, &call->id);
     call->changes = cmd_changes(gathering->errand.kind);
     gathering->under_way++;
     calls_send(call, gathering, gathered);
@@ -259,7 +259,7 @@ static void gathering_step(struct gathering *gathering)
 {
     uint32_t partitions = gathering->errand.redis->space.partitions;
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
-        if (script_gather_wants(gathering->gather, i))
+        if (fanout_wants(gathering->fanout, i))
             gathering_ask(gathering, i);
     }
     if (gathering->under_way)
@@ -275,7 +275,7 @@ void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct
     buf_add_bytes(&gathering->topic, cmd->topic.topic);
     gathering->cmd = *cmd;
     gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
-    gathering->gather = script_gather_new(&redis->space, &gathering->cmd);
+    gathering->fanout = fanout_new(&redis->space, &gathering->cmd);
     gathering_step(gathering);
 }
 

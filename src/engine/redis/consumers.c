@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "engine/redis/consumers_parts.h"
 
-enum { LUCK_MIN = 3 };
+enum { HIT_STREAK_MIN = 3 };
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
 {
@@ -28,79 +28,80 @@ void consumers_handed(struct consumers *consumers, const struct job_view *job)
 
 /* ---- lines ---- */
 
-void line_touch(struct line *line)
+void wait_group_touch(struct wait_group *group)
 {
-    list_remove(&line->dirty);
-    list_add_tail(&line->consumers->dirty, &line->dirty);
+    list_remove(&group->dirty);
+    list_add_tail(&group->consumers->dirty, &group->dirty);
 }
 
-static bool line_is_for(const struct line *line, const struct cmd_reserve *reserve)
+static bool wait_group_is_for(const struct wait_group *group, const struct cmd_reserve *reserve)
 {
-    if (line->topic_count != reserve->topic_count || line->bound != reserve->bound ||
-        line->listed_order != reserve->listed_order)
+    if (group->topic_count != reserve->topic_count || group->bound != reserve->bound ||
+        group->listed_order != reserve->listed_order)
         return false;
-    for (uint32_t i = 0; i < line->topic_count; i++) {
-        if (!bytes_eq(topic_name(line->topics[i].topic), reserve->topics[i]))
+    for (uint32_t i = 0; i < group->topic_count; i++) {
+        if (!bytes_eq(topic_name(group->topics[i].topic), reserve->topics[i]))
             return false;
     }
     return true;
 }
 
 /* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
-static struct line *find_line(struct consumers *consumers, const struct cmd_reserve *reserve)
+static struct wait_group *find_line(struct consumers *consumers, const struct cmd_reserve *reserve)
 {
     struct topic *first = topic_cache_find(&consumers->topic_cache, reserve->topics[0]);
     if (!first)
         return NULL;
-    for (struct list *at = first->lines.next; at != &first->lines; at = at->next) {
-        struct line *line = LIST_ENTRY(at, struct place, in_topic)->line;
-        if (line_is_for(line, reserve))
-            return line;
+    for (struct list *at = first->groups.next; at != &first->groups; at = at->next) {
+        struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
+        if (wait_group_is_for(group, reserve))
+            return group;
     }
     return NULL;
 }
 
-static struct line *line_new(struct consumers *consumers, const struct cmd_reserve *reserve)
+static struct wait_group *wait_group_new(struct consumers *consumers,
+                                         const struct cmd_reserve *reserve)
 {
-    struct line *line = mem_zalloc(sizeof(*line));
-    line->consumers = consumers;
-    line->topic_count = reserve->topic_count;
-    line->listed_order = reserve->listed_order;
-    line->bound = reserve->bound;
-    line->topics = mem_zalloc(reserve->topic_count * sizeof(*line->topics));
-    line->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
-    list_init(&line->waiters);
-    list_init(&line->dirty);
-    list_add_tail(&consumers->lines, &line->place);
+    struct wait_group *group = mem_zalloc(sizeof(*group));
+    group->consumers = consumers;
+    group->topic_count = reserve->topic_count;
+    group->listed_order = reserve->listed_order;
+    group->bound = reserve->bound;
+    group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
+    group->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
+    list_init(&group->waiters);
+    list_init(&group->dirty);
+    list_add_tail(&consumers->groups, &group->place);
     for (uint32_t i = 0; i < reserve->topic_count; i++) {
         struct topic *topic = topic_cache_need(&consumers->topic_cache, reserve->topics[i]);
-        line->topics[i] = (struct place){.line = line, .topic = topic};
-        list_add_tail(&topic->lines, &line->topics[i].in_topic);
+        group->topics[i] = (struct place){.group = group, .topic = topic};
+        list_add_tail(&topic->groups, &group->topics[i].in_topic);
     }
-    return line;
+    return group;
 }
 
-static void line_free(struct line *line)
+static void wait_group_free(struct wait_group *group)
 {
-    if (line->consumers->lucky == line)
-        line->consumers->lucky = NULL;
-    for (uint32_t i = 0; i < line->topic_count; i++) {
-        struct topic *topic = line->topics[i].topic;
-        list_remove(&line->topics[i].in_topic);
-        if (list_empty(&topic->lines))
-            topic_cache_rest(&line->consumers->topic_cache, topic);
+    if (group->consumers->hit_group == group)
+        group->consumers->hit_group = NULL;
+    for (uint32_t i = 0; i < group->topic_count; i++) {
+        struct topic *topic = group->topics[i].topic;
+        list_remove(&group->topics[i].in_topic);
+        if (list_empty(&topic->groups))
+            topic_cache_rest(&group->consumers->topic_cache, topic);
     }
-    list_remove(&line->place);
-    list_remove(&line->dirty);
-    mem_free(line->topics);
-    mem_free(line->asking);
-    mem_free(line);
+    list_remove(&group->place);
+    list_remove(&group->dirty);
+    mem_free(group->topics);
+    mem_free(group->asking);
+    mem_free(group);
 }
 
-static void free_if_over(struct line *line)
+static void free_if_over(struct wait_group *group)
 {
-    if (line->calls == 0 && list_empty(&line->waiters))
-        line_free(line);
+    if (group->calls == 0 && list_empty(&group->waiters))
+        wait_group_free(group);
 }
 
 /* ---- the heap of deadlines ---- */
@@ -156,19 +157,19 @@ static void heap_remove(struct consumers *consumers, struct waiter *waiter)
 
 static void count_waiter(const struct waiter *waiter, bool more)
 {
-    for (uint32_t i = 0; i < waiter->line->topic_count; i++) {
-        struct topic *topic = waiter->line->topics[i].topic;
+    for (uint32_t i = 0; i < waiter->group->topic_count; i++) {
+        struct topic *topic = waiter->group->topics[i].topic;
         topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
     }
 }
 
 static void waiter_free(struct waiter *waiter)
 {
-    struct line *line = waiter->line;
+    struct wait_group *group = waiter->group;
     count_waiter(waiter, false);
-    line->wanted -= waiter->max - waiter->job_count;
-    line->settles -= !waiter->parked || waiter->job_count;
-    heap_remove(line->consumers, waiter);
+    group->wanted -= waiter->max - waiter->job_count;
+    group->settles -= !waiter->parked || waiter->job_count;
+    heap_remove(group->consumers, waiter);
     list_remove(&waiter->place);
     arena_fini(&waiter->arena);
     mem_free(waiter);
@@ -187,11 +188,11 @@ static void waiter_answer(struct waiter *waiter, const struct reply *reply)
 }
 
 /* The place in the line's list of the topic that the job is of. */
-static uint32_t topic_place(const struct line *line, const struct job_view *job)
+static uint32_t topic_place(const struct wait_group *group, const struct job_view *job)
 {
     uint32_t place = 0;
-    while (place < line->topic_count &&
-           !bytes_eq(topic_name(line->topics[place].topic), job->topic))
+    while (place < group->topic_count &&
+           !bytes_eq(topic_name(group->topics[place].topic), job->topic))
         place++;
     return place;
 }
@@ -203,9 +204,9 @@ static int compare(uint64_t a, uint64_t b)
 
 static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
 {
-    const struct line *line = ctx;
+    const struct wait_group *group = ctx;
     const struct job_view *a = a_at, *b = b_at;
-    int order = line->listed_order ? compare(topic_place(line, a), topic_place(line, b)) : 0;
+    int order = group->listed_order ? compare(topic_place(group, a), topic_place(group, b)) : 0;
     if (!order)
         order = compare(a->priority, b->priority);
     if (!order)
@@ -216,7 +217,8 @@ static int compare_jobs(const void *a_at, const void *b_at, void *ctx)
 void waiter_end(struct waiter *waiter, enum err err)
 {
     if (waiter->job_count > 1) /* of several partitions, each in order */
-        qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs, waiter->line);
+        qsort_r(waiter->jobs, waiter->job_count, sizeof(*waiter->jobs), compare_jobs,
+                waiter->group);
     struct reply reply = {
         .err = waiter->job_count ? OK : err,
         .kind = CMD_RESERVE,
@@ -231,7 +233,7 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
     struct arena *arena = &waiter->arena;
     if (!waiter->jobs)
         waiter->jobs = arena_alloc(arena, waiter->max * sizeof(*job));
-    waiter->line->settles += waiter->parked && waiter->job_count == 0;
+    waiter->group->settles += waiter->parked && waiter->job_count == 0;
     struct job_view *kept = &waiter->jobs[waiter->job_count++];
     size_t retry_bytes = job->retry_count * sizeof(*job->retry_us);
     *kept = *job;
@@ -245,23 +247,23 @@ static void keep_job(struct waiter *waiter, const struct job_view *job)
         kept->retry_us = retry_us;
     }
     waiter->got_bytes += job->body.len;
-    waiter->line->wanted--;
+    waiter->group->wanted--;
 }
 
 /*
  * What is under way to a partition, perhaps from this very client, may make jobs ready there: who
  * does not wait asks behind it, and is not answered from what is known.
  */
-static void ask_behind(const struct line *line)
+static void ask_behind(const struct wait_group *group)
 {
-    const struct consumers_options *options = &line->consumers->options;
+    const struct consumers_options *options = &group->consumers->options;
     for (uint32_t i = 0; i < options->space->partitions; i++) {
         if (list_empty(&options->calls->partitions[i].calls))
             continue;
-        for (uint32_t topic = 0; topic < line->topic_count; topic++) {
-            struct hint *hints = &line->topics[topic].topic->hints[i];
+        for (uint32_t topic = 0; topic < group->topic_count; topic++) {
+            struct hint *hints = &group->topics[topic].topic->hints[i];
             if (hints->what == EMPTY)
-                *hints = (struct hint){.what = UNKNOWN, .news = true};
+                *hints = (struct hint){.what = UNKNOWN, .stale_answer = true};
         }
     }
 }
@@ -275,55 +277,55 @@ void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *re
         ticket->answered(ticket, &full);
         return;
     }
-    struct line *line = find_line(consumers, reserve);
-    if (!line)
-        line = line_new(consumers, reserve);
+    struct wait_group *group = find_line(consumers, reserve);
+    if (!group)
+        group = wait_group_new(consumers, reserve);
     struct waiter *waiter = mem_zalloc(sizeof(*waiter));
     int64_t wait_us = parks ? reserve->wait_us : consumers->options.timeout_us;
-    waiter->line = line;
+    waiter->group = group;
     waiter->ticket = ticket;
     waiter->max = reserve->max;
     waiter->parked = parks;
     if (__builtin_add_overflow(consumers->now_us, wait_us, &waiter->deadline_us))
         waiter->deadline_us = INT64_MAX;
-    list_add_tail(&line->waiters, &waiter->place);
-    line->wanted += waiter->max;
-    line->settles += !parks;
+    list_add_tail(&group->waiters, &waiter->place);
+    group->wanted += waiter->max;
+    group->settles += !parks;
     if (!parks)
-        ask_behind(line);
+        ask_behind(group);
     heap_add(consumers, waiter);
     count_waiter(waiter, true);
     ticket->parked = 1;
     ticket->held = waiter;
-    line_touch(line);
+    wait_group_touch(group);
 }
 
 void consumers_cancel(struct consumers *consumers, struct waiter *waiter)
 {
-    struct line *line = waiter->line;
+    struct wait_group *group = waiter->group;
     for (uint32_t i = 0; i < waiter->job_count; i++)
         consumers->options.give_back(consumers->options.owner, &waiter->jobs[i]);
     waiter_free(waiter);
-    line_touch(line);
+    wait_group_touch(group);
 }
 
-static void drain_line(struct line *line, enum err err)
+static void drain_line(struct wait_group *group, enum err err)
 {
     struct list *next;
-    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (waiter->parked)
             waiter_end(waiter, err);
     }
-    line_touch(line);
+    wait_group_touch(group);
 }
 
 void consumers_drain(struct consumers *consumers, enum err err)
 {
     consumers->drained = err;
-    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next)
-        drain_line(LIST_ENTRY(at, struct line, place), err);
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
+        drain_line(LIST_ENTRY(at, struct wait_group, place), err);
 }
 
 /* ---- handing out ---- */
@@ -333,13 +335,13 @@ static bool has_enough(const struct waiter *waiter)
     return waiter->job_count == waiter->max || waiter->got_bytes >= RESERVE_BODY_BYTES;
 }
 
-void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
+void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32_t count)
 {
     uint32_t next = 0;
     for (uint32_t i = 0; i < count; i++)
-        consumers_handed(line->consumers, &jobs[i]);
-    while (next < count && !list_empty(&line->waiters)) {
-        struct waiter *waiter = LIST_ENTRY(line->waiters.next, struct waiter, place);
+        consumers_handed(group->consumers, &jobs[i]);
+    while (next < count && !list_empty(&group->waiters)) {
+        struct waiter *waiter = LIST_ENTRY(group->waiters.next, struct waiter, place);
         uint32_t wants = waiter->max - waiter->job_count;
         if (waiter->job_count == 0 && wants <= count - next) {
             struct reply reply = {.kind = CMD_RESERVE, .count = wants, .jobs = jobs + next};
@@ -353,7 +355,7 @@ void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count)
             waiter_end(waiter, OK);
     }
     for (; next < count; next++)
-        line->consumers->options.give_back(line->consumers->options.owner, &jobs[next]);
+        group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
 void consumers_match(struct consumers *consumers)
@@ -366,11 +368,11 @@ void consumers_match(struct consumers *consumers)
         list_add_tail(&now, node);
     }
     while (!list_empty(&now)) {
-        struct line *line = LIST_ENTRY(now.next, struct line, dirty);
-        list_remove(&line->dirty);
-        line_step(line);
+        struct wait_group *group = LIST_ENTRY(now.next, struct wait_group, dirty);
+        list_remove(&group->dirty);
+        wait_group_step(group);
         arena_reset(&consumers->scratch);
-        free_if_over(line);
+        free_if_over(group);
     }
 }
 
@@ -378,8 +380,8 @@ void consumers_match(struct consumers *consumers)
 
 static void wake_lines(struct topic *topic)
 {
-    for (struct list *at = topic->lines.next; at != &topic->lines; at = at->next)
-        line_touch(LIST_ENTRY(at, struct place, in_topic)->line);
+    for (struct list *at = topic->groups.next; at != &topic->groups; at = at->next)
+        wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
 }
 
 void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -398,8 +400,8 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
  */
 void consumers_promoting(struct consumers *consumers, uint32_t partition)
 {
-    if (consumers->lucky && consumers->luck >= LUCK_MIN)
-        line_ask_behind(consumers->lucky, partition);
+    if (consumers->hit_group && consumers->hit_streak >= HIT_STREAK_MIN)
+        wait_group_ask_behind(consumers->hit_group, partition);
 }
 
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition)
@@ -408,11 +410,11 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     if (!topic)
         return;
     topic_promoted(topic, partition);
-    if (list_empty(&topic->lines))
+    if (list_empty(&topic->groups))
         return;
-    struct line *line = LIST_ENTRY(topic->lines.next, struct place, in_topic)->line;
-    consumers->luck = line == consumers->lucky ? consumers->luck + 1 : 0;
-    consumers->lucky = line;
+    struct wait_group *group = LIST_ENTRY(topic->groups.next, struct place, in_topic)->group;
+    consumers->hit_streak = group == consumers->hit_group ? consumers->hit_streak + 1 : 0;
+    consumers->hit_group = group;
     wake_lines(topic);
 }
 
@@ -434,10 +436,10 @@ static void forget(struct consumers *consumers, struct topic *topic)
 
 static void each_topic(struct consumers *consumers, void (*see)(struct consumers *, struct topic *))
 {
-    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next) {
-        struct line *line = LIST_ENTRY(at, struct line, place);
-        for (uint32_t i = 0; i < line->topic_count; i++)
-            see(consumers, line->topics[i].topic);
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
+        struct wait_group *group = LIST_ENTRY(at, struct wait_group, place);
+        for (uint32_t i = 0; i < group->topic_count; i++)
+            see(consumers, group->topics[i].topic);
     }
     for (struct list *at = consumers->topic_cache.idle.next; at != &consumers->topic_cache.idle;
          at = at->next)
@@ -465,15 +467,15 @@ static void forget_if_time(struct consumers *consumers, struct topic *topic)
 
 static void end_patience(struct consumers *consumers)
 {
-    consumers->patience_us = INT64_MAX;
-    for (struct list *at = consumers->lines.next; at != &consumers->lines; at = at->next) {
-        struct line *line = LIST_ENTRY(at, struct line, place);
-        if (!line->looking)
+    consumers->probe_deadline_us = INT64_MAX;
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
+        struct wait_group *group = LIST_ENTRY(at, struct wait_group, place);
+        if (!group->looking)
             continue;
-        if (line->patience_us <= consumers->now_us)
-            line_touch(line);
-        else if (line->patience_us < consumers->patience_us)
-            consumers->patience_us = line->patience_us;
+        if (group->probe_deadline_us <= consumers->now_us)
+            wait_group_touch(group);
+        else if (group->probe_deadline_us < consumers->probe_deadline_us)
+            consumers->probe_deadline_us = group->probe_deadline_us;
     }
 }
 
@@ -482,14 +484,14 @@ void consumers_tick(struct consumers *consumers, int64_t now_us)
     consumers->now_us = now_us;
     while (consumers->heap_count && consumers->heap[0]->deadline_us <= now_us) {
         struct waiter *waiter = consumers->heap[0];
-        line_touch(waiter->line);
+        wait_group_touch(waiter->group);
         waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
     }
     if (consumers->again_us <= now_us) {
         consumers->again_us = INT64_MAX;
         each_topic(consumers, forget_if_time);
     }
-    if (consumers->patience_us <= now_us)
+    if (consumers->probe_deadline_us <= now_us)
         end_patience(consumers);
 }
 
@@ -498,7 +500,7 @@ int64_t consumers_next_us(const struct consumers *consumers)
     int64_t next_us = consumers->heap_count ? consumers->heap[0]->deadline_us : INT64_MAX;
     if (!list_empty(&consumers->dirty))
         return consumers->now_us;
-    next_us = consumers->patience_us < next_us ? consumers->patience_us : next_us;
+    next_us = consumers->probe_deadline_us < next_us ? consumers->probe_deadline_us : next_us;
     return consumers->again_us < next_us ? consumers->again_us : next_us;
 }
 
@@ -511,10 +513,10 @@ uint64_t consumers_count(const struct consumers *consumers)
 
 void consumers_init(struct consumers *consumers, const struct consumers_options *options)
 {
-    *consumers =
-        (struct consumers){.options = *options, .again_us = INT64_MAX, .patience_us = INT64_MAX};
+    *consumers = (struct consumers){
+        .options = *options, .again_us = INT64_MAX, .probe_deadline_us = INT64_MAX};
     topic_cache_init(&consumers->topic_cache, options->space->partitions);
-    list_init(&consumers->lines);
+    list_init(&consumers->groups);
     list_init(&consumers->dirty);
 }
 
@@ -524,8 +526,8 @@ void consumers_fini(struct consumers *consumers)
         struct waiter *waiter = consumers->heap[0];
         waiter_end(waiter, ERR_DRAINING);
     }
-    while (!list_empty(&consumers->lines))
-        line_free(LIST_ENTRY(consumers->lines.next, struct line, place));
+    while (!list_empty(&consumers->groups))
+        wait_group_free(LIST_ENTRY(consumers->groups.next, struct wait_group, place));
     topic_cache_fini(&consumers->topic_cache);
     mem_free(consumers->heap);
     arena_fini(&consumers->scratch);

@@ -2,9 +2,9 @@
  * Reserves, and the consumers who wait for jobs: parked here, first come first served, and served
  * when a job becomes ready. Nothing is polled.
  *
- * Consumers who ask for the same topics in the same way stand in one line (`struct line`): their
- * wants are added up, and one script call takes jobs for many of them. No more jobs are asked for
- * than there are wants, so none is taken that nobody is there for, but for consumers who leave
+ * Consumers who ask for the same topics in the same way stand in one line (`struct wait_group`):
+ * their wants are added up, and one script call takes jobs for many of them. No more jobs are asked
+ * for than there are wants, so none is taken that nobody is there for, but for consumers who leave
  * meanwhile: those jobs are given back.
  *
  * Where nothing is known (watched.h), all partitions are looked at together, and then only those
@@ -21,12 +21,12 @@
 #include "engine/redis/topic_cache.h"
 #include "port/engine.h"
 
-struct line;
+struct wait_group;
 
 /* One parked reserve. */
 struct waiter {
     struct list place; // line::waiters
-    struct line *line;
+    struct wait_group *group;
     struct ticket *ticket;
     uint32_t max;
     bool parked; /* it waits for a job, not only for an answer */
@@ -54,17 +54,17 @@ struct consumers_options {
 struct consumers {
     struct consumers_options options;
     struct topic_cache topic_cache;
-    struct list lines;    // line::place
+    struct list groups;   // line::place
     struct list dirty;    // line::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */
     size_t heap_count, heap_cap;
-    struct line *lucky;   /* what came due last was for this one: see consumers_promoting */
-    uint32_t luck;        /* how often in a row */
-    struct arena scratch; /* of the answer being read */
-    bool subscribed;      /* notices are heard */
-    enum err drained;     /* what consumers are told who would wait */
-    int64_t again_us;     /* the soonest of topic::again_us */
-    int64_t patience_us;  /* the soonest of line::patience_us */
+    struct wait_group *hit_group; /* what came due last was for this one: see consumers_promoting */
+    uint32_t hit_streak;          /* how often in a row */
+    struct arena scratch;         /* of the answer being read */
+    bool subscribed;              /* notices are heard */
+    enum err drained;             /* what consumers are told who would wait */
+    int64_t again_us;             /* the soonest of topic::again_us */
+    int64_t probe_deadline_us;    /* the soonest of line::probe_deadline_us */
     int64_t now_us;
     struct lateness lateness; /* of jobs handed out here */
     struct lateness_histogram lateness_histogram;

@@ -10,11 +10,11 @@
 /* A line's place in a topic. */
 struct place {
     struct list in_topic; // topic::lines
-    struct line *line;
+    struct wait_group *group;
     struct topic *topic;
 };
 
-struct line {
+struct wait_group {
     struct consumers *consumers;
     struct list place;   // waits::lines
     struct list dirty;   // waits::dirty, or nowhere
@@ -29,17 +29,17 @@ struct line {
     uint64_t asked;   /* jobs, by calls under way */
     bool *asking;     /* for each partition: a call is under way */
     uint32_t looking; /* calls under way that nothing is asked for before, until: */
-    int64_t patience_us;
+    int64_t probe_deadline_us;
 };
 
 /* In the next turn's match something may be done for it. */
-void line_touch(struct line *line);
+void wait_group_touch(struct wait_group *group);
 /* Asks for what is wanted where there may be some, and answers those for whom nothing more comes.
  */
-void line_step(struct line *line);
+void wait_group_step(struct wait_group *group);
 /* Asks behind a promote that is under way to the partition. */
-void line_ask_behind(struct line *line, uint32_t partition);
-void line_hand_out(struct line *line, struct job_view *jobs, uint32_t count);
+void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
+void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32_t count);
 /* Nothing more comes: what it has got, or `err`. */
 void waiter_end(struct waiter *waiter, enum err err);
 

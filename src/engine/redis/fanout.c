@@ -33,7 +33,7 @@ struct ordered {
     struct job_view view;
 };
 
-struct script_gather {
+struct fanout {
     const struct script_space *space;
     struct cmd cmd; /* its topic is our own copy */
     struct arena arena;
@@ -57,9 +57,9 @@ struct script_gather {
 
 static const struct lateness no_lateness;
 
-static bool sweeps(const struct script_gather *gather)
+static bool sweeps(const struct fanout *fanout)
 {
-    return gather->cmd.kind == CMD_KICK_TOPIC || gather->cmd.kind == CMD_CLEAR_TOPIC;
+    return fanout->cmd.kind == CMD_KICK_TOPIC || fanout->cmd.kind == CMD_CLEAR_TOPIC;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)
@@ -74,10 +74,10 @@ static bool by_time(enum job_state state)
 }
 
 /* The cursor's time on the partition's clock: see ordered_of(). */
-static int64_t cursor_us(const struct script_gather *gather, uint32_t partition)
+static int64_t cursor_us(const struct fanout *fanout, uint32_t partition)
 {
-    int64_t first = gather->cmd.topic.after_due_us;
-    return gather->state == JOB_DELAYED ? script_time_in(gather->space, partition, first) : first;
+    int64_t first = fanout->cmd.topic.after_due_us;
+    return fanout->state == JOB_DELAYED ? script_time_in(fanout->space, partition, first) : first;
 }
 
 static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
@@ -87,73 +87,72 @@ static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
 }
 
 /* The page begins where the last one ended. walk.lua says how a place to go on at is spelled. */
-static void begin_at_cursor(struct script_gather *gather)
+static void begin_at_cursor(struct fanout *fanout)
 {
-    const struct cmd_topic *cmd = &gather->cmd.topic;
-    if (gather->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN)
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    if (fanout->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN)
         return;
-    for (uint32_t i = 0; i < gather->space->partitions; i++) {
-        struct buf *from = &gather->parts[i].from;
-        if (by_time(gather->state)) {
-            buf_add_i64(from, cursor_us(gather, i));
+    for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+        struct buf *from = &fanout->parts[i].from;
+        if (by_time(fanout->state)) {
+            buf_add_i64(from, cursor_us(fanout, i));
             buf_add_char(from, ' ');
             continue;
         }
-        buf_add_char(from, gather->state == JOB_READY ? 'r' : 'b');
+        buf_add_char(from, fanout->state == JOB_READY ? 'r' : 'b');
         buf_add_char(from, (char)cmd->topic.len);
         buf_add_bytes(from, cmd->topic);
-        add_big_endian(from, (uint64_t)cmd->after_due_us, gather->state == JOB_READY ? 4 : 8);
-        if (gather->state == JOB_READY)
+        add_big_endian(from, (uint64_t)cmd->after_due_us, fanout->state == JOB_READY ? 4 : 8);
+        if (fanout->state == JOB_READY)
             add_big_endian(from, (uint64_t)cmd->after_rank_us, 8);
         add_big_endian(from, cmd->after_seq, 8);
     }
 }
 
-struct script_gather *script_gather_new(const struct script_space *space, const struct cmd *cmd)
+struct fanout *fanout_new(const struct script_space *space, const struct cmd *cmd)
 {
-    struct script_gather *gather =
-        mem_zalloc(sizeof(*gather) + space->partitions * sizeof(struct part));
-    gather->space = space;
-    gather->cmd = *cmd;
-    gather->cmd.topic.topic = arena_copy(&gather->arena, cmd->topic.topic);
-    gather->state = cmd->topic.state;
-    if (cmd->kind == CMD_KICK_TOPIC && gather->state != JOB_DELAYED)
-        gather->state = JOB_BURIED; /* none there, and any will do: then the delayed ones */
-    gather->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
+    struct fanout *fanout = mem_zalloc(sizeof(*fanout) + space->partitions * sizeof(struct part));
+    fanout->space = space;
+    fanout->cmd = *cmd;
+    fanout->cmd.topic.topic = arena_copy(&fanout->arena, cmd->topic.topic);
+    fanout->state = cmd->topic.state;
+    if (cmd->kind == CMD_KICK_TOPIC && fanout->state != JOB_DELAYED)
+        fanout->state = JOB_BURIED; /* none there, and any will do: then the delayed ones */
+    fanout->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
     if (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK)
-        gather->jobs = mem_alloc((gather->page_max + 1) * sizeof(*gather->jobs));
-    begin_at_cursor(gather);
-    return gather;
+        fanout->jobs = mem_alloc((fanout->page_max + 1) * sizeof(*fanout->jobs));
+    begin_at_cursor(fanout);
+    return fanout;
 }
 
-void script_gather_free(struct script_gather *gather)
+void fanout_free(struct fanout *fanout)
 {
-    if (!gather)
+    if (!fanout)
         return;
-    for (uint32_t i = 0; i < gather->space->partitions; i++)
-        buf_fini(&gather->parts[i].from);
-    mem_free(gather->jobs);
-    mem_free(gather->topics);
-    arena_fini(&gather->arena);
-    mem_free(gather);
+    for (uint32_t i = 0; i < fanout->space->partitions; i++)
+        buf_fini(&fanout->parts[i].from);
+    mem_free(fanout->jobs);
+    mem_free(fanout->topics);
+    arena_fini(&fanout->arena);
+    mem_free(fanout);
 }
 
-bool script_gather_wants(const struct script_gather *gather, uint32_t partition)
+bool fanout_wants(const struct fanout *fanout, uint32_t partition)
 {
-    CHECK(partition < gather->space->partitions);
-    if (gather->err || gather->parts[partition].state != PART_IDLE)
+    CHECK(partition < fanout->space->partitions);
+    if (fanout->err || fanout->parts[partition].state != PART_IDLE)
         return false;
-    if (sweeps(gather))
-        return partition == gather->part && gather->changed < gather->cmd.topic.max;
+    if (sweeps(fanout))
+        return partition == fanout->part && fanout->changed < fanout->cmd.topic.max;
     return true;
 }
 
-bool script_gather_done(const struct script_gather *gather)
+bool fanout_done(const struct fanout *fanout)
 {
-    if (gather->asked)
+    if (fanout->asked)
         return false;
-    for (uint32_t i = 0; i < gather->space->partitions; i++) {
-        if (script_gather_wants(gather, i))
+    for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+        if (fanout_wants(fanout, i))
             return false;
     }
     return true;
@@ -166,91 +165,90 @@ static void add_state(struct buf *out, enum job_state state)
     script_add_i64(out, state);
 }
 
-static void ask_list(struct script_gather *gather, struct buf *out, const struct script_call *call)
+static void ask_list(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
-    const struct cmd_topic *cmd = &gather->cmd.topic;
-    bool peeks = gather->cmd.kind == CMD_PEEK, searches = gather->cmd.kind == CMD_TOPIC;
-    bool from_start = gather->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN;
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    bool peeks = fanout->cmd.kind == CMD_PEEK, searches = fanout->cmd.kind == CMD_TOPIC;
+    bool from_start = fanout->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN;
     bool leaves_out =
-        !from_start && by_time(gather->state); /* else nothing before the cursor comes */
-    script_begin(out, gather->space, call, SCRIPT_LIST, 7);
+        !from_start && by_time(fanout->state); /* else nothing before the cursor comes */
+    script_begin(out, fanout->space, call, SCRIPT_LIST, 7);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
-    add_state(out, searches ? JOB_DELAYED : gather->state);
+    add_state(out, searches ? JOB_DELAYED : fanout->state);
     script_add(out, cmd->topic);
-    script_add(out, buf_bytes(&gather->parts[call->partition].from));
-    script_add_i64(out, leaves_out ? cursor_us(gather, call->partition) : -1);
+    script_add(out, buf_bytes(&fanout->parts[call->partition].from));
+    script_add_i64(out, leaves_out ? cursor_us(fanout, call->partition) : -1);
     script_add_i64(out, leaves_out ? (int64_t)cmd->after_seq : 0);
-    script_add_i64(out, searches ? 1 : least(gather->page_max, HEADS_AT_ONCE));
+    script_add_i64(out, searches ? 1 : least(fanout->page_max, HEADS_AT_ONCE));
 }
 
-static void ask_sweep(struct script_gather *gather, struct buf *out, const struct script_call *call)
+static void ask_sweep(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
-    const struct cmd_topic *cmd = &gather->cmd.topic;
-    script_begin(out, gather->space, call, SCRIPT_SWEEP, 5);
-    script_add(out, gather->cmd.kind == CMD_KICK_TOPIC ? BYTES("k") : BYTES("c"));
-    add_state(out, gather->state);
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    script_begin(out, fanout->space, call, SCRIPT_SWEEP, 5);
+    script_add(out, fanout->cmd.kind == CMD_KICK_TOPIC ? BYTES("k") : BYTES("c"));
+    add_state(out, fanout->state);
     script_add(out, cmd->topic);
-    script_add(out, buf_bytes(&gather->parts[call->partition].from));
-    script_add_i64(out, least(cmd->max - gather->changed, SWEEP_MAX));
+    script_add(out, buf_bytes(&fanout->parts[call->partition].from));
+    script_add_i64(out, least(cmd->max - fanout->changed, SWEEP_MAX));
 }
 
 /* What falls due is counted with the first page of all topics. */
-static bool counts_due(const struct script_gather *gather, const struct buf *from)
+static bool counts_due(const struct fanout *fanout, const struct buf *from)
 {
-    return gather->cmd.kind == CMD_TOPICS && gather->cmd.topic.all && !from->len;
+    return fanout->cmd.kind == CMD_TOPICS && fanout->cmd.topic.all && !from->len;
 }
 
 /* topic.lua's ARGV[6]. */
-static struct bytes option_of(const struct script_gather *gather, const struct buf *from)
+static struct bytes option_of(const struct fanout *fanout, const struct buf *from)
 {
-    const struct cmd_topic *cmd = &gather->cmd.topic;
-    if (cmd->in_use && !gather->in_all)
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    if (cmd->in_use && !fanout->in_all)
         return BYTES("u");
-    if (cmd->must_exist && !gather->in_all)
+    if (cmd->must_exist && !fanout->in_all)
         return BYTES("e");
-    return counts_due(gather, from) ? BYTES("d") : BYTES("");
+    return counts_due(fanout, from) ? BYTES("d") : BYTES("");
 }
 
-static void ask_topic(struct script_gather *gather, struct buf *out, const struct script_call *call)
+static void ask_topic(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
-    const struct cmd_topic *cmd = &gather->cmd.topic;
-    const struct buf *from = &gather->parts[call->partition].from;
+    const struct cmd_topic *cmd = &fanout->cmd.topic;
+    const struct buf *from = &fanout->parts[call->partition].from;
     struct bytes what = BYTES("t"), name = cmd->topic;
     int64_t number = 0;
-    if (gather->cmd.kind == CMD_TOPICS) {
+    if (fanout->cmd.kind == CMD_TOPICS) {
         what = BYTES("l");
         name = from->len ? buf_bytes(from) : cmd->topic;
         if (cmd->all && !from->len)
             name = (struct bytes){0};
-        number = cmd->all ? SCRIPT_TOPICS_PAGE : least(gather->page_max, SCRIPT_TOPICS_PAGE);
-    } else if (gather->cmd.kind == CMD_PAUSE) {
+        number = cmd->all ? SCRIPT_TOPICS_PAGE : least(fanout->page_max, SCRIPT_TOPICS_PAGE);
+    } else if (fanout->cmd.kind == CMD_PAUSE) {
         what = BYTES("p");
-        number = script_time_in(gather->space, call->partition, cmd->pause_until_us);
-    } else if (gather->cmd.kind == CMD_RESUME) {
+        number = script_time_in(fanout->space, call->partition, cmd->pause_until_us);
+    } else if (fanout->cmd.kind == CMD_RESUME) {
         what = BYTES("u");
-    } else if (gather->cmd.kind == CMD_REMOVE_TOPIC) {
+    } else if (fanout->cmd.kind == CMD_REMOVE_TOPIC) {
         what = BYTES("x");
     }
-    script_begin(out, gather->space, call, SCRIPT_TOPIC, 5);
+    script_begin(out, fanout->space, call, SCRIPT_TOPIC, 5);
     script_add(out, what);
     script_add(out, name);
     script_add_i64(out, number);
-    script_add_i64(out, gather->space->topics_max);
-    script_add(out, option_of(gather, from));
+    script_add_i64(out, fanout->space->topics_max);
+    script_add(out, option_of(fanout, from));
 }
 
-void script_gather_ask(struct script_gather *gather, struct buf *out,
-                       const struct script_call *call)
+void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
-    CHECK(script_gather_wants(gather, call->partition));
-    gather->parts[call->partition].state = PART_ASKED;
-    gather->asked++;
-    if (sweeps(gather))
-        ask_sweep(gather, out, call);
-    else if (gather->jobs || gather->parts[call->partition].searches)
-        ask_list(gather, out, call);
+    CHECK(fanout_wants(fanout, call->partition));
+    fanout->parts[call->partition].state = PART_ASKED;
+    fanout->asked++;
+    if (sweeps(fanout))
+        ask_sweep(fanout, out, call);
+    else if (fanout->jobs || fanout->parts[call->partition].searches)
+        ask_list(fanout, out, call);
     else
-        ask_topic(gather, out, call);
+        ask_topic(fanout, out, call);
 }
 
 /* ---- jobs ---- */
@@ -271,12 +269,12 @@ static int order_of(const struct ordered *a, const struct ordered *b)
  * ttr, buried ones by the time of their burial. Only due times are on our clock, for clients see
  * them. The cursor is the last one's `first`, `second` and number.
  */
-static struct ordered ordered_of(const struct script_gather *gather, const struct script_head *head)
+static struct ordered ordered_of(const struct fanout *fanout, const struct script_head *head)
 {
     struct ordered ordered = {.first = head->since_us, .view = head->view};
-    if (gather->state == JOB_DELAYED) {
+    if (fanout->state == JOB_DELAYED) {
         ordered.first = head->view.due_us;
-    } else if (gather->state == JOB_READY) {
+    } else if (fanout->state == JOB_READY) {
         ordered.first = head->view.priority;
         ordered.second = head->rank_us;
     }
@@ -297,13 +295,13 @@ static struct job_view copy_view(struct arena *arena, const struct job_view *vie
 }
 
 /* Puts the job on the page if it comes before its end; the page's last one may go for it. */
-static void offer(struct script_gather *gather, const struct script_head *head)
+static void offer(struct fanout *fanout, const struct script_head *head)
 {
-    struct ordered ordered = ordered_of(gather, head);
-    uint32_t low = 0, high = gather->job_count;
+    struct ordered ordered = ordered_of(fanout, head);
+    uint32_t low = 0, high = fanout->job_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        int order = order_of(&ordered, &gather->jobs[middle]);
+        int order = order_of(&ordered, &fanout->jobs[middle]);
         if (order == 0)
             return; /* seen already: it moved while the slices went by */
         if (order < 0)
@@ -311,18 +309,18 @@ static void offer(struct script_gather *gather, const struct script_head *head)
         else
             low = middle + 1;
     }
-    gather->more = gather->more || gather->job_count == gather->page_max;
-    if (low == gather->page_max)
+    fanout->more = fanout->more || fanout->job_count == fanout->page_max;
+    if (low == fanout->page_max)
         return;
-    memmove(&gather->jobs[low + 1], &gather->jobs[low],
-            (gather->job_count - low) * sizeof(*gather->jobs));
-    gather->jobs[low] = ordered;
-    gather->jobs[low].view = copy_view(&gather->arena, &ordered.view);
-    gather->job_count = least(gather->job_count + 1, gather->page_max);
+    memmove(&fanout->jobs[low + 1], &fanout->jobs[low],
+            (fanout->job_count - low) * sizeof(*fanout->jobs));
+    fanout->jobs[low] = ordered;
+    fanout->jobs[low].view = copy_view(&fanout->arena, &ordered.view);
+    fanout->job_count = least(fanout->job_count + 1, fanout->page_max);
 }
 
 /* How far a search in order of time has come: nothing before it is left. 0: that is not known. */
-static int64_t reached_us(const struct script_gather *gather, const struct part *part,
+static int64_t reached_us(const struct fanout *fanout, const struct part *part,
                           enum job_state state)
 {
     struct bytes from = buf_bytes(&part->from);
@@ -331,32 +329,31 @@ static int64_t reached_us(const struct script_gather *gather, const struct part 
     if (!space || !bytes_to_u64(bytes_of(from.at, (size_t)(space - from.at)), &at_us) ||
         at_us > (uint64_t)SCRIPT_FOREVER)
         return 0;
-    uint32_t partition = (uint32_t)(part - gather->parts);
-    return state == JOB_DELAYED ? script_time_out(gather->space, partition, (int64_t)at_us)
+    uint32_t partition = (uint32_t)(part - fanout->parts);
+    return state == JOB_DELAYED ? script_time_out(fanout->space, partition, (int64_t)at_us)
                                 : (int64_t)at_us;
 }
 
 /* Could the partition's next slice bring a job that belongs on the page? `last` was its last. */
-static bool matters(struct script_gather *gather, const struct part *part,
-                    const struct ordered *last)
+static bool matters(struct fanout *fanout, const struct part *part, const struct ordered *last)
 {
-    if (gather->cmd.kind == CMD_PEEK)
+    if (fanout->cmd.kind == CMD_PEEK)
         return !last;
-    if (gather->job_count < gather->page_max)
+    if (fanout->job_count < fanout->page_max)
         return true;
-    const struct ordered *end = &gather->jobs[gather->page_max - 1];
-    bool before = by_time(gather->state) /* jobs of one instant come in any order */
-                      ? reached_us(gather, part, gather->state) <= end->first
+    const struct ordered *end = &fanout->jobs[fanout->page_max - 1];
+    bool before = by_time(fanout->state) /* jobs of one instant come in any order */
+                      ? reached_us(fanout, part, fanout->state) <= end->first
                       : !last || order_of(last, end) < 0;
-    gather->more = gather->more || !before;
+    fanout->more = fanout->more || !before;
     return before;
 }
 
-static enum err take_jobs(struct script_gather *gather, struct part *part,
+static enum err take_jobs(struct fanout *fanout, struct part *part,
                           const struct script_answer *answer, const struct bytes *parts,
                           uint32_t count)
 {
-    bool peeks = gather->cmd.kind == CMD_PEEK;
+    bool peeks = fanout->cmd.kind == CMD_PEEK;
     uint32_t shown = peeks ? (count > 2) : count - 2;
     struct ordered last;
     if (count < 2 || (peeks && count != 2 && count != 4))
@@ -364,20 +361,20 @@ static enum err take_jobs(struct script_gather *gather, struct part *part,
     for (uint32_t i = 0; i < shown; i++) {
         struct script_head head;
         enum err err =
-            script_read_head(gather->space, parts[2 + i], answer->now_us, &gather->arena, &head);
+            script_read_head(fanout->space, parts[2 + i], answer->now_us, &fanout->arena, &head);
         if (!err && peeks)
             err = script_read_content(parts[3], &head);
         if (err == ERR_DAMAGED)
-            gather->err = ERR_DAMAGED;
+            fanout->err = ERR_DAMAGED;
         else if (err)
             return err;
-        last = ordered_of(gather, &head);
-        head.view.state = gather->state; /* a due job that nobody promoted yet is where it is */
-        offer(gather, &head);
+        last = ordered_of(fanout, &head);
+        head.view.state = fanout->state; /* a due job that nobody promoted yet is where it is */
+        offer(fanout, &head);
     }
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
-    if (answer->more && matters(gather, part, shown ? &last : NULL))
+    if (answer->more && matters(fanout, part, shown ? &last : NULL))
         part->state = PART_IDLE;
     return OK;
 }
@@ -385,12 +382,12 @@ static enum err take_jobs(struct script_gather *gather, struct part *part,
 /* ---- topics ---- */
 
 /* Where the name is among the topics, or where it belongs. */
-static uint32_t topic_place(const struct script_gather *gather, struct bytes name)
+static uint32_t topic_place(const struct fanout *fanout, struct bytes name)
 {
-    uint32_t low = 0, high = gather->topic_count;
+    uint32_t low = 0, high = fanout->topic_count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (bytes_cmp(gather->topics[middle].name, name) < 0)
+        if (bytes_cmp(fanout->topics[middle].name, name) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -398,21 +395,21 @@ static uint32_t topic_place(const struct script_gather *gather, struct bytes nam
     return low;
 }
 
-static struct topic_view *topic_of(struct script_gather *gather, struct bytes name)
+static struct topic_view *topic_of(struct fanout *fanout, struct bytes name)
 {
-    uint32_t place = topic_place(gather, name);
-    if (place < gather->topic_count && bytes_eq(gather->topics[place].name, name))
-        return &gather->topics[place];
-    if (gather->topic_count == gather->topic_cap) {
-        gather->topic_cap = gather->topic_cap ? gather->topic_cap * 2 : 16;
-        gather->topics = mem_realloc(gather->topics, gather->topic_cap * sizeof(*gather->topics));
+    uint32_t place = topic_place(fanout, name);
+    if (place < fanout->topic_count && bytes_eq(fanout->topics[place].name, name))
+        return &fanout->topics[place];
+    if (fanout->topic_count == fanout->topic_cap) {
+        fanout->topic_cap = fanout->topic_cap ? fanout->topic_cap * 2 : 16;
+        fanout->topics = mem_realloc(fanout->topics, fanout->topic_cap * sizeof(*fanout->topics));
     }
-    memmove(&gather->topics[place + 1], &gather->topics[place],
-            (gather->topic_count - place) * sizeof(*gather->topics));
-    gather->topics[place] =
-        (struct topic_view){.name = arena_copy(&gather->arena, name), .lateness = &no_lateness};
-    gather->topic_count++;
-    return &gather->topics[place];
+    memmove(&fanout->topics[place + 1], &fanout->topics[place],
+            (fanout->topic_count - place) * sizeof(*fanout->topics));
+    fanout->topics[place] =
+        (struct topic_view){.name = arena_copy(&fanout->arena, name), .lateness = &no_lateness};
+    fanout->topic_count++;
+    return &fanout->topics[place];
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
@@ -423,18 +420,18 @@ static int64_t sooner(int64_t a_us, int64_t b_us) /* 0 = none */
 }
 
 /* By our clock; 0 = none. */
-static int64_t time_of(const struct script_gather *gather, const struct part *part, uint64_t us)
+static int64_t time_of(const struct fanout *fanout, const struct part *part, uint64_t us)
 {
-    uint32_t partition = (uint32_t)(part - gather->parts);
+    uint32_t partition = (uint32_t)(part - fanout->parts);
     uint64_t most_us = (uint64_t)SCRIPT_FOREVER;
     if (!us)
         return 0;
-    return script_time_out(gather->space, partition, (int64_t)(us < most_us ? us : most_us));
+    return script_time_out(fanout->space, partition, (int64_t)(us < most_us ? us : most_us));
 }
 
 /* Adds one partition's figures of a topic, in the order of scripts/topic.lua. Returns how many of
  * its jobs are delayed there. */
-static uint64_t add_figures(const struct script_gather *gather, const struct part *part,
+static uint64_t add_figures(const struct fanout *fanout, const struct part *part,
                             struct topic_view *topic, struct bytes figures, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
@@ -447,7 +444,7 @@ static uint64_t add_figures(const struct script_gather *gather, const struct par
     uint64_t delayed = of[5] > gone + hang ? of[5] - gone - hang : 0;
     topic->jobs[JOB_DELAYED] += delayed;
     topic->urgent += of[1];
-    topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(gather, part, of[3]));
+    topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(fanout, part, of[3]));
     topic->pushed += of[5];
     topic->reserved += of[6];
     topic->finished += of[7];
@@ -458,7 +455,7 @@ static uint64_t add_figures(const struct script_gather *gather, const struct par
     topic->kicked += of[13];
     if (of[14] > topic->pauses) /* each partition is paused each time */
         topic->pauses = of[14];
-    int64_t pause_us = time_of(gather, part, of[15]);
+    int64_t pause_us = time_of(fanout, part, of[15]);
     if (now_us >= 0 && pause_us > now_us && pause_us > topic->pause_until_us) {
         topic->pause_until_us = pause_us;
         topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[16];
@@ -466,20 +463,20 @@ static uint64_t add_figures(const struct script_gather *gather, const struct par
     return delayed;
 }
 
-static bool add_due(struct script_gather *gather, struct bytes counts)
+static bool add_due(struct fanout *fanout, struct bytes counts)
 {
-    if (counts.len != sizeof(gather->due_within))
+    if (counts.len != sizeof(fanout->due_within))
         return false;
     for (size_t i = 0; i < FIGURES_SPANS; i++)
-        gather->due_within[i] += get_u64(counts.at + 8 * i);
+        fanout->due_within[i] += get_u64(counts.at + 8 * i);
     return true;
 }
 
-static enum err take_topics(struct script_gather *gather, struct part *part,
+static enum err take_topics(struct fanout *fanout, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,
                             uint32_t count)
 {
-    if (counts_due(gather, &part->from) && !add_due(gather, parts[--count]))
+    if (counts_due(fanout, &part->from) && !add_due(fanout, parts[--count]))
         return ERR_CORRUPT;
     if (count % 2 == 0)
         return ERR_CORRUPT;
@@ -488,8 +485,8 @@ static enum err take_topics(struct script_gather *gather, struct part *part,
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
         uint64_t delayed =
-            add_figures(gather, part, topic_of(gather, parts[i]), parts[i + 1], answer->now_us);
-        if (gather->cmd.kind == CMD_TOPIC && !gather->cmd.topic.brief && delayed) {
+            add_figures(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
+        if (fanout->cmd.kind == CMD_TOPIC && !fanout->cmd.topic.brief && delayed) {
             part->searches = true;
             part->state = PART_IDLE;
             return OK;
@@ -498,67 +495,67 @@ static enum err take_topics(struct script_gather *gather, struct part *part,
     if (!answer->more || count < 3)
         return OK;
     struct bytes last = parts[count - 2];
-    if (gather->cmd.topic.all) {
+    if (fanout->cmd.topic.all) {
         part->from.len = 0;
         buf_add_bytes(&part->from, last);
         part->state = PART_IDLE;
-    } else if (!gather->last.len || bytes_cmp(last, gather->last) < 0) {
-        gather->last = arena_copy(&gather->arena, last);
+    } else if (!fanout->last.len || bytes_cmp(last, fanout->last) < 0) {
+        fanout->last = arena_copy(&fanout->arena, last);
     }
     return OK;
 }
 
 /* A slice of the search for the topic's first delayed job. It ends where another partition's is
  * sooner. */
-static enum err take_search(struct script_gather *gather, struct part *part,
+static enum err take_search(struct fanout *fanout, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,
                             uint32_t count)
 {
-    struct topic_view *topic = &gather->topics[0];
+    struct topic_view *topic = &fanout->topics[0];
     struct script_head head;
-    if (count < 2 || gather->topic_count != 1)
+    if (count < 2 || fanout->topic_count != 1)
         return ERR_CORRUPT;
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
     if (count > 2) {
         enum err err =
-            script_read_head(gather->space, parts[2], answer->now_us, &gather->arena, &head);
+            script_read_head(fanout->space, parts[2], answer->now_us, &fanout->arena, &head);
         if (!err)
             topic->next_due_us = sooner(topic->next_due_us, head.view.due_us);
         return err;
     }
     int64_t soonest_us = topic->next_due_us ? topic->next_due_us : INT64_MAX;
-    if (answer->more && reached_us(gather, part, JOB_DELAYED) < soonest_us)
+    if (answer->more && reached_us(fanout, part, JOB_DELAYED) < soonest_us)
         part->state = PART_IDLE;
     return OK;
 }
 
 /* ---- kicking and clearing ---- */
 
-static enum err take_sweep(struct script_gather *gather, struct part *part,
+static enum err take_sweep(struct fanout *fanout, struct part *part,
                            const struct script_answer *answer, const struct bytes *parts,
                            uint32_t count)
 {
     if (count < 2)
         return ERR_CORRUPT;
     if (!answer->err)
-        gather->changed += answer->count;
+        fanout->changed += answer->count;
     part->from.len = 0;
     buf_add_bytes(&part->from, parts[1]);
-    gather->more = answer->more;
+    fanout->more = answer->more;
     if (answer->more) {
         part->state = PART_IDLE;
         return OK;
     }
-    gather->part++;
-    bool any = gather->cmd.kind == CMD_KICK_TOPIC && gather->cmd.topic.state == JOB_GONE;
-    if (gather->part == gather->space->partitions && any && gather->changed == 0 &&
-        gather->state == JOB_BURIED) {
-        gather->state = JOB_DELAYED;
-        gather->part = 0;
-        for (uint32_t i = 0; i < gather->space->partitions; i++) {
-            gather->parts[i].state = PART_IDLE;
-            gather->parts[i].from.len = 0;
+    fanout->part++;
+    bool any = fanout->cmd.kind == CMD_KICK_TOPIC && fanout->cmd.topic.state == JOB_GONE;
+    if (fanout->part == fanout->space->partitions && any && fanout->changed == 0 &&
+        fanout->state == JOB_BURIED) {
+        fanout->state = JOB_DELAYED;
+        fanout->part = 0;
+        for (uint32_t i = 0; i < fanout->space->partitions; i++) {
+            fanout->parts[i].state = PART_IDLE;
+            fanout->parts[i].from.len = 0;
         }
     }
     return OK;
@@ -567,110 +564,110 @@ static enum err take_sweep(struct script_gather *gather, struct part *part,
 /* ---- pausing what is there, or in use ---- */
 
 /* Some partitions may not have seen the topic: one that has decides for them. */
-static void pause_in_all(struct script_gather *gather)
+static void pause_in_all(struct fanout *fanout)
 {
-    gather->in_all = true;
-    for (uint32_t i = 0; i < gather->space->partitions; i++)
-        gather->parts[i].state = gather->parts[i].absent ? PART_IDLE : PART_DONE;
+    fanout->in_all = true;
+    for (uint32_t i = 0; i < fanout->space->partitions; i++)
+        fanout->parts[i].state = fanout->parts[i].absent ? PART_IDLE : PART_DONE;
 }
 
 /* ---- answers ---- */
 
-enum err script_gather_take(struct script_gather *gather, uint32_t partition,
-                            const struct bytes *parts, uint32_t count)
+enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct bytes *parts,
+                     uint32_t count)
 {
-    struct part *part = &gather->parts[partition];
+    struct part *part = &fanout->parts[partition];
     struct script_answer answer;
     CHECK(part->state == PART_ASKED);
     part->state = PART_DONE;
-    gather->asked--;
+    fanout->asked--;
     enum err err = script_read_answer(
-        gather->space, &(struct script_parts){.partition = partition, .at = parts, .count = count},
+        fanout->space, &(struct script_parts){.partition = partition, .at = parts, .count = count},
         &answer);
     if (err) {
-        gather->err = err;
+        fanout->err = err;
         return err;
     }
     bool absent = answer.err == ERR_NOT_FOUND;
     part->absent = absent;
-    gather->found = gather->found || !absent;
+    fanout->found = fanout->found || !absent;
     if (answer.err && !absent)
-        gather->err = answer.err;
-    if (sweeps(gather))
-        err = take_sweep(gather, part, &answer, parts, count);
-    else if (!absent && gather->jobs)
-        err = take_jobs(gather, part, &answer, parts, count);
+        fanout->err = answer.err;
+    if (sweeps(fanout))
+        err = take_sweep(fanout, part, &answer, parts, count);
+    else if (!absent && fanout->jobs)
+        err = take_jobs(fanout, part, &answer, parts, count);
     else if (!answer.err && part->searches)
-        err = take_search(gather, part, &answer, parts, count);
-    else if (!answer.err && (gather->cmd.kind == CMD_TOPIC || gather->cmd.kind == CMD_TOPICS))
-        err = take_topics(gather, part, &answer, parts, count);
+        err = take_search(fanout, part, &answer, parts, count);
+    else if (!answer.err && (fanout->cmd.kind == CMD_TOPIC || fanout->cmd.kind == CMD_TOPICS))
+        err = take_topics(fanout, part, &answer, parts, count);
     if (err)
-        gather->err = err;
-    const struct cmd_topic *topic = &gather->cmd.topic;
-    bool asks = gather->cmd.kind == CMD_PAUSE && (topic->in_use || topic->must_exist);
-    if (gather->cmd.kind == CMD_REMOVE_TOPIC)
-        gather->more = gather->more || answer.more;
-    if (asks && !gather->in_all && gather->found && script_gather_done(gather))
-        pause_in_all(gather);
+        fanout->err = err;
+    const struct cmd_topic *topic = &fanout->cmd.topic;
+    bool asks = fanout->cmd.kind == CMD_PAUSE && (topic->in_use || topic->must_exist);
+    if (fanout->cmd.kind == CMD_REMOVE_TOPIC)
+        fanout->more = fanout->more || answer.more;
+    if (asks && !fanout->in_all && fanout->found && fanout_done(fanout))
+        pause_in_all(fanout);
     return err;
 }
 
-static void reply_jobs(struct script_gather *gather, struct reply *reply)
+static void reply_jobs(struct fanout *fanout, struct reply *reply)
 {
-    struct job_view *views = arena_alloc(&gather->arena, (gather->job_count + 1) * sizeof(*views));
-    reply->next_due_us = gather->cmd.topic.after_due_us;
-    reply->next_rank_us = gather->cmd.topic.after_rank_us;
-    reply->next_seq = gather->cmd.topic.after_seq;
-    for (uint32_t i = 0; i < gather->job_count; i++) {
-        views[i] = gather->jobs[i].view;
-        reply->next_due_us = gather->jobs[i].first;
-        reply->next_rank_us = gather->jobs[i].second;
+    struct job_view *views = arena_alloc(&fanout->arena, (fanout->job_count + 1) * sizeof(*views));
+    reply->next_due_us = fanout->cmd.topic.after_due_us;
+    reply->next_rank_us = fanout->cmd.topic.after_rank_us;
+    reply->next_seq = fanout->cmd.topic.after_seq;
+    for (uint32_t i = 0; i < fanout->job_count; i++) {
+        views[i] = fanout->jobs[i].view;
+        reply->next_due_us = fanout->jobs[i].first;
+        reply->next_rank_us = fanout->jobs[i].second;
         reply->next_seq = views[i].ref.seq;
     }
     reply->jobs = views;
-    reply->count = gather->job_count;
-    reply->more = gather->cmd.kind == CMD_LIST && gather->more;
-    if (gather->cmd.kind == CMD_PEEK && gather->job_count == 0)
+    reply->count = fanout->job_count;
+    reply->more = fanout->cmd.kind == CMD_LIST && fanout->more;
+    if (fanout->cmd.kind == CMD_PEEK && fanout->job_count == 0)
         reply->err = ERR_NOT_FOUND;
 }
 
 /* Behind the first name with which a partition's page ended, names may be missing: cut there. */
-static void reply_topics(struct script_gather *gather, struct reply *reply)
+static void reply_topics(struct fanout *fanout, struct reply *reply)
 {
-    uint32_t count = gather->topic_count;
-    if (gather->last.len)
-        count = topic_place(gather, gather->last) + 1;
-    if (gather->cmd.kind == CMD_TOPICS && !gather->cmd.topic.all)
-        count = least(count, gather->page_max);
-    reply->topics = gather->topics;
+    uint32_t count = fanout->topic_count;
+    if (fanout->last.len)
+        count = topic_place(fanout, fanout->last) + 1;
+    if (fanout->cmd.kind == CMD_TOPICS && !fanout->cmd.topic.all)
+        count = least(count, fanout->page_max);
+    reply->topics = fanout->topics;
     reply->count = count;
-    reply->more = gather->last.len || count < gather->topic_count;
+    reply->more = fanout->last.len || count < fanout->topic_count;
 }
 
-const uint64_t *script_gather_due_within(const struct script_gather *gather)
+const uint64_t *fanout_due_within(const struct fanout *fanout)
 {
-    return gather->due_within;
+    return fanout->due_within;
 }
 
-void script_gather_reply(struct script_gather *gather, struct reply *out_reply)
+void fanout_reply(struct fanout *fanout, struct reply *out_reply)
 {
-    enum cmd_kind kind = gather->cmd.kind;
-    CHECK(script_gather_done(gather));
-    *out_reply = (struct reply){.err = gather->err, .kind = kind};
-    if (gather->err)
+    enum cmd_kind kind = fanout->cmd.kind;
+    CHECK(fanout_done(fanout));
+    *out_reply = (struct reply){.err = fanout->err, .kind = kind};
+    if (fanout->err)
         return;
-    if (!gather->found && kind != CMD_TOPICS) {
+    if (!fanout->found && kind != CMD_TOPICS) {
         out_reply->err = ERR_NOT_FOUND;
         return;
     }
     if (kind == CMD_REMOVE_TOPIC) {
-        out_reply->more = gather->more;
-    } else if (sweeps(gather)) {
-        out_reply->count = gather->changed;
-        out_reply->more = gather->more || gather->part < gather->space->partitions;
-    } else if (gather->jobs) {
-        reply_jobs(gather, out_reply);
+        out_reply->more = fanout->more;
+    } else if (sweeps(fanout)) {
+        out_reply->count = fanout->changed;
+        out_reply->more = fanout->more || fanout->part < fanout->space->partitions;
+    } else if (fanout->jobs) {
+        reply_jobs(fanout, out_reply);
     } else if (kind == CMD_TOPIC || kind == CMD_TOPICS) {
-        reply_topics(gather, out_reply);
+        reply_topics(fanout, out_reply);
     }
 }

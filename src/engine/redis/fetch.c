@@ -8,15 +8,15 @@
 #include "engine/redis/consumers_parts.h"
 
 enum {
-    AGAIN_US = 500 * 1000,   /* after a call that failed */
-    JOBS_AT_ONCE = 256,      /* of one call: bodies may be large */
-    PATIENCE_US = 20 * 1000, /* with looks: after that those partitions count that have answered */
+    AGAIN_US = 500 * 1000, /* after a call that failed */
+    JOBS_AT_ONCE = 256,    /* of one call: bodies may be large */
+    PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
 };
 
 /* One call for the line's first `topics` topics. */
 struct ask {
-    struct line *line;
+    struct wait_group *group;
     uint32_t topics;
     uint32_t max; /* jobs; 0: it only looks */
     bool behind;  /* a promote: it may bring nothing */
@@ -25,7 +25,7 @@ struct ask {
 };
 
 /* What a line knows of a partition, of some of its topics. */
-struct spot {
+struct candidate {
     uint32_t partition;
     enum hint_kind best;
     bool unsure, stale;
@@ -34,65 +34,67 @@ struct spot {
 
 /* ---- what is known ---- */
 
-static struct spot look_up(const struct line *line, uint32_t from, uint32_t to, uint32_t partition)
+static struct candidate look_up(const struct wait_group *group, uint32_t from, uint32_t to,
+                                uint32_t partition)
 {
-    int64_t old_us = line->consumers->now_us - STALE_US;
-    struct spot spot = {.partition = partition};
+    int64_t old_us = group->consumers->now_us - STALE_US;
+    struct candidate candidate = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
-        const struct hint *hints = &line->topics[i].topic->hints[partition];
+        const struct hint *hints = &group->topics[i].topic->hints[partition];
         bool ready = hints->what == READY;
-        if (ready && (spot.best < READY || rank_compare(hints->first, spot.first) < 0))
-            spot.first = hints->first;
-        if (hints->what > (uint8_t)spot.best)
-            spot.best = (enum hint_kind)hints->what;
-        spot.unsure = spot.unsure || hints->what == UNKNOWN;
-        spot.stale = spot.stale || ((ready || hints->what == TAKEN) && hints->at_us <= old_us);
+        if (ready && (candidate.best < READY || rank_compare(hints->first, candidate.first) < 0))
+            candidate.first = hints->first;
+        if (hints->what > (uint8_t)candidate.best)
+            candidate.best = (enum hint_kind)hints->what;
+        candidate.unsure = candidate.unsure || hints->what == UNKNOWN;
+        candidate.stale =
+            candidate.stale || ((ready || hints->what == TAKEN) && hints->at_us <= old_us);
     }
-    return spot;
+    return candidate;
 }
 
-static bool is_unsure(const struct spot *spot)
+static bool is_unsure(const struct candidate *candidate)
 {
-    return spot->unsure;
+    return candidate->unsure;
 }
 
-static bool is_stale(const struct spot *spot)
+static bool is_stale(const struct candidate *candidate)
 {
-    return spot->stale;
+    return candidate->stale;
 }
 
-static bool is_taken(const struct spot *spot)
+static bool is_taken(const struct candidate *candidate)
 {
-    return spot->best == TAKEN;
+    return candidate->best == TAKEN;
 }
 
-static bool is_noticed(const struct spot *spot)
+static bool is_noticed(const struct candidate *candidate)
 {
-    return spot->best == NOTICED;
+    return candidate->best == NOTICED;
 }
 
-static bool is_hopeful(const struct spot *spot)
+static bool is_candidate(const struct candidate *candidate)
 {
-    return spot->best >= NOTICED;
+    return candidate->best >= NOTICED;
 }
 
 /* A set of partitions that are not being asked. */
 struct spots {
-    struct spot *at; /* in the scratch */
+    struct candidate *at; /* in the scratch */
     uint32_t count;
 };
 
-static struct spots find_spots(const struct line *line, uint32_t from, uint32_t to,
-                               bool (*fits)(const struct spot *spot))
+static struct spots find_spots(const struct wait_group *group, uint32_t from, uint32_t to,
+                               bool (*fits)(const struct candidate *candidate))
 {
-    uint32_t partitions = line->consumers->options.space->partitions;
+    uint32_t partitions = group->consumers->options.space->partitions;
     struct spots found = {
-        .at = arena_alloc(&line->consumers->scratch, partitions * sizeof(*found.at)),
+        .at = arena_alloc(&group->consumers->scratch, partitions * sizeof(*found.at)),
     };
     for (uint32_t i = 0; i < partitions; i++) {
-        struct spot spot = look_up(line, from, to, i);
-        if (!line->asking[i] && fits(&spot))
-            found.at[found.count++] = spot;
+        struct candidate candidate = look_up(group, from, to, i);
+        if (!group->asking[i] && fits(&candidate))
+            found.at[found.count++] = candidate;
     }
     return found;
 }
@@ -100,16 +102,16 @@ static struct spots find_spots(const struct line *line, uint32_t from, uint32_t 
 /* What was left when the call was done. */
 static void learn(const struct ask *ask, uint32_t partition, const struct script_answer *answer)
 {
-    const struct consumers *consumers = ask->line->consumers;
+    const struct consumers *consumers = ask->group->consumers;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct hint *hints = &ask->line->topics[i].topic->hints[partition];
+        struct hint *hints = &ask->group->topics[i].topic->hints[partition];
         struct script_rank first;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
             *hints = (struct hint){.what = READY, .first = first, .at_us = consumers->now_us};
             break;
         case SCRIPT_NONE:
-            if (hints->news)
+            if (hints->stale_answer)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
             hints->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
@@ -136,9 +138,9 @@ static void bury_damaged(struct consumers *consumers, const struct script_parts 
 /* What is EMPTY now may not be at that time: a pause ends there. */
 static void again_at(const struct ask *ask, int64_t again_us)
 {
-    struct consumers *consumers = ask->line->consumers;
+    struct consumers *consumers = ask->group->consumers;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct topic *topic = ask->line->topics[i].topic;
+        struct topic *topic = ask->group->topics[i].topic;
         if (again_us < topic->again_us)
             topic->again_us = again_us;
     }
@@ -149,15 +151,15 @@ static void again_at(const struct ask *ask, int64_t again_us)
 /* A call that failed: those who do not wait are told; the others wait on. */
 static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
 {
-    struct line *line = ask->line;
+    struct wait_group *group = ask->group;
     struct list *next;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct hint *hints = &line->topics[i].topic->hints[partition];
-        if (!hints->news)
+        struct hint *hints = &group->topics[i].topic->hints[partition];
+        if (!hints->stale_answer)
             hints->what = EMPTY; /* until then: */
     }
-    again_at(ask, line->consumers->now_us + AGAIN_US);
-    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+    again_at(ask, group->consumers->now_us + AGAIN_US);
+    for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (!waiter->parked)
@@ -168,31 +170,31 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
 static void take_answer(const struct ask *ask, const struct script_parts *said,
                         const struct script_answer *answer)
 {
-    struct consumers *consumers = ask->line->consumers;
+    struct consumers *consumers = ask->group->consumers;
     learn(ask, said->partition, answer);
     if (ask->behind && answer->count == 0)
-        consumers->luck = 0;
+        consumers->hit_streak = 0;
     if (answer->next_us != INT64_MAX)
         again_at(ask, answer->next_us);
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
         bury_damaged(consumers, said);
     if (!answer->reply.err)
-        line_hand_out(ask->line, answer->reply.jobs, answer->reply.count);
+        wait_group_hand_out(ask->group, answer->reply.jobs, answer->reply.count);
 }
 
 static void asked(void *owner, struct call *call, enum err err, const struct bytes *parts,
                   uint32_t count)
 {
     struct ask *ask = owner;
-    struct line *line = ask->line;
-    struct consumers *consumers = line->consumers;
+    struct wait_group *group = ask->group;
+    struct consumers *consumers = group->consumers;
     struct script_parts said = {.partition = call->id.partition, .at = parts, .count = count};
     struct script_answer answer;
-    line->calls--;
-    line->looking -= ask->awaited;
-    line->silent -= ask->silent;
-    line->asked -= ask->silent ? 0 : ask->max;
-    line->asking[said.partition] = false;
+    group->calls--;
+    group->looking -= ask->awaited;
+    group->silent -= ask->silent;
+    group->asked -= ask->silent ? 0 : ask->max;
+    group->asking[said.partition] = false;
     if (!err)
         err =
             script_read(consumers->options.space, CMD_RESERVE, &said, &consumers->scratch, &answer);
@@ -202,7 +204,7 @@ static void asked(void *owner, struct call *call, enum err err, const struct byt
         take_answer(ask, &said, &answer);
     arena_reset(&consumers->scratch);
     mem_free(ask);
-    line_touch(line);
+    wait_group_touch(group);
 }
 
 /* Its partition is silent: the others may give what was asked for there, and whoever has got
@@ -211,112 +213,113 @@ static void asked_long_ago(void *owner)
 {
     struct ask *ask = owner;
     ask->silent = true;
-    ask->line->silent++;
-    ask->line->asked -= ask->max;
-    line_touch(ask->line);
+    ask->group->silent++;
+    ask->group->asked -= ask->max;
+    wait_group_touch(ask->group);
 }
 
 /* ---- asking ---- */
 
-static struct ask *ask_new(struct line *line, uint32_t topics, uint32_t max)
+static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t max)
 {
     struct ask *ask = mem_alloc(sizeof(*ask));
-    *ask = (struct ask){.line = line, .topics = topics, .max = max};
-    line->calls++;
-    line->asked += max;
+    *ask = (struct ask){.group = group, .topics = topics, .max = max};
+    group->calls++;
+    group->asked += max;
     return ask;
 }
 
 /* NULL: the partition has too many requests unanswered. */
-static struct ask *ask_for(struct line *line, uint32_t topics, uint32_t partition, uint32_t max)
+static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
+                           uint32_t max)
 {
-    struct consumers *consumers = line->consumers;
+    struct consumers *consumers = group->consumers;
     struct call *call = calls_new(consumers->options.calls, partition);
     if (!call)
         return NULL;
     struct bytes *names = arena_alloc(&consumers->scratch, topics * sizeof(*names));
     for (uint32_t i = 0; i < topics; i++) {
-        names[i] = topic_name(line->topics[i].topic);
-        line->topics[i].topic->hints[partition].news = false;
+        names[i] = topic_name(group->topics[i].topic);
+        group->topics[i].topic->hints[partition].stale_answer = false;
     }
     struct cmd_reserve reserve = {
         .topics = names,
         .topic_count = topics,
         .max = max,
-        .listed_order = line->listed_order,
-        .bound = line->bound,
+        .listed_order = group->listed_order,
+        .bound = group->bound,
     };
-    struct ask *ask = ask_new(line, topics, max);
+    struct ask *ask = ask_new(group, topics, max);
     script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
                        consumers->subscribed);
     call->must = max > 0;
     call->late = asked_long_ago;
-    line->asking[partition] = true;
+    group->asking[partition] = true;
     calls_send(call, ask, asked);
     return ask;
 }
 
-static uint64_t open_wants(const struct line *line)
+static uint64_t open_wants(const struct wait_group *group)
 {
-    return line->wanted > line->asked ? line->wanted - line->asked : 0;
+    return group->wanted > group->asked ? group->wanted - group->asked : 0;
 }
 
 /* Spreads what is wanted: to each as much as to the others, if it suffices for all of them. */
-static void ask_all(struct line *line, uint32_t topics, struct spots spots)
+static void ask_all(struct wait_group *group, uint32_t topics, struct spots spots)
 {
-    uint64_t open = open_wants(line);
+    uint64_t open = open_wants(group);
     uint64_t count = open < spots.count ? open : spots.count;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t left = count - i;
-        uint64_t share = (open_wants(line) + left - 1) / left;
-        (void)ask_for(line, topics, spots.at[i].partition,
+        uint64_t share = (open_wants(group) + left - 1) / left;
+        (void)ask_for(group, topics, spots.at[i].partition,
                       share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
     }
 }
 
-static void look_at_all(struct line *line, struct spots spots, bool awaited)
+static void look_at_all(struct wait_group *group, struct spots spots, bool awaited)
 {
-    struct consumers *consumers = line->consumers;
-    if (awaited && !line->looking)
-        line->patience_us = consumers->now_us + PATIENCE_US;
+    struct consumers *consumers = group->consumers;
+    if (awaited && !group->looking)
+        group->probe_deadline_us = consumers->now_us + PROBE_US;
     for (uint32_t i = 0; i < spots.count; i++) {
-        struct ask *ask = ask_for(line, line->topic_count, spots.at[i].partition, 0);
+        struct ask *ask = ask_for(group, group->topic_count, spots.at[i].partition, 0);
         if (ask && awaited) {
             ask->awaited = true;
-            line->looking++;
+            group->looking++;
         }
     }
-    if (line->looking && line->patience_us < consumers->patience_us)
-        consumers->patience_us = line->patience_us;
+    if (group->looking && group->probe_deadline_us < consumers->probe_deadline_us)
+        consumers->probe_deadline_us = group->probe_deadline_us;
 }
 
 static int compare_spots(const void *a_at, const void *b_at)
 {
-    const struct spot *a = a_at, *b = b_at;
+    const struct candidate *a = a_at, *b = b_at;
     int order = rank_compare(a->first, b->first);
     return order ? order : (a->partition > b->partition) - (a->partition < b->partition);
 }
 
 /* Asks where there are jobs of these topics, the best first. False: nowhere. */
-static bool ask_hopeful(struct line *line, uint32_t from, uint32_t to)
+static bool ask_hopeful(struct wait_group *group, uint32_t from, uint32_t to)
 {
-    struct spots spots = find_spots(line, from, to, is_hopeful);
-    struct spots noticed = find_spots(line, from, to, is_noticed);
-    if (noticed.count && spots.count > open_wants(line)) { /* which is the best? */
-        look_at_all(line, noticed, true);
+    struct spots spots = find_spots(group, from, to, is_candidate);
+    struct spots noticed = find_spots(group, from, to, is_noticed);
+    if (noticed.count && spots.count > open_wants(group)) { /* which is the best? */
+        look_at_all(group, noticed, true);
         return true;
     }
     qsort(spots.at, spots.count, sizeof(*spots.at), compare_spots);
-    ask_all(line, to, spots);
+    ask_all(group, to, spots);
     return spots.count > 0;
 }
 
 /* Where the order of the list counts, nothing of a topic is asked for before all before it have
  * answered that they have nothing. */
-static bool ask_in_order(struct line *line)
+static bool ask_in_order(struct wait_group *group)
 {
-    for (uint32_t i = 0; i < line->topic_count; i++) {
-        if (ask_hopeful(line, i, i + 1) || line->calls > line->silent)
+    for (uint32_t i = 0; i < group->topic_count; i++) {
+        if (ask_hopeful(group, i, i + 1) || group->calls > group->silent)
             return true;
     }
     return false;
@@ -324,68 +327,69 @@ static bool ask_in_order(struct line *line)
 
 /* Nobody has asked there yet; false: they are being looked at, and may have better jobs than what
  * is known. */
-static bool ask_unsure(struct line *line)
+static bool ask_unsure(struct wait_group *group)
 {
-    struct spots unsure = find_spots(line, 0, line->topic_count, is_unsure);
-    bool alone = unsure.count == 1 && line->calls == line->silent &&
-                 find_spots(line, 0, line->topic_count, is_hopeful).count == 0;
+    struct spots unsure = find_spots(group, 0, group->topic_count, is_unsure);
+    bool alone = unsure.count == 1 && group->calls == group->silent &&
+                 find_spots(group, 0, group->topic_count, is_candidate).count == 0;
     if (alone)
-        ask_all(line, line->topic_count, unsure);
+        ask_all(group, group->topic_count, unsure);
     else
-        look_at_all(line, unsure, true);
-    return !line->looking || line->patience_us <= line->consumers->now_us;
+        look_at_all(group, unsure, true);
+    return !group->looking || group->probe_deadline_us <= group->consumers->now_us;
 }
 
-static void ask_taken(struct line *line)
+static void ask_taken(struct wait_group *group)
 {
-    struct spots taken = find_spots(line, 0, line->topic_count, is_taken);
-    if (taken.count == 1 || (!line->listed_order && taken.count <= open_wants(line)))
-        ask_all(line, line->topic_count, taken);
+    struct spots taken = find_spots(group, 0, group->topic_count, is_taken);
+    if (taken.count == 1 || (!group->listed_order && taken.count <= open_wants(group)))
+        ask_all(group, group->topic_count, taken);
     else
-        look_at_all(line, taken, true);
+        look_at_all(group, taken, true);
 }
 
-void line_ask_behind(struct line *line, uint32_t partition)
+void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
-    uint64_t open = open_wants(line);
-    bool ordered = line->listed_order && line->topic_count > 1;
-    if (!open || ordered || line->asking[partition])
+    uint64_t open = open_wants(group);
+    bool ordered = group->listed_order && group->topic_count > 1;
+    if (!open || ordered || group->asking[partition])
         return;
-    struct ask *ask = ask_for(line, line->topic_count, partition,
+    struct ask *ask = ask_for(group, group->topic_count, partition,
                               open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
     if (ask)
         ask->behind = true;
 }
 
-static void line_ask(struct line *line)
+static void wait_group_ask(struct wait_group *group)
 {
-    if (!ask_unsure(line) || !open_wants(line))
+    if (!ask_unsure(group) || !open_wants(group))
         return;
-    if (!(line->listed_order ? ask_in_order(line) : ask_hopeful(line, 0, line->topic_count)))
-        ask_taken(line);
+    if (!(group->listed_order ? ask_in_order(group) : ask_hopeful(group, 0, group->topic_count)))
+        ask_taken(group);
     else
-        look_at_all(line, find_spots(line, 0, line->topic_count, is_stale), false);
+        look_at_all(group, find_spots(group, 0, group->topic_count, is_stale), false);
 }
 
 /*
  * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
  * jobs, is answered. Most lines have none of these, and may be long.
  */
-static void settle(struct line *line)
+static void settle(struct wait_group *group)
 {
     struct list *next;
-    for (struct list *at = line->waiters.next; at != &line->waiters && line->settles; at = next) {
+    for (struct list *at = group->waiters.next; at != &group->waiters && group->settles;
+         at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
         if (waiter->job_count || !waiter->parked)
-            waiter_end(waiter, line->silent ? ERR_AGAIN : ERR_EMPTY);
+            waiter_end(waiter, group->silent ? ERR_AGAIN : ERR_EMPTY);
     }
 }
 
-void line_step(struct line *line)
+void wait_group_step(struct wait_group *group)
 {
-    if (open_wants(line))
-        line_ask(line);
-    if (line->calls == line->silent)
-        settle(line);
+    if (open_wants(group))
+        wait_group_ask(group);
+    if (group->calls == group->silent)
+        settle(group);
 }

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 
 enum {
-    AGAIN_US = 100 * 1000, /* after a beat that failed */
-    /* A beat that is answered later than that has interrupted our contact. */
+    AGAIN_US = 100 * 1000, /* after a heartbeat that failed */
+    /* A heartbeat that is answered later than that has interrupted our contact. */
     IN_CONTACT_US = MEMBERS_BEAT_US + 500 * 1000,
 };
 
@@ -151,7 +151,7 @@ void members_living(const struct members *members, struct buf *out)
         buf_add(out, members->others[i].name, SCRIPT_NAME);
 }
 
-/* ---- our own beat ---- */
+/* ---- our own heartbeat ---- */
 
 static void in_contact(struct members *members)
 {
@@ -161,7 +161,7 @@ static void in_contact(struct members *members)
     if (!first && members->now_us - members->reached_us >= members->options.alive_us)
         members->options.missed(members->options.owner);
     members->contact_us = members->now_us;
-    members->reached_us = members->beat_sent_us;
+    members->reached_us = members->heartbeat_sent_us;
     members->beats++;
 }
 
@@ -177,28 +177,28 @@ static void answered(void *owner, struct call *call, enum err err, const struct 
     if (!err)
         err = script_read_members(&said, others, &hints);
     if (err) {
-        members->beat_at_us = members->now_us + AGAIN_US;
+        members->heartbeat_at_us = members->now_us + AGAIN_US;
         return;
     }
-    members->beat_at_us = members->beat_sent_us + MEMBERS_BEAT_US;
+    members->heartbeat_at_us = members->heartbeat_sent_us + MEMBERS_BEAT_US;
     in_contact(members);
     for (uint32_t i = 0; i < hints; i++)
-        hear(members, &others[i], members->beat_sent_us - others[i].age_us);
+        hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);
     members->look_at_us = members->now_us;
 }
 
-static void beat(struct members *members)
+static void heartbeat(struct members *members)
 {
     struct call *call = calls_new_unkept(members->options.calls, 0);
     bool serves = members->options.serves(members->options.owner);
     members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
-    script_ask_beat(&call->request, members->options.space, &call->id, members->how);
+    script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how);
     call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
-    members->beat_sent_us = members->now_us;
-    members->beat_at_us = members->now_us + MEMBERS_BEAT_US;
+    members->heartbeat_sent_us = members->now_us;
+    members->heartbeat_at_us = members->now_us + MEMBERS_BEAT_US;
     calls_send(call, members, answered);
 }
 
@@ -221,7 +221,7 @@ void members_fini(struct members *members)
 void members_start(struct members *members)
 {
     members->started = true;
-    members->beat_at_us = members->now_us;
+    members->heartbeat_at_us = members->now_us;
 }
 
 void members_leave(struct members *members)
@@ -229,14 +229,15 @@ void members_leave(struct members *members)
     members->leaving = true;
     share_out(members);
     if (members->started)
-        beat(members);
+        heartbeat(members);
 }
 
 void members_tick(struct members *members, int64_t now_us)
 {
     members->now_us = now_us;
-    if (members->started && !members->asked && !members->leaving && members->beat_at_us <= now_us)
-        beat(members);
+    if (members->started && !members->asked && !members->leaving &&
+        members->heartbeat_at_us <= now_us)
+        heartbeat(members);
     if (members->look_at_us <= now_us)
         look(members);
 }
@@ -245,6 +246,6 @@ int64_t members_next_us(const struct members *members)
 {
     int64_t next_us = members->look_at_us;
     if (members->started && !members->asked && !members->leaving)
-        next_us = sooner(next_us, members->beat_at_us);
+        next_us = sooner(next_us, members->heartbeat_at_us);
     return next_us;
 }

@@ -2,10 +2,10 @@
  * The daemons that serve this queue, as this one knows them: who lives, and whose affair each
  * partition's timer is.
  *
- * Each daemon says once a second that it lives (a beat), in one call to partition 0, and all hear
- * it at once by a notice. So an idle daemon sends one command a second, however many partitions
- * there are. Nobody holds a lease: each daemon works out by itself who owns a partition, by
- * rendezvous hashing (Thaler and Ravishankar, 1998) among those whose beat it heard lately.
+ * Each daemon says once a second that it lives (a heartbeat), in one call to partition 0, and all
+ * hear it at once by a notice. So an idle daemon sends one command a second, however many
+ * partitions there are. Nobody holds a lease: each daemon works out by itself who owns a partition,
+ * by rendezvous hashing (Thaler and Ravishankar, 1998) among those whose heartbeat it heard lately.
  * Daemons whose views differ for a moment may both think that they own a partition, or neither:
  * two owners do no harm, and none only makes jobs late.
  *
@@ -21,7 +21,7 @@
 
 enum {
     MEMBERS_BEAT_US = 1000 * 1000,
-    MEMBERS_FRESH_US = 1400 * 1000, /* a beat may come that much late */
+    MEMBERS_FRESH_US = 1400 * 1000, /* a heartbeat may come that much late */
 };
 
 struct member {
@@ -51,10 +51,11 @@ struct members {
     uint32_t asked; /* beats under way */
     bool started, leaving;
     enum script_how how;
-    int64_t beat_sent_us, beat_at_us;
-    int64_t contact_us; /* our last beat was answered; 0: none was */
-    int64_t reached_us; /* that beat was sent: since then, at the latest, others think we live */
-    int64_t since_us;   /* since when all of ours were answered in time */
+    int64_t heartbeat_sent_us, heartbeat_at_us;
+    int64_t contact_us; /* our last heartbeat was answered; 0: none was */
+    int64_t
+        reached_us;   /* that heartbeat was sent: since then, at the latest, others think we live */
+    int64_t since_us; /* since when all of ours were answered in time */
     int64_t look_at_us; /* when somebody is not fresh, or not alive, any more */
     int64_t now_us;
 };

@@ -47,11 +47,11 @@ static enum err read_news(const struct script_space *space, struct bytes rest,
     if (rest.len < 2 || rest.at[0] != ' ')
         return ERR_CORRUPT;
     rest = bytes_of(rest.at + 1, rest.len - 1);
-    if (notice->news == SCRIPT_MADE) {
+    if (notice->kind == SCRIPT_MADE) {
         notice->by_us = bytes_eq(rest, bytes_of(space->daemon, SCRIPT_NAME));
         return OK;
     }
-    if (notice->news == SCRIPT_READY_NOW) {
+    if (notice->kind == SCRIPT_READY_NOW) {
         notice->topic = rest;
         return OK;
     }
@@ -77,10 +77,10 @@ enum err script_notice(const struct script_space *space, struct bytes message,
     uint64_t partition;
     if (message.len < 2 || !memchr("rwnb", message.at[0], 4))
         return ERR_CORRUPT;
-    struct script_notice notice = {.news = (enum script_news)message.at[0]};
+    struct script_notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);
     enum err err;
-    if (notice.news == SCRIPT_MEMBER) {
+    if (notice.kind == SCRIPT_MEMBER) {
         err = read_member(rest, &notice.member);
     } else if (script_take_number(&rest, &partition) && partition < space->partitions) {
         notice.partition = (uint32_t)partition;

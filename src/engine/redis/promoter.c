@@ -98,8 +98,8 @@ static void forget(struct promoter_timer *timer)
     members_living(members, &promoter->living);
     timer->forget_at_us = INT64_MAX;
     timer->forget_asked = true;
-    script_ask_forget(&call->request, promoter->options.space, &call->id,
-                      buf_bytes(&promoter->living), members->options.alive_us, STEPS);
+    script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
+                         buf_bytes(&promoter->living), members->options.alive_us, STEPS);
     calls_send(call, timer, forgot);
 }
 
@@ -120,7 +120,7 @@ static void forget_me(struct promoter_timer *timer)
 {
     struct promoter *promoter = timer->promoter;
     struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
-    script_ask_forget(&call->request, promoter->options.space, &call->id, BYTES(""), 0, STEPS);
+    script_ask_reap_dead(&call->request, promoter->options.space, &call->id, BYTES(""), 0, STEPS);
     promoter->leaving++;
     calls_send(call, timer, forgot_me);
 }
@@ -181,7 +181,7 @@ void promoter_tick(struct promoter *promoter, int64_t now_us)
     }
 }
 
-/* While we do not know enough to forget, the next beat is soon enough. */
+/* While we do not know enough to forget, the next heartbeat is soon enough. */
 int64_t promoter_next_us(const struct promoter *promoter)
 {
     bool know = members_know(promoter->options.members);

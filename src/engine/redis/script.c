@@ -540,20 +540,20 @@ void script_ask_open(struct buf *out, const struct script_space *space,
     script_add_i64(out, SCRIPT_LAYOUT);
 }
 
-void script_ask_beat(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, enum script_how how)
+void script_ask_heartbeat(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, enum script_how how)
 {
     char letter = (char)how;
-    script_begin(out, space, call, SCRIPT_BEAT, 2);
+    script_begin(out, space, call, SCRIPT_HEARTBEAT, 2);
     script_add(out, bytes_of(&letter, 1));
     script_add_i64(out, MEMBER_KEPT_US);
 }
 
-void script_ask_forget(struct buf *out, const struct script_space *space,
-                       const struct script_call *call, struct bytes living, int64_t young_us,
-                       uint32_t max)
+void script_ask_reap_dead(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, struct bytes living, int64_t young_us,
+                          uint32_t max)
 {
-    script_begin(out, space, call, SCRIPT_FORGET, 3);
+    script_begin(out, space, call, SCRIPT_REAP_DEAD, 3);
     script_add_i64(out, max);
     script_add(out, living);
     script_add_i64(out, young_us);

@@ -45,8 +45,8 @@ enum {
 
 enum script_kind {
     SCRIPT_OPEN,
-    SCRIPT_BEAT,
-    SCRIPT_FORGET,
+    SCRIPT_HEARTBEAT,
+    SCRIPT_REAP_DEAD,
     SCRIPT_PROMOTE,
     SCRIPT_PUSH,
     SCRIPT_RESERVE,
@@ -97,7 +97,7 @@ enum script_route {
     SCRIPT_ONE,     /* to *out_partition */
     SCRIPT_ANY,     /* to whichever the engine likes: a push whose number the server makes */
     SCRIPT_READY,   /* a reserve: to partitions that may have ready jobs: see script_ask_reserve */
-    SCRIPT_ALL,     /* a command on topics: see script_gather */
+    SCRIPT_ALL,     /* a command on topics: see fanout */
     SCRIPT_REFUSED, /* *out_err: ERR_INVALID, as the core answers it */
 };
 
@@ -166,8 +166,8 @@ enum script_how {
  * "I live", said about once a second, to partition 0 for all of them: see members.h. All daemons
  * hear it, as a notice. script_read_members() reads the answer.
  */
-void script_ask_beat(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, enum script_how how);
+void script_ask_heartbeat(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, enum script_how how);
 
 struct script_member {
     char name[SCRIPT_NAME];
@@ -182,9 +182,9 @@ struct script_member {
  * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again),
  * next_us (then, because of one that was left alone; INT64_MAX: none was).
  */
-void script_ask_forget(struct buf *out, const struct script_space *space,
-                       const struct script_call *call, struct bytes living, int64_t young_us,
-                       uint32_t max);
+void script_ask_reap_dead(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, struct bytes living, int64_t young_us,
+                          uint32_t max);
 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);
@@ -237,7 +237,7 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
 
-/* Reads the answer to a beat: up to SCRIPT_MEMBERS_MAX daemons, the asker among them. */
+/* Reads the answer to a heartbeat: up to SCRIPT_MEMBERS_MAX daemons, the asker among them. */
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
                              uint32_t *out_count) MUST_USE;
 
@@ -266,30 +266,29 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
 
 /*
  * The engine's loop:
- *     script_gather_new(space, cmd)
- *     for each partition p: while script_gather_wants(gather, p): script_gather_ask(gather, p, …),
- *         send; on its answer script_gather_take(gather, p, parts); then look at all p again
- *     when script_gather_done(gather): script_gather_reply(gather, …), answer, free
+ *     fanout_new(space, cmd)
+ *     for each partition p: while fanout_wants(gather, p): fanout_ask(gather, p, …),
+ *         send; on its answer fanout_take(gather, p, parts); then look at all p again
+ *     when fanout_done(gather): fanout_reply(gather, …), answer, free
  * Long commands take several calls to a partition, each a bounded slice; kicking and clearing go
  * from one partition to the next, the others ask all at once. The first error ends it.
  */
-struct script_gather;
+struct fanout;
 
-struct script_gather *script_gather_new(const struct script_space *space, const struct cmd *cmd);
-void script_gather_free(struct script_gather *gather);
+struct fanout *fanout_new(const struct script_space *space, const struct cmd *cmd);
+void fanout_free(struct fanout *fanout);
 /* Is a call to this partition to be sent now? False while one is under way. */
-bool script_gather_wants(const struct script_gather *gather, uint32_t partition);
-void script_gather_ask(struct script_gather *gather, struct buf *out,
-                       const struct script_call *call);
+bool fanout_wants(const struct fanout *fanout, uint32_t partition);
+void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call);
 /* ERR_CORRUPT as script_read. Copies what it keeps. */
-enum err script_gather_take(struct script_gather *gather, uint32_t partition,
-                            const struct bytes *parts, uint32_t count) MUST_USE;
-bool script_gather_done(const struct script_gather *gather); /* answered; nothing under way */
+enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct bytes *parts,
+                     uint32_t count) MUST_USE;
+bool fanout_done(const struct fanout *fanout); /* answered; nothing under way */
 /* Of TOPICS with `all`: jobs that fall due in each of the spans of struct figures. */
-const uint64_t *script_gather_due_within(const struct script_gather *gather);
+const uint64_t *fanout_due_within(const struct fanout *fanout);
 /* The reply's bytes live until the gather is freed. Rates, lateness and waiters are the daemon's
  * own to add: Redis does not know them. */
-void script_gather_reply(struct script_gather *gather, struct reply *out_reply);
+void fanout_reply(struct fanout *fanout, struct reply *out_reply);
 
 /* ---- notices ---- */
 
@@ -297,7 +296,7 @@ void script_gather_reply(struct script_gather *gather, struct reply *out_reply);
  * `:DB`, because channels know no databases. Into room[SCRIPT_PREFIX_MAX + 32]. */
 struct bytes script_channel(const struct script_space *space, char *room);
 
-enum script_news {
+enum notice_kind {
     SCRIPT_READY_NOW = 'r', /* a job became ready in `topic`, where somebody had left a mark */
     SCRIPT_DUE = 'w',       /* something is due sooner than the owner knows: at `due_us` */
     SCRIPT_MADE = 'n',      /* the partition was made, `by_us`: what was there before is gone */
@@ -305,7 +304,7 @@ enum script_news {
 };
 
 struct script_notice {
-    enum script_news news;
+    enum notice_kind kind;
     uint32_t partition; /* but for a member */
     struct bytes topic; /* borrowed */
     bool by_us;

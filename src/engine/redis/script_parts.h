@@ -1,6 +1,6 @@
 /*
  * What the files of the scripts share, and nobody else: script.c asks, script_read.c reads answers,
- * script_gather.c makes one answer out of many, script_fit.c judges servers, script_news.c reads
+ * fanout.c makes one answer out of many, script_fit.c judges servers, script_news.c reads
  * what daemons hear of each other, script_text.c holds the texts, script_digest.c their names.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
@@ -16,7 +16,7 @@ enum {
     SCRIPT_MADE_AT = 56,    /* in a head: number and time of making, which only the script knows */
     SCRIPT_MADE_BYTES = 16,
     SCRIPT_ANSWER_BYTES = 32,
-    SCRIPT_MEMBER_BYTES = 17, /* of an answer to a beat */
+    SCRIPT_MEMBER_BYTES = 17, /* of an answer to a heartbeat */
     SCRIPT_FIGURES = 17,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
     SCRIPT_TOPICS_PAGE = 200, /* each takes some ten microseconds */

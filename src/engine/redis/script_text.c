@@ -21,8 +21,8 @@ TEXT(job);
 TEXT(walk);
 TEXT(room);
 TEXT(open);
-TEXT(beat);
-TEXT(forget);
+TEXT(heartbeat);
+TEXT(reap_dead);
 TEXT(promote);
 TEXT(push);
 TEXT(push_other);
@@ -57,8 +57,8 @@ void script_write(struct buf *out, enum script_kind kind)
         ADD(out, room);
     switch (kind) {
     case SCRIPT_OPEN: ADD(out, open); break;
-    case SCRIPT_BEAT: ADD(out, beat); break;
-    case SCRIPT_FORGET: ADD(out, forget); break;
+    case SCRIPT_HEARTBEAT: ADD(out, heartbeat); break;
+    case SCRIPT_REAP_DEAD: ADD(out, reap_dead); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;
     case SCRIPT_PUSH: ADD(out, push_other); break;
     case SCRIPT_RESERVE: ADD(out, reserve_other); break;

@@ -11,11 +11,11 @@ static struct bytes field_of(struct bytes text, struct bytes name)
     while (at < text.len) {
         const char *end = memchr(text.at + at, '\n', text.len - at);
         size_t stop = end ? (size_t)(end - text.at) : text.len;
-        struct bytes line = bytes_of(text.at + at, stop - at);
-        if (line.len && line.at[line.len - 1] == '\r')
-            line.len--;
-        if (line.len > name.len && bytes_starts(line, name) && line.at[name.len] == ':')
-            return bytes_of(line.at + name.len + 1, line.len - name.len - 1);
+        struct bytes group = bytes_of(text.at + at, stop - at);
+        if (group.len && group.at[group.len - 1] == '\r')
+            group.len--;
+        if (group.len > name.len && bytes_starts(group, name) && group.at[name.len] == ':')
+            return bytes_of(group.at + name.len + 1, group.len - name.len - 1);
         at = stop + 1;
     }
     return (struct bytes){0};

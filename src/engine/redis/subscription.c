@@ -29,7 +29,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
     struct script_notice notice;
     if (script_notice(subscription->options.space, message, &notice))
         return; /* somebody else's, on our channel: it is not for us */
-    switch (notice.news) {
+    switch (notice.kind) {
     case SCRIPT_READY_NOW:
         consumers_ready(subscription->options.consumers, notice.topic, notice.partition);
         break;

@@ -3,9 +3,9 @@
  * commands (a cluster passes messages on to all its servers), and to another when that one is gone.
  * What is heard is passed on to those who wait for jobs, to the timers and to the members.
  *
- * All daemons hear each beat of ours (members.h). If some were answered and nothing was heard, the
- * connection leads nowhere any more, or servers of the cluster do not reach each other: it is made
- * anew, and those who wait look for jobs themselves meanwhile.
+ * All daemons hear each heartbeat of ours (members.h). If some were answered and nothing was heard,
+ * the connection leads nowhere any more, or servers of the cluster do not reach each other: it is
+ * made anew, and those who wait look for jobs themselves meanwhile.
  *
  * While it is not up nobody here is woken, so a start waits for it, and fails with its reason: a
  * user of Redis 7 has no right to any channel unless somebody gave it.

@@ -65,7 +65,7 @@ static struct topic *topic_new(struct topic_cache *topic_cache, struct bytes nam
     topic->name_len = (uint8_t)name.len;
     topic->hints = mem_zalloc(topic_cache->partitions * sizeof(*topic->hints));
     topic_forget(topic, topic_cache->partitions);
-    list_init(&topic->lines);
+    list_init(&topic->groups);
     list_init(&topic->idle);
     map_add(&topic_cache->by_name, name_hash(name), number);
     return topic;
@@ -100,7 +100,7 @@ int rank_compare(struct script_rank a, struct script_rank b)
 void topic_notice(struct topic *topic, uint32_t partition)
 {
     struct hint *hints = &topic->hints[partition];
-    hints->news = true;
+    hints->stale_answer = true;
     if (hints->what != READY)
         hints->what = NOTICED;
 }
@@ -130,6 +130,6 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
 void topic_forget(struct topic *topic, uint32_t partitions)
 {
     for (uint32_t i = 0; i < partitions; i++)
-        topic->hints[i] = (struct hint){.what = UNKNOWN, .news = true};
+        topic->hints[i] = (struct hint){.what = UNKNOWN, .stale_answer = true};
     topic->again_us = INT64_MAX;
 }

@@ -25,7 +25,7 @@ struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */
     int64_t at_us;            /* READY, TAKEN: since when we know */
     uint8_t what;             /* enum hint_kind */
-    bool news;                /* came since it was asked: an answer that says "none" is too old */
+    bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
 };
 
 struct topic {
@@ -34,7 +34,7 @@ struct topic {
     uint32_t number;    /* in watched::all */
     struct hint *hints; /* for each partition */
     int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
-    struct list lines;  // place::in_topic
+    struct list groups; // place::in_topic
     struct list idle;   // watched::idle, while no line asks for it
     uint64_t waiters;
     struct lateness lateness; /* of jobs handed out here */
@@ -61,9 +61,9 @@ void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic);
 struct bytes topic_name(const struct topic *topic);
 /* A notice: a job became ready in the partition. */
 void topic_notice(struct topic *topic, uint32_t partition);
-/* The same, but it is no news to a reserve that is answered after this. */
+/* The same, but it is no stale_answer to a reserve that is answered after this. */
 void topic_promoted(struct topic *topic, uint32_t partition);
-/* A ready job was seen there. It is no news to a reserve that is answered after this. */
+/* A ready job was seen there. It is no stale_answer to a reserve that is answered after this. */
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
 /* What we know is worth nothing: our marks may be gone. */
 void topic_forget(struct topic *topic, uint32_t partitions);

@@ -59,11 +59,11 @@ static void given_up(void *owner, struct call *call, enum err err, const struct 
 
 static redisReply *redis_error(const char *text)
 {
-    char line[64];
+    char group[64];
     void *reply = NULL;
     redisReader *reader = redisReaderCreate();
-    int len = snprintf(line, sizeof(line), "-%s\r\n", text);
-    assert_int_equal(redisReaderFeed(reader, line, (size_t)len), REDIS_OK);
+    int len = snprintf(group, sizeof(group), "-%s\r\n", text);
+    assert_int_equal(redisReaderFeed(reader, group, (size_t)len), REDIS_OK);
     assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
     redisReaderFree(reader);
     return reply;

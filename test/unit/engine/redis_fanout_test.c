@@ -1,13 +1,13 @@
 /* engine/redis/fanout.c: one answer out of many partitions'. */
 #include "redis_scripted.h"
 
-static void ask_all(struct script_gather *gather)
+static void ask_all(struct fanout *fanout)
 {
     for (uint32_t i = 0; i < space.partitions; i++) {
-        if (!script_gather_wants(gather, i))
+        if (!fanout_wants(fanout, i))
             continue;
         struct buf out = {0};
-        script_gather_ask(gather, &out, &(struct script_call){.partition = i, .number = 1});
+        fanout_ask(fanout, &out, &(struct script_call){.partition = i, .number = 1});
         (void)args_of(&out); /* it is a whole request */
         buf_fini(&out);
     }
@@ -18,9 +18,9 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
     struct cmd cmd = {
         .kind = CMD_LIST,
         .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3, .after_due_us = INT64_MIN}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         char first[SCRIPT_ANSWER_BYTES], one[HEAD_ROOM], two[HEAD_ROOM];
         struct bytes parts[] = {
@@ -29,12 +29,12 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
             head_part(one, (struct head){JOB_DELAYED, 4 + i, 2000000 + 10 - i, BYTES("")}),
             head_part(two, (struct head){JOB_DELAYED, 8 + i, 2000000 + 20 - i, BYTES("")}),
         };
-        assert_false(script_gather_done(gather));
-        assert_int_equal(script_gather_take(gather, i, parts, 4), OK);
+        assert_false(fanout_done(fanout));
+        assert_int_equal(fanout_take(fanout, i, parts, 4), OK);
     }
-    assert_true(script_gather_done(gather));
+    assert_true(fanout_done(fanout));
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
     assert_int_equal(reply.count, 3);
     assert_true(reply.more);
@@ -42,7 +42,7 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
         assert_int_equal(reply.jobs[i].due_us, 2000000 + 7 + i);
     assert_int_equal(reply.next_due_us, 2000009);
     assert_int_equal(reply.next_seq, 5);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 /* Where a page of jobs in that state begins, in partition 0, behind the job 7 at 5 and 6. */
@@ -55,16 +55,16 @@ static void assert_begins(enum job_state state, struct bytes place, struct bytes
                                 .after_due_us = 5,
                                 .after_rank_us = 6,
                                 .after_seq = 7}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     struct buf out = {0};
-    script_gather_ask(gather, &out, &(struct script_call){.number = 1});
+    fanout_ask(fanout, &out, &(struct script_call){.number = 1});
     struct args args = args_of(&out);
     assert_bytes(argv(&args, 5), place);
     assert_bytes(argv(&args, 6), after);
     buf_fini(&out);
     struct bytes none[] = {BYTES(""), BYTES("")};
-    assert_int_equal(script_gather_take(gather, 0, none, 2), ERR_CORRUPT); /* it ends here */
-    script_gather_free(gather);
+    assert_int_equal(fanout_take(fanout, 0, none, 2), ERR_CORRUPT); /* it ends here */
+    fanout_free(fanout);
 }
 
 static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
@@ -81,34 +81,34 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     struct cmd cmd = {
         .kind = CMD_LIST,
         .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1, .after_due_us = INT64_MIN}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     struct bytes parts[] = {
         first_part(first, 0, 4, 1),
         BYTES("9 1"),
         head_part(head, (struct head){JOB_DELAYED, 8, 2000000, BYTES("")}),
     };
-    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
-    assert_true(script_gather_wants(gather, 0)); /* another may be due then, with a lower number */
-    ask_all(gather);
+    assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
+    assert_true(fanout_wants(fanout, 0)); /* another may be due then, with a lower number */
+    ask_all(fanout);
     parts[2] = head_part(head, (struct head){JOB_DELAYED, 4, 2000000, BYTES("")});
-    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
-    ask_all(gather);
+    assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
+    ask_all(fanout);
     parts[1] = BYTES("2000001 1");
     parts[2] = head_part(head, (struct head){JOB_DELAYED, 12, 2000001, BYTES("")});
-    assert_int_equal(script_gather_take(gather, 0, parts, 3), OK);
-    assert_false(script_gather_wants(gather, 0));
+    assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
+    assert_false(fanout_wants(fanout, 0));
     for (uint32_t i = 1; i < 4; i++) {
         struct bytes none[] = {first_part(first, 1, 0, 0), BYTES("")};
-        assert_int_equal(script_gather_take(gather, i, none, 2), OK);
+        assert_int_equal(fanout_take(fanout, i, none, 2), OK);
     }
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 1);
     assert_int_equal(reply.jobs[0].ref.seq, 4);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static struct bytes figures(char *room, uint64_t pushed, uint64_t ready, uint64_t held)
@@ -124,17 +124,17 @@ static struct bytes figures(char *room, uint64_t pushed, uint64_t ready, uint64_
 static void counts_are_added_up(void **state)
 {
     struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = BYTES("t"), .brief = true}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 3, 0, 1), BYTES("t"),
                                 figures(room, 10, 2, 1)};
-        assert_int_equal(script_gather_take(gather, i, parts, i == 3 ? 1 : 3), OK);
+        assert_int_equal(fanout_take(fanout, i, parts, i == 3 ? 1 : 3), OK);
     }
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
     assert_int_equal(reply.count, 1);
     assert_int_equal(reply.topics[0].pushed, 30);
@@ -142,89 +142,89 @@ static void counts_are_added_up(void **state)
     assert_int_equal(reply.topics[0].jobs[JOB_RESERVED], 3);
     assert_int_equal(reply.topics[0].jobs[JOB_DELAYED], 21);
     assert_int_equal(reply.topics[0].pauses, 2); /* each partition is paused each time */
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static void the_first_delayed_job_is_looked_for_until_another_is_sooner(void **state)
 {
     struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = BYTES("t")}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES], head[HEAD_ROOM];
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) { /* the last two have no delayed job */
         struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"),
                                 figures(room, 10, i < 2 ? 2 : 9, 1)};
-        assert_int_equal(script_gather_take(gather, i, parts, 3), OK);
-        assert_int_equal(script_gather_wants(gather, i), i < 2);
+        assert_int_equal(fanout_take(fanout, i, parts, 3), OK);
+        assert_int_equal(fanout_wants(fanout, i), i < 2);
     }
-    ask_all(gather);
+    ask_all(fanout);
     struct bytes none[] = {first_part(first, 0, 4, 0), BYTES("2000000 1")};
-    assert_int_equal(script_gather_take(gather, 0, none, 2), OK);
-    assert_true(script_gather_wants(gather, 0));
+    assert_int_equal(fanout_take(fanout, 0, none, 2), OK);
+    assert_true(fanout_wants(fanout, 0));
     struct bytes found[] = {
         none[0],
         BYTES("2000050 1"),
         head_part(head, (struct head){JOB_DELAYED, 5, 2000050, BYTES("")}),
     };
-    assert_int_equal(script_gather_take(gather, 1, found, 3), OK);
-    assert_false(script_gather_wants(gather, 1));
-    ask_all(gather);
+    assert_int_equal(fanout_take(fanout, 1, found, 3), OK);
+    assert_false(fanout_wants(fanout, 1));
+    ask_all(fanout);
     none[1] = BYTES("2000060 1");
-    assert_int_equal(script_gather_take(gather, 0, none, 2), OK);
-    assert_true(script_gather_done(gather));
+    assert_int_equal(fanout_take(fanout, 0, none, 2), OK);
+    assert_true(fanout_done(fanout));
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.topics[0].next_due_us, 2000050);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
 {
     struct cmd cmd = {.kind = CMD_TOPICS, .topic = {.max = 2}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     static const char *const names[4][2] = {{"a", "b"}, {"b", "z"}, {"x", "y"}, {"a", "z"}};
     char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes of = figures(room, 1, 0, 0);
         struct bytes parts[] = {first_part(first, 0, i == 0 ? 4 : 0, 2), bytes_str(names[i][0]), of,
                                 bytes_str(names[i][1]), of};
-        assert_int_equal(script_gather_take(gather, i, parts, 5), OK);
+        assert_int_equal(fanout_take(fanout, i, parts, 5), OK);
     }
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 2);
     assert_true(reply.more);
     assert_bytes(reply.topics[0].name, BYTES("a"));
     assert_int_equal(reply.topics[0].pushed, 2);
     assert_bytes(reply.topics[1].name, BYTES("b"));
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static void kicking_goes_from_partition_to_partition_up_to_max(void **state)
 {
     struct cmd cmd = {.kind = CMD_KICK_TOPIC,
                       .topic = {.topic = BYTES("t"), .state = JOB_GONE, .max = 5}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     (void)state;
     for (uint32_t i = 0; i < 8; i++) { /* no buried job anywhere, so the delayed ones are kicked */
         for (uint32_t other = 0; other < 4; other++)
-            assert_int_equal(script_gather_wants(gather, other), other == i % 4 && i < 6);
+            assert_int_equal(fanout_wants(fanout, other), other == i % 4 && i < 6);
         if (i == 6)
             break;
-        ask_all(gather);
+        ask_all(fanout);
         struct bytes parts[] = {first_part(first, 0, 0, i < 4 ? 0 : i == 4 ? 3 : 2), BYTES("")};
-        assert_int_equal(script_gather_take(gather, i % 4, parts, 2), OK);
+        assert_int_equal(fanout_take(fanout, i % 4, parts, 2), OK);
     }
-    assert_true(script_gather_done(gather));
+    assert_true(fanout_done(fanout));
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.count, 5);
     assert_true(reply.more);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
@@ -232,20 +232,20 @@ static void a_topic_is_gone_when_no_partition_keeps_it(void **state)
     (void)state;
     for (unsigned keeper = 0; keeper <= 4; keeper++) {
         struct cmd cmd = {.kind = CMD_REMOVE_TOPIC, .topic = {.topic = BYTES("t")}};
-        struct script_gather *gather = script_gather_new(&space, &cmd);
+        struct fanout *fanout = fanout_new(&space, &cmd);
         char first[SCRIPT_ANSWER_BYTES];
         struct reply reply;
-        ask_all(gather);
+        ask_all(fanout);
         for (uint32_t i = 0; i < 4; i++) { /* the last one does not know it */
             struct bytes parts[] = {
                 first_part(first, i == 3 ? 1 : 0, i == keeper && i < 3 ? 4 : 0, 0)};
-            assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+            assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
         }
-        assert_true(script_gather_done(gather));
-        script_gather_reply(gather, &reply);
+        assert_true(fanout_done(fanout));
+        fanout_reply(fanout, &reply);
         assert_int_equal(reply.err, OK);
         assert_int_equal(reply.more, keeper < 3);
-        script_gather_free(gather);
+        fanout_free(fanout);
     }
 }
 
@@ -254,43 +254,43 @@ static void a_topic_that_one_partition_has_is_paused_in_all(void **state)
     (void)state;
     struct cmd cmd = {.kind = CMD_PAUSE,
                       .topic = {.topic = BYTES("t"), .pause_until_us = 9, .must_exist = true}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     struct reply reply;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 2 ? 0 : 1, 0, 0)};
-        assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+        assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
     }
     for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(script_gather_wants(gather, i), i != 2);
-    ask_all(gather);
+        assert_int_equal(fanout_wants(fanout, i), i != 2);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, 0, 0, 0)};
         if (i != 2)
-            assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+            assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
     }
-    assert_true(script_gather_done(gather));
-    script_gather_reply(gather, &reply);
+    assert_true(fanout_done(fanout));
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 static void the_first_error_ends_a_gathering(void **state)
 {
     struct cmd cmd = {.kind = CMD_PAUSE, .topic = {.topic = BYTES("t"), .pause_until_us = 9}};
-    struct script_gather *gather = script_gather_new(&space, &cmd);
+    struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES];
     (void)state;
-    ask_all(gather);
+    ask_all(fanout);
     for (uint32_t i = 0; i < 4; i++) {
         struct bytes parts[] = {first_part(first, i == 2 ? 8 : 0, 0, 0)};
-        assert_int_equal(script_gather_take(gather, i, parts, 1), OK);
+        assert_int_equal(fanout_take(fanout, i, parts, 1), OK);
     }
     struct reply reply;
-    script_gather_reply(gather, &reply);
+    fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, ERR_TOPICS_LIMIT);
-    script_gather_free(gather);
+    fanout_free(fanout);
 }
 
 int main(void)

@@ -165,7 +165,7 @@ static void who_hears_nothing_itself_says_nobody_dead(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
-    now_us += ALIVE_US; /* no beat of ours was answered meanwhile */
+    now_us += ALIVE_US; /* no heartbeat of ours was answered meanwhile */
     members_tick(&members[0], now_us);
     assert_false(members_know(&members[0]));
     members[0].contact_us = members[0].since_us = now_us; /* it is back */
@@ -200,7 +200,7 @@ static void leave_word(void *owner)
     words_left++;
 }
 
-/* The only call under way is a beat: it is answered, with no other daemon. */
+/* The only call under way is a heartbeat: it is answered, with no other daemon. */
 static void answer_beat(struct calls *calls)
 {
     struct call *call = LIST_ENTRY(calls->partitions[0].calls.next, struct call, place);
@@ -215,7 +215,7 @@ static void answer_beat(struct calls *calls)
     mem_free(call);
 }
 
-/* Others count from when Redis had our last beat, which is when we sent it, or later. */
+/* Others count from when Redis had our last heartbeat, which is when we sent it, or later. */
 static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
 {
     (void)state;

@@ -430,14 +430,14 @@ static void subscription_are_read_or_refused(void **state)
     struct script_notice notice;
     (void)state;
     assert_int_equal(script_notice(&space, BYTES("r3 a topic"), &notice), OK);
-    assert_true(notice.news == SCRIPT_READY_NOW && notice.partition == 3);
+    assert_true(notice.kind == SCRIPT_READY_NOW && notice.partition == 3);
     assert_bytes(notice.topic, BYTES("a topic"));
     assert_int_equal(script_notice(&space, BYTES("w0 1234"), &notice), OK);
-    assert_true(notice.news == SCRIPT_DUE && notice.due_us == 1234);
+    assert_true(notice.kind == SCRIPT_DUE && notice.due_us == 1234);
     assert_int_equal(script_notice(&space, BYTES("n2 daemon-7"), &notice), OK);
-    assert_true(notice.news == SCRIPT_MADE && notice.partition == 2 && !notice.by_us);
+    assert_true(notice.kind == SCRIPT_MADE && notice.partition == 2 && !notice.by_us);
     assert_int_equal(script_notice(&space, BYTES("bydaemon-7"), &notice), OK);
-    assert_true(notice.news == SCRIPT_MEMBER && notice.member.how == SCRIPT_SERVES);
+    assert_true(notice.kind == SCRIPT_MEMBER && notice.member.how == SCRIPT_SERVES);
     assert_memory_equal(notice.member.name, "daemon-7", SCRIPT_NAME);
     const struct bytes bad[] = {
         BYTES(""),           BYTES("r3 "),         BYTES("r4 t"),

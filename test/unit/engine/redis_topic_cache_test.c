@@ -52,18 +52,18 @@ static void a_notice_is_news_and_an_answer_of_ours_is_not(void **state)
         topic->hints[i] = (struct hint){.what = EMPTY};
     topic_notice(topic, 1);
     assert_int_equal(topic->hints[1].what, NOTICED);
-    assert_true(topic->hints[1].news);
+    assert_true(topic->hints[1].stale_answer);
     topic_see(topic, 1, rank(1, 1), 10); /* whether it is the first there nobody knows */
     assert_int_equal(topic->hints[1].what, NOTICED);
     topic_see(topic, 2, rank(5, 7), 10);
     assert_int_equal(topic->hints[2].what, READY);
-    assert_false(topic->hints[2].news);
+    assert_false(topic->hints[2].stale_answer);
     topic_notice(topic, 2);
     assert_int_equal(topic->hints[2].what, READY);
     assert_int_equal(topic->hints[2].first.us, 7);
     topic_forget(topic, PARTITIONS);
     assert_int_equal(topic->hints[2].what, UNKNOWN);
-    assert_true(topic->hints[2].news);
+    assert_true(topic->hints[2].stale_answer);
     topic_cache_rest(*state, topic);
 }
 
