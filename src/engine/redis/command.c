@@ -1,5 +1,5 @@
 /*
- * Commands that Redis carries out, but for the reserves that wait (waits.h): one call for a command
+ * Commands that Redis carries out, but for the reserves that wait (consumers.h): one call for a command
  * on a job, calls to all partitions for one on topics.
  */
 #include <string.h>
@@ -9,20 +9,20 @@
 #include "engine/redis/engine_parts.h"
 
 /* What works for a ticket. */
-struct errand {
+struct pending_command {
     struct redis_engine *redis;
     struct ticket *ticket; /* NULL: nobody asks any more */
     enum cmd_kind kind;
 };
 
 /* A command that is one call. */
-struct op {
-    struct errand errand;
+struct job_command {
+    struct pending_command pending;
 };
 
 /* A command on topics: calls to all partitions. */
 struct gathering {
-    struct errand errand;
+    struct pending_command pending;
     struct fanout *fanout;
     struct cmd cmd; /* its bytes point to `topic` */
     struct buf topic;
@@ -32,27 +32,27 @@ struct gathering {
 
 /* ---- answers ---- */
 
-static void errand_begin(struct errand *errand, struct redis_engine *redis, enum cmd_kind kind,
-                         struct ticket *ticket)
+static void pending_begin(struct pending_command *pending, struct redis_engine *redis,
+                          enum cmd_kind kind, struct ticket *ticket)
 {
-    *errand = (struct errand){.redis = redis, .ticket = ticket, .kind = kind};
+    *pending = (struct pending_command){.redis = redis, .ticket = ticket, .kind = kind};
     if (ticket)
-        ticket->held = errand;
+        ticket->held = pending;
 }
 
-static void errand_answer(struct errand *errand, const struct reply *reply)
+static void pending_answer(struct pending_command *pending, const struct reply *reply)
 {
-    struct ticket *ticket = errand->ticket;
-    errand->ticket = NULL;
+    struct ticket *ticket = pending->ticket;
+    pending->ticket = NULL;
     if (!ticket)
         return;
     ticket->held = NULL;
     ticket->answered(ticket, reply);
 }
 
-static void errand_fail(struct errand *errand, enum err err)
+static void pending_fail(struct pending_command *pending, enum err err)
 {
-    errand_answer(errand, &(struct reply){.err = err, .kind = errand->kind});
+    pending_answer(pending, &(struct reply){.err = err, .kind = pending->kind});
 }
 
 /* ---- commands that are one call ---- */
@@ -86,47 +86,49 @@ static void see_job(struct redis_engine *redis, const struct reply *reply, uint3
         consumers_see(&redis->consumers, reply->jobs, partition);
 }
 
-static void op_answered(struct op *op, struct call *call, const struct bytes *parts, uint32_t count)
+static void job_command_answered(struct job_command *command, struct script_request *call,
+                                 const struct bytes *parts, uint32_t count)
 {
-    struct redis_engine *redis = op->errand.redis;
+    struct redis_engine *redis = command->pending.redis;
     struct script_answer answer = {.err = OK};
     struct script_parts said = {.partition = call->id.partition,
                                 .at = parts,
                                 .count = count,
                                 .request = buf_bytes(&call->request)};
-    enum err err = script_read(&redis->space, op->errand.kind, &said, &redis->scratch, &answer);
+    enum err err =
+        script_read(&redis->space, command->pending.kind, &said, &redis->scratch, &answer);
     if (err) {
-        errand_fail(&op->errand, err);
+        pending_fail(&command->pending, err);
         return;
     }
     if (!answer.reply.err)
         see_job(redis, &answer.reply, call->id.partition);
-    if (op->errand.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
+    if (command->pending.kind == CMD_RESERVE_JOB && answer.reply.err == ERR_DAMAGED) {
         struct job_view job;
         if (script_damaged(&redis->space, &said, &job, 1))
             command_bury_damaged(redis, &job);
     }
-    if (op->errand.kind == CMD_RESERVE_JOB && !op->errand.ticket && !answer.reply.err)
+    if (command->pending.kind == CMD_RESERVE_JOB && !command->pending.ticket && !answer.reply.err)
         command_give_back(redis, answer.reply.jobs);
-    errand_answer(&op->errand, &answer.reply);
+    pending_answer(&command->pending, &answer.reply);
 }
 
-static void op_done(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                    uint32_t count)
+static void job_command_done(void *owner, struct script_request *call, enum err err,
+                             const struct bytes *parts, uint32_t count)
 {
-    struct op *op = owner;
+    struct job_command *command = owner;
     if (err)
-        errand_fail(&op->errand, err);
+        pending_fail(&command->pending, err);
     else
-        op_answered(op, call, parts, count);
-    arena_reset(&op->errand.redis->scratch);
-    mem_free(op);
+        job_command_answered(command, call, parts, count);
+    arena_reset(&command->pending.redis->scratch);
+    mem_free(command);
 }
 
-static void op_late(void *owner)
+static void job_command_late(void *owner)
 {
-    struct op *op = owner;
-    errand_fail(&op->errand, ERR_AGAIN);
+    struct job_command *command = owner;
+    pending_fail(&command->pending, ERR_AGAIN);
 }
 
 /* Its answer, if it comes too late, gives back what it took. */
@@ -138,19 +140,19 @@ static bool takes_job(enum cmd_kind kind)
 void command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
                     struct ticket *ticket)
 {
-    struct call *call = calls_new(&redis->calls, partition);
+    struct script_request *call = script_requests_new(&redis->calls, partition);
     if (!call) {
         if (ticket)
             ticket->answered(ticket, &(struct reply){.err = ERR_AGAIN, .kind = cmd->kind});
         return;
     }
-    struct op *op = mem_alloc(sizeof(*op));
-    errand_begin(&op->errand, redis, cmd->kind, ticket);
+    struct job_command *command = mem_alloc(sizeof(*command));
+    pending_begin(&command->pending, redis, cmd->kind, ticket);
     script_ask(&call->request, &redis->space, &call->id, cmd);
     call->changes = cmd_changes(cmd->kind);
-    call->must = takes_job(cmd->kind);
-    call->late = op_late;
-    calls_send(call, op, op_done);
+    call->at_most_once = takes_job(cmd->kind);
+    call->on_timeout = job_command_late;
+    script_requests_send(call, command, job_command_done);
 }
 
 /* ---- commands on topics ---- */
@@ -190,7 +192,7 @@ static void sum_up(struct redis_engine *redis, const struct reply *reply)
 static void view_waiters(const struct gathering *gathering, struct topic_view *view,
                          struct reply *reply)
 {
-    const struct consumers *consumers = &gathering->errand.redis->consumers;
+    const struct consumers *consumers = &gathering->pending.redis->consumers;
     const struct topic *topic = consumers_topic(consumers, buf_bytes(&gathering->topic));
     if (reply->err != ERR_NOT_FOUND || reply->kind != CMD_TOPIC || !topic || !topic->waiters)
         return;
@@ -201,8 +203,8 @@ static void view_waiters(const struct gathering *gathering, struct topic_view *v
 static void gathering_reply(struct gathering *gathering)
 {
     struct topic_view view;
-    struct redis_engine *redis = gathering->errand.redis;
-    struct reply reply = {.err = gathering->err, .kind = gathering->errand.kind};
+    struct redis_engine *redis = gathering->pending.redis;
+    struct reply reply = {.err = gathering->err, .kind = gathering->pending.kind};
     if (!reply.err)
         fanout_reply(gathering->fanout, &reply);
     view_waiters(gathering, &view, &reply);
@@ -217,7 +219,7 @@ static void gathering_reply(struct gathering *gathering)
         reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
         consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i);
-    errand_answer(&gathering->errand, &reply);
+    pending_answer(&gathering->pending, &reply);
 }
 
 static void gathering_free(struct gathering *gathering)
@@ -229,8 +231,8 @@ static void gathering_free(struct gathering *gathering)
 
 static void gathering_step(struct gathering *gathering);
 
-static void gathered(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                     uint32_t count)
+static void gathered(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
 {
     struct gathering *gathering = owner;
     gathering->under_way--;
@@ -243,21 +245,21 @@ static void gathered(void *owner, struct call *call, enum err err, const struct 
 
 static void gathering_ask(struct gathering *gathering, uint32_t partition)
 {
-    struct redis_engine *redis = gathering->errand.redis;
-    struct call *call = calls_new(&redis->calls, partition);
+    struct redis_engine *redis = gathering->pending.redis;
+    struct script_request *call = script_requests_new(&redis->calls, partition);
     if (!call) {
         gathering->err = ERR_AGAIN;
         return;
     }
     fanout_ask(gathering->fanout, &call->request, &call->id);
-    call->changes = cmd_changes(gathering->errand.kind);
+    call->changes = cmd_changes(gathering->pending.kind);
     gathering->under_way++;
-    calls_send(call, gathering, gathered);
+    script_requests_send(call, gathering, gathered);
 }
 
 static void gathering_step(struct gathering *gathering)
 {
-    uint32_t partitions = gathering->errand.redis->space.partitions;
+    uint32_t partitions = gathering->pending.redis->space.partitions;
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
         if (fanout_wants(gathering->fanout, i))
             gathering_ask(gathering, i);
@@ -271,7 +273,7 @@ static void gathering_step(struct gathering *gathering)
 void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct ticket *ticket)
 {
     struct gathering *gathering = mem_zalloc(sizeof(*gathering));
-    errand_begin(&gathering->errand, redis, cmd->kind, ticket);
+    pending_begin(&gathering->pending, redis, cmd->kind, ticket);
     buf_add_bytes(&gathering->topic, cmd->topic.topic);
     gathering->cmd = *cmd;
     gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
@@ -281,5 +283,5 @@ void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct
 
 void command_orphan(void *held)
 {
-    ((struct errand *)held)->ticket = NULL;
+    ((struct pending_command *)held)->ticket = NULL;
 }

@@ -7,7 +7,7 @@
  * for than there are wants, so none is taken that nobody is there for, but for consumers who leave
  * meanwhile: those jobs are given back.
  *
- * Where nothing is known (watched.h), all partitions are looked at together, and then only those
+ * Where nothing is known (topic_cache.h), all partitions are looked at together, and then only those
  * that have jobs are asked for some, the best first. Of the jobs that a line takes at a time, each
  * comes from another partition as long as there are more partitions than wants: so one reserve of
  * one job takes the best of all partitions' first ones, as far as this daemon knows them. It does
@@ -17,7 +17,7 @@
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_H
 
-#include "engine/redis/call.h"
+#include "engine/redis/script_request.h"
 #include "engine/redis/topic_cache.h"
 #include "port/engine.h"
 
@@ -25,13 +25,13 @@ struct wait_group;
 
 /* One parked reserve. */
 struct waiter {
-    struct list place; // line::waiters
+    struct list place; // wait_group::waiters
     struct wait_group *group;
     struct ticket *ticket;
     uint32_t max;
     bool parked; /* it waits for a job, not only for an answer */
     int64_t deadline_us;
-    size_t in_heap; /* its place in waits::heap */
+    size_t in_heap; /* its place in consumers::heap */
     /* What it has got so far, when that is less than it wants: */
     struct arena arena;
     struct job_view *jobs;
@@ -41,7 +41,7 @@ struct waiter {
 
 struct consumers_options {
     const struct script_space *space;
-    struct calls *calls;
+    struct script_requests *calls;
     uint32_t waiters_max;
     int64_t timeout_us; /* a reserve that does not wait is answered within */
     /* The job was reserved for somebody who has gone. */
@@ -54,8 +54,8 @@ struct consumers_options {
 struct consumers {
     struct consumers_options options;
     struct topic_cache topic_cache;
-    struct list groups;   // line::place
-    struct list dirty;    // line::dirty: to be looked at
+    struct list groups;   // wait_group::place
+    struct list dirty;    // wait_group::dirty: to be looked at
     struct waiter **heap; /* by deadline_us, soonest first */
     size_t heap_count, heap_cap;
     struct wait_group *hit_group; /* what came due last was for this one: see consumers_promoting */
@@ -64,7 +64,7 @@ struct consumers {
     bool subscribed;              /* notices are heard */
     enum err drained;             /* what consumers are told who would wait */
     int64_t again_us;             /* the soonest of topic::again_us */
-    int64_t probe_deadline_us;    /* the soonest of line::probe_deadline_us */
+    int64_t probe_deadline_us;    /* the soonest of wait_group::probe_deadline_us */
     int64_t now_us;
     struct lateness lateness; /* of jobs handed out here */
     struct lateness_histogram lateness_histogram;

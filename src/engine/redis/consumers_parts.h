@@ -1,5 +1,5 @@
 /*
- * What the files of the waits share, and nobody else: waits.c has who waits, asking.c asks Redis
+ * What the files of the waits share, and nobody else: consumers.c has who waits, fetch.c asks Redis
  * for their jobs.
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_PARTS_H
@@ -16,8 +16,8 @@ struct place {
 
 struct wait_group {
     struct consumers *consumers;
-    struct list place;   // waits::lines
-    struct list dirty;   // waits::dirty, or nowhere
+    struct list place;   // consumers::lines
+    struct list dirty;   // consumers::dirty, or nowhere
     struct list waiters; // waiter::place, first come first
     struct place *topics;
     uint32_t topic_count;

@@ -41,7 +41,7 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
 {
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_ask(&redis->preflight, node);
-    calls_node_ready(&redis->calls, node);
+    script_requests_node_ready(&redis->calls, node);
     consumers_forget(
         &redis->consumers); /* it was a replica, perhaps, which our last marks did not reach */
 }
@@ -100,15 +100,15 @@ static bool reaches_all(const struct redis_engine *redis)
 {
     bool all = true;
     for (uint32_t i = 0; i < redis->space.partitions; i++)
-        all = all && calls_is_open(&redis->calls, i);
+        all = all && script_requests_is_open(&redis->calls, i);
     return all;
 }
 
 /* What Redis says to our beats, once a second: a change like others. */
 static bool takes_changes(const struct redis_engine *redis)
 {
-    const struct node *node = calls_node(&redis->calls, 0);
-    return node && !node->said_stalled && !calls_lacks_replicas(&redis->calls, 0);
+    const struct node *node = script_requests_node(&redis->calls, 0);
+    return node && !node->said_stalled && !script_requests_lacks_replicas(&redis->calls, 0);
 }
 
 static void engine_use_budget(struct engine *engine, struct budget *budget)
@@ -138,7 +138,7 @@ static void engine_begin(struct engine *engine)
     partition_init_tick(&redis->partition_init, redis->now_us);
     members_tick(&redis->members, redis->now_us);
     promoter_tick(&redis->promoter, redis->now_us);
-    calls_tick(&redis->calls, redis->now_us);
+    script_requests_tick(&redis->calls, redis->now_us);
     redis_requeue_tick(&redis->requeue, redis->now_us);
     consumers_tick(&redis->consumers, redis->now_us);
 }
@@ -209,7 +209,7 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
 static int64_t engine_end(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
-    calls_flush(&redis->calls);
+    script_requests_flush(&redis->calls);
     topology_flush(&redis->topology);
     link_flush(&redis->subscription.link);
     int64_t next_us = topology_next_us(&redis->topology);
@@ -217,7 +217,7 @@ static int64_t engine_end(struct engine *engine)
     next_us = sooner(next_us, partition_init_next_us(&redis->partition_init));
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, promoter_next_us(&redis->promoter));
-    next_us = sooner(next_us, calls_next_us(&redis->calls));
+    next_us = sooner(next_us, script_requests_next_us(&redis->calls));
     next_us = sooner(next_us, redis_requeue_next_us(&redis->requeue));
     return sooner(next_us, consumers_next_us(&redis->consumers));
 }
@@ -309,10 +309,11 @@ static void make_parts(struct redis_engine *redis)
                                              .epoll = redis->epoll,
                                              .timeout_us = options->timeout_us},
                   redis->now_us);
-    calls_init(&redis->calls, &(struct calls_options){.space = &redis->space,
-                                                      .topology = &redis->topology,
-                                                      .timeout_us = options->timeout_us,
-                                                      .wait_replicas = options->wait_replicas});
+    script_requests_init(
+        &redis->calls, &(struct script_requests_options){.space = &redis->space,
+                                                         .topology = &redis->topology,
+                                                         .timeout_us = options->timeout_us,
+                                                         .wait_replicas = options->wait_replicas});
     partition_init_init(&redis->partition_init,
                         &(struct partition_init_options){.space = &redis->space,
                                                          .calls = &redis->calls,
@@ -486,7 +487,7 @@ void redis_engine_close(struct redis_engine *redis)
         leave(redis);
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
-    calls_fini(&redis->calls);
+    script_requests_fini(&redis->calls);
     consumers_fini(&redis->consumers);
     redis_requeue_fini(&redis->requeue);
     promoter_fini(&redis->promoter);

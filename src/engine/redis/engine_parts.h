@@ -23,7 +23,7 @@ struct redis_engine {
     struct tls *tls; /* NULL: none */
     struct topology topology;
     struct topology_callbacks topology_callbacks;
-    struct calls calls;
+    struct script_requests calls;
     struct partition_init partition_init;
     struct members members;
     struct promoter promoter;

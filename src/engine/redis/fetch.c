@@ -182,7 +182,7 @@ static void take_answer(const struct ask *ask, const struct script_parts *said,
         wait_group_hand_out(ask->group, answer->reply.jobs, answer->reply.count);
 }
 
-static void asked(void *owner, struct call *call, enum err err, const struct bytes *parts,
+static void asked(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
                   uint32_t count)
 {
     struct ask *ask = owner;
@@ -234,7 +234,7 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
                            uint32_t max)
 {
     struct consumers *consumers = group->consumers;
-    struct call *call = calls_new(consumers->options.calls, partition);
+    struct script_request *call = script_requests_new(consumers->options.calls, partition);
     if (!call)
         return NULL;
     struct bytes *names = arena_alloc(&consumers->scratch, topics * sizeof(*names));
@@ -252,10 +252,10 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct ask *ask = ask_new(group, topics, max);
     script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
                        consumers->subscribed);
-    call->must = max > 0;
-    call->late = asked_long_ago;
+    call->at_most_once = max > 0;
+    call->on_timeout = asked_long_ago;
     group->asking[partition] = true;
-    calls_send(call, ask, asked);
+    script_requests_send(call, ask, asked);
     return ask;
 }
 

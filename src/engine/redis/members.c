@@ -165,8 +165,8 @@ static void in_contact(struct members *members)
     members->beats++;
 }
 
-static void answered(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                     uint32_t count)
+static void answered(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
 {
     struct members *members = owner;
     struct script_member others[SCRIPT_MEMBERS_MAX];
@@ -189,7 +189,7 @@ static void answered(void *owner, struct call *call, enum err err, const struct 
 
 static void heartbeat(struct members *members)
 {
-    struct call *call = calls_new_unkept(members->options.calls, 0);
+    struct script_request *call = script_requests_new_unkept(members->options.calls, 0);
     bool serves = members->options.serves(members->options.owner);
     members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
@@ -199,7 +199,7 @@ static void heartbeat(struct members *members)
     members->asked++;
     members->heartbeat_sent_us = members->now_us;
     members->heartbeat_at_us = members->now_us + MEMBERS_BEAT_US;
-    calls_send(call, members, answered);
+    script_requests_send(call, members, answered);
 }
 
 /* ---- what the engine does ---- */

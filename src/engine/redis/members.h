@@ -17,7 +17,7 @@
 #ifndef LATERD_ENGINE_REDIS_MEMBERS_H
 #define LATERD_ENGINE_REDIS_MEMBERS_H
 
-#include "engine/redis/call.h"
+#include "engine/redis/script_request.h"
 
 enum {
     MEMBERS_BEAT_US = 1000 * 1000,
@@ -32,7 +32,7 @@ struct member {
 
 struct members_options {
     const struct script_space *space;
-    struct calls *calls;
+    struct script_requests *calls;
     int64_t alive_us; /* a daemon that is silent for so long is dead */
     /* Do we reach all partitions now? If not, somebody else had better own them. */
     bool (*serves)(void *owner);
@@ -45,8 +45,8 @@ struct members {
     struct members_options options;
     struct member *others;
     uint32_t count, cap;
-    uint64_t gone;  /* dead or left, ever: each calls for forgetting, see timers.h */
-    uint64_t beats; /* of ours, answered ever: each was heard by all, see notices.h */
+    uint64_t gone;  /* dead or left, ever: each calls for forgetting, see promoter.h */
+    uint64_t beats; /* of ours, answered ever: each was heard by all, see subscription.h */
     bool *ours;     /* for each partition */
     uint32_t asked; /* beats under way */
     bool started, leaving;

@@ -22,8 +22,8 @@ static void say_lost(struct partition_init *partition_init)
               "its jobs are gone, the queue goes on empty: see appendonly in docs/redis.md");
 }
 
-static void opened(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                   uint32_t count)
+static void opened(void *owner, struct script_request *call, enum err err,
+                   const struct bytes *parts, uint32_t count)
 {
     struct opening *opening = owner;
     struct partition_init *partition_init = opening->partition_init;
@@ -44,8 +44,8 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
         opening->since_us = partition_init->now_us;
     opening->was_there = true;
     if (answer.count)
-        calls_give_up(partition_init->options.calls, opening->partition);
-    calls_open(partition_init->options.calls, opening->partition, call->addressed);
+        script_requests_give_up(partition_init->options.calls, opening->partition);
+    script_requests_open(partition_init->options.calls, opening->partition, call->addressed);
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
@@ -54,19 +54,21 @@ static void opened(void *owner, struct call *call, enum err err, const struct by
 static void open_it(struct opening *opening)
 {
     struct partition_init *partition_init = opening->partition_init;
-    struct call *call = calls_new_unkept(partition_init->options.calls, opening->partition);
+    struct script_request *call =
+        script_requests_new_unkept(partition_init->options.calls, opening->partition);
     script_ask_open(&call->request, partition_init->options.space, &call->id);
     call->urgent = true;
     opening->again = false;
     opening->asked = true;
-    calls_send(call, opening, opened);
+    script_requests_send(call, opening, opened);
 }
 
 static bool wants(const struct partition_init *partition_init, const struct opening *opening)
 {
     return partition_init->started && !opening->asked &&
-           (opening->again || !calls_is_open(partition_init->options.calls, opening->partition)) &&
-           calls_node(partition_init->options.calls, opening->partition);
+           (opening->again ||
+            !script_requests_is_open(partition_init->options.calls, opening->partition)) &&
+           script_requests_node(partition_init->options.calls, opening->partition);
 }
 
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition)

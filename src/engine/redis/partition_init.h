@@ -1,12 +1,12 @@
 /*
  * Opens partitions: before anything else is sent to a partition over a new connection, or at a
  * node that has it newly, the script `open` makes sure that it is there and as ours are. Until it
- * is answered, calls to the partition wait (calls_is_open).
+ * is answered, calls to the partition wait (script_requests_is_open).
  */
 #ifndef LATERD_ENGINE_REDIS_PARTITION_INIT_H
 #define LATERD_ENGINE_REDIS_PARTITION_INIT_H
 
-#include "engine/redis/call.h"
+#include "engine/redis/script_request.h"
 
 struct partition_init;
 
@@ -22,7 +22,7 @@ struct opening {
 
 struct partition_init_options {
     const struct script_space *space;
-    struct calls *calls;
+    struct script_requests *calls;
     /* The partition is not as ours are: it is one of so many. */
     void (*refused)(void *owner, uint32_t stored_partitions);
     /* It is open, at a server that may have lost what the one before had told us. */

@@ -39,8 +39,8 @@ static enum err read_answer(const struct promoter_timer *timer, const struct byt
 
 /* ---- promote ---- */
 
-static void promoted(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                     uint32_t count)
+static void promoted(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
 {
     struct promoter_timer *timer = owner;
     struct promoter *promoter = timer->promoter;
@@ -48,7 +48,7 @@ static void promoted(void *owner, struct call *call, enum err err, const struct 
     timer->promote_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
-    if (err || call->again)
+    if (err || call->resent)
         promoter->options.missed(promoter->options.owner);
     for (uint32_t i = 1; i < count && !err; i++)
         promoter->options.promoted(promoter->options.owner, parts[i], timer->partition);
@@ -64,19 +64,20 @@ static void promoted(void *owner, struct call *call, enum err err, const struct 
 static void promote(struct promoter_timer *timer)
 {
     struct promoter *promoter = timer->promoter;
-    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    struct script_request *call =
+        script_requests_new_unkept(promoter->options.calls, timer->partition);
     timer->promote_at_us = promoter->now_us + AGAIN_US;
     script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
     timer->promote_asked = true;
     timer->latency_first = false;
-    calls_send(call, timer, promoted);
+    script_requests_send(call, timer, promoted);
     promoter->options.promoting(promoter->options.owner, timer->partition);
 }
 
 /* ---- forget ---- */
 
-static void forgot(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                   uint32_t count)
+static void forgot(void *owner, struct script_request *call, enum err err,
+                   const struct bytes *parts, uint32_t count)
 {
     struct promoter_timer *timer = owner;
     struct script_answer answer;
@@ -93,20 +94,21 @@ static void forget(struct promoter_timer *timer)
 {
     struct promoter *promoter = timer->promoter;
     const struct members *members = promoter->options.members;
-    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    struct script_request *call =
+        script_requests_new_unkept(promoter->options.calls, timer->partition);
     promoter->living.len = 0;
     members_living(members, &promoter->living);
     timer->forget_at_us = INT64_MAX;
     timer->forget_asked = true;
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
                          buf_bytes(&promoter->living), members->options.alive_us, STEPS);
-    calls_send(call, timer, forgot);
+    script_requests_send(call, timer, forgot);
 }
 
 static void forget_me(struct promoter_timer *timer);
 
-static void forgot_me(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                      uint32_t count)
+static void forgot_me(void *owner, struct script_request *call, enum err err,
+                      const struct bytes *parts, uint32_t count)
 {
     struct promoter_timer *timer = owner;
     struct script_answer answer = {.err = OK};
@@ -119,10 +121,11 @@ static void forgot_me(void *owner, struct call *call, enum err err, const struct
 static void forget_me(struct promoter_timer *timer)
 {
     struct promoter *promoter = timer->promoter;
-    struct call *call = calls_new_unkept(promoter->options.calls, timer->partition);
+    struct script_request *call =
+        script_requests_new_unkept(promoter->options.calls, timer->partition);
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id, BYTES(""), 0, STEPS);
     promoter->leaving++;
-    calls_send(call, timer, forgot_me);
+    script_requests_send(call, timer, forgot_me);
 }
 
 /* ---- what the engine does ---- */

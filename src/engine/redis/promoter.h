@@ -24,7 +24,7 @@ struct promoter_timer {
 
 struct promoter_options {
     const struct script_space *space;
-    struct calls *calls;
+    struct script_requests *calls;
     const struct members *members;
     /* A promote is under way to the partition: what is sent now is done after it. */
     void (*promoting)(void *owner, uint32_t partition);

@@ -4,13 +4,13 @@
  * and what happens while Redis is away.
  *
  *     engine.c    the verbs of the port, commands and their answers
- *     waits.c     parked reserves: who waits
- *     asking.c    their calls for jobs
- *     watched.c   what we know of ready jobs
- *     returns.c   jobs whose consumers have gone
- *     timers.c    who makes due jobs ready
- *     notices.c   what daemons tell each other through Redis
- *     fitness.c   whether a server is fit to hold a queue
+ *     consumers.c     parked reserves: who waits
+ *     fetch.c    their calls for jobs
+ *     topic_cache.c   what we know of ready jobs
+ *     requeue.c   jobs whose consumers have gone
+ *     promoter.c    who makes due jobs ready
+ *     subscription.c   what daemons tell each other through Redis
+ *     preflight.c   whether a server is fit to hold a queue
  *     call.c      calls of scripts: sent, sent again, answered once
  *     topology.c  which server has which partition: one, Sentinel's master, a cluster
  *     sentinels.c who the sentinels say is master, and when that changes

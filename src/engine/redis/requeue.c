@@ -40,7 +40,7 @@ static void answered(struct redis_requeue *requeue, const struct script_parts *s
     arena_reset(&requeue->scratch);
 }
 
-static void done(void *owner, struct call *call, enum err err, const struct bytes *parts,
+static void done(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
                  uint32_t count)
 {
     struct release *release = owner;
@@ -62,9 +62,9 @@ static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
     struct returning *returning = where(requeue, partition);
-    struct call *call = NULL;
+    struct script_request *call = NULL;
     if (returning->under_way < AT_ONCE && returning->again_us <= requeue->now_us)
-        call = calls_new(requeue->options.calls, partition);
+        call = script_requests_new(requeue->options.calls, partition);
     if (!call)
         return false;
     struct cmd cmd = {
@@ -75,7 +75,7 @@ static bool send(struct release *release, uint32_t partition)
     call->changes = true;
     returning->under_way++;
     list_remove(&release->place);
-    calls_send(call, release, done);
+    script_requests_send(call, release, done);
     return true;
 }
 

@@ -10,11 +10,11 @@
 #ifndef LATERD_ENGINE_REDIS_REQUEUE_H
 #define LATERD_ENGINE_REDIS_REQUEUE_H
 
-#include "engine/redis/call.h"
+#include "engine/redis/script_request.h"
 
 struct redis_requeue_options {
     const struct script_space *space;
-    struct calls *calls;
+    struct script_requests *calls;
     /* The job is back. The view is good until this returns. */
     void (*returned)(void *owner, const struct job_view *job, uint32_t partition);
     void *owner;
@@ -28,7 +28,7 @@ struct redis_requeue {
 };
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options);
-/* After calls_fini. */
+/* After script_requests_fini. */
 void redis_requeue_fini(struct redis_requeue *requeue);
 
 /* A release by number and lease. */

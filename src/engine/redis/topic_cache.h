@@ -31,11 +31,11 @@ struct hint {
 struct topic {
     char *name;
     uint8_t name_len;
-    uint32_t number;    /* in watched::all */
+    uint32_t number;    /* in topic_cache::all */
     struct hint *hints; /* for each partition */
     int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
     struct list groups; // place::in_topic
-    struct list idle;   // watched::idle, while no line asks for it
+    struct list idle;   // topic_cache::idle, while no line asks for it
     uint64_t waiters;
     struct lateness lateness; /* of jobs handed out here */
 };

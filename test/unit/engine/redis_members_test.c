@@ -201,9 +201,10 @@ static void leave_word(void *owner)
 }
 
 /* The only call under way is a heartbeat: it is answered, with no other daemon. */
-static void answer_beat(struct calls *calls)
+static void answer_beat(struct script_requests *calls)
 {
-    struct call *call = LIST_ENTRY(calls->partitions[0].calls.next, struct call, place);
+    struct script_request *call =
+        LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
     char first[SCRIPT_ANSWER_BYTES] = {0};
     struct bytes parts[2] = {bytes_of(first, sizeof(first)), BYTES("")};
     void *owner = call->owner;
@@ -222,11 +223,12 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
     struct redis_url url = {.topology = REDIS_SINGLE};
     struct topology topology = {.options.url = &url}; /* of no nodes */
     struct script_space space;
-    struct calls calls;
+    struct script_requests calls;
     struct members us;
     assert_int_equal(script_space_init(&space, BYTES("laterd"), 1, "daemon-0"), OK);
-    calls_init(&calls, &(struct calls_options){
-                           .space = &space, .topology = &topology, .timeout_us = ALIVE_US});
+    script_requests_init(&calls, &(struct script_requests_options){.space = &space,
+                                                                   .topology = &topology,
+                                                                   .timeout_us = ALIVE_US});
     members_init(&us, &(struct members_options){.space = &space,
                                                 .calls = &calls,
                                                 .alive_us = ALIVE_US,
@@ -247,7 +249,7 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
     answer_beat(&calls); /* four seconds and less after the last answer */
     assert_int_equal(words_left, 1);
     members_fini(&us);
-    calls_fini(&calls);
+    script_requests_fini(&calls);
     script_space_fini(&space);
 }
 

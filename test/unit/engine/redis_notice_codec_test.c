@@ -20,7 +20,7 @@ struct news_test {
     struct script_space space;
     struct redis_url url;
     struct topology topology; /* of no nodes: nothing is ever sent */
-    struct calls calls;
+    struct script_requests calls;
 };
 
 static int setup(void **state)
@@ -29,10 +29,11 @@ static int setup(void **state)
     test = (struct news_test){.topology.options.url = &test.url};
     if (script_space_init(&test.space, BYTES("laterd"), 1, "daemon-1"))
         return -1;
-    calls_init(&test.calls, &(struct calls_options){.space = &test.space,
-                                                    .topology = &test.topology,
-                                                    .timeout_us = 100 * NOW_US});
-    calls_tick(&test.calls, NOW_US);
+    script_requests_init(&test.calls,
+                         &(struct script_requests_options){.space = &test.space,
+                                                           .topology = &test.topology,
+                                                           .timeout_us = 100 * NOW_US});
+    script_requests_tick(&test.calls, NOW_US);
     *state = &test;
     return 0;
 }
@@ -40,17 +41,17 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct news_test *test = *state;
-    calls_fini(&test->calls);
+    script_requests_fini(&test->calls);
     script_space_fini(&test->space);
     return 0;
 }
 
 /* Calls that somebody waits for; those that have been answered stay without an owner. */
-static struct call *under_way(struct news_test *test)
+static struct script_request *under_way(struct news_test *test)
 {
     struct list *all = &test->calls.partitions[0].calls;
     for (struct list *at = all->next; at != all; at = at->next) {
-        struct call *call = LIST_ENTRY(at, struct call, place);
+        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         if (call->owner)
             return call;
     }
@@ -59,7 +60,7 @@ static struct call *under_way(struct news_test *test)
 
 static void answer(struct news_test *test, uint8_t err, uint8_t flags, const char *rest)
 {
-    struct call *call = under_way(test);
+    struct script_request *call = under_way(test);
     char first[SCRIPT_ANSWER_BYTES] = {(char)err, 0, (char)flags};
     memset(first + 8, 0xff, 6); /* next: never, which is 2^53 - 1 */
     first[14] = 0x1f;

@@ -17,7 +17,7 @@ struct redis_requeue_test {
     struct script_space space;
     struct redis_url url;
     struct topology topology; /* of no nodes: nothing is ever sent */
-    struct calls calls;
+    struct script_requests calls;
     struct redis_requeue requeue;
 };
 
@@ -27,9 +27,9 @@ static int setup(void **state)
     test = (struct redis_requeue_test){.topology.options.url = &test.url};
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
-    calls_init(&test.calls, &(struct calls_options){.space = &test.space,
-                                                    .topology = &test.topology,
-                                                    .timeout_us = TIMEOUT_US});
+    script_requests_init(&test.calls, &(struct script_requests_options){.space = &test.space,
+                                                                        .topology = &test.topology,
+                                                                        .timeout_us = TIMEOUT_US});
     redis_requeue_init(&test.requeue,
                        &(struct redis_requeue_options){.space = &test.space, .calls = &test.calls});
     *state = &test;
@@ -39,7 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct redis_requeue_test *test = *state;
-    calls_fini(&test->calls);
+    script_requests_fini(&test->calls);
     redis_requeue_fini(&test->requeue);
     script_space_fini(&test->space);
     return 0;
@@ -65,13 +65,13 @@ static void releases_are_tried_until_they_are_answered(void **state)
         assert_int_equal(under_way(test, 0), AT_ONCE);
         assert_int_equal(under_way(test, 1), 1);
         now_us += TIMEOUT_US;
-        calls_tick(&test->calls, now_us);
+        script_requests_tick(&test->calls, now_us);
         redis_requeue_tick(&test->requeue, now_us);
         assert_int_equal(under_way(test, 0), 0); /* not at once */
         assert_true(redis_requeue_next_us(&test->requeue) > now_us);
         assert_true(redis_requeue_next_us(&test->requeue) < now_us + SECOND_US);
         now_us += SECOND_US;
-        calls_tick(&test->calls, now_us);
+        script_requests_tick(&test->calls, now_us);
         redis_requeue_tick(&test->requeue, now_us);
     }
 }

@@ -2,7 +2,7 @@
  * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
  * and the answer is in; in `unsent` exactly while no connection has it and no reply is held.
  */
-#include "engine/redis/call.h"
+#include "engine/redis/script_request.h"
 
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void expect_nothing(struct node *node)
 
 /* ---- calls ---- */
 
-static struct partition *partition_of(const struct call *call)
+static struct partition *partition_of(const struct script_request *call)
 {
     return &call->calls->partitions[call->id.partition];
 }
@@ -68,9 +68,9 @@ static void ring_give(struct partition *partition, uint32_t place)
     partition->ring_taken[place / 64] &= ~(UINT64_C(1) << place % 64);
 }
 
-static void call_free(struct call *call)
+static void script_request_free(struct script_request *call)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     if (call->in_ring)
         ring_give(partition_of(call), call->id.place);
     list_remove(&call->place);
@@ -90,19 +90,20 @@ static void call_free(struct call *call)
     calls->spare_count++;
 }
 
-static struct call *call_take(struct calls *calls)
+static struct script_request *script_request_take(struct script_requests *calls)
 {
-    struct call *call = calls->spare;
+    struct script_request *call = calls->spare;
     if (!call)
         return mem_zalloc(sizeof(*call));
     calls->spare = call->next_spare;
     calls->spare_count--;
     struct buf room = call->request;
-    *call = (struct call){.request = room};
+    *call = (struct script_request){.request = room};
     return call;
 }
 
-static void tell(struct call *call, enum err err, const struct bytes *parts, uint32_t count)
+static void tell(struct script_request *call, enum err err, const struct bytes *parts,
+                 uint32_t count)
 {
     void *owner = call->owner;
     call->owner = NULL;
@@ -112,21 +113,21 @@ static void tell(struct call *call, enum err err, const struct bytes *parts, uin
 
 /* What is given up may still be done, by a server that is late. Its answer must not take the place
  * of a newer one, so these begin elsewhere in the ring. */
-static void leave_place(const struct call *call)
+static void leave_place(const struct script_request *call)
 {
-    if (call->again && call->in_ring)
+    if (call->resent && call->in_ring)
         partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
 }
 
-static void finish(struct call *call, enum err err)
+static void finish(struct script_request *call, enum err err)
 {
     call->calls->failed += err != OK;
     leave_place(call);
     tell(call, err, NULL, 0);
-    call_free(call);
+    script_request_free(call);
 }
 
-static void wait_to_send(struct call *call, int64_t retry_at_us)
+static void wait_to_send(struct script_request *call, int64_t retry_at_us)
 {
     call->retry_at_us = retry_at_us;
     list_remove(&call->unsent);
@@ -135,7 +136,7 @@ static void wait_to_send(struct call *call, int64_t retry_at_us)
 
 /* ---- sending ---- */
 
-static struct loading *loading_of(struct calls *calls, const struct node *node)
+static struct loading *loading_of(struct script_requests *calls, const struct node *node)
 {
     return &calls->loading[node - calls->options.topology->nodes];
 }
@@ -150,7 +151,7 @@ static void loaded(struct link_call *last, redisReply *reply)
 }
 
 /* What is sent to the node from now on finds them there, unless they are refused. */
-static void load_scripts(struct calls *calls, struct node *node)
+static void load_scripts(struct script_requests *calls, struct node *node)
 {
     struct loading *loading = loading_of(calls, node);
     struct buf *out = link_out(&node->link);
@@ -168,14 +169,14 @@ static void load_scripts(struct calls *calls, struct node *node)
     link_expect(&node->link, &loading->last);
 }
 
-static struct replicas *replicas_of(struct calls *calls, const struct node *node)
+static struct replicas *replicas_of(struct script_requests *calls, const struct node *node)
 {
     return &calls->replicas[node - calls->options.topology->nodes];
 }
 
-static void send_to(struct call *call, struct node *node)
+static void send_to(struct script_request *call, struct node *node)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     struct replicas *replicas = replicas_of(calls, node);
     list_remove(&call->unsent);
     call->sent_to = node;
@@ -188,9 +189,9 @@ static void send_to(struct call *call, struct node *node)
         replicas->probe = replicas->said;
 }
 
-static void try_to_send(struct call *call)
+static void try_to_send(struct script_request *call)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     struct partition *partition = partition_of(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
     bool may = node && (partition->open_at == node || call->urgent);
@@ -202,12 +203,12 @@ static void try_to_send(struct call *call)
 
 /* ---- the clocks ---- */
 
-static void set_clock(struct calls *calls, const struct node *node, int64_t ahead_us)
+static void set_clock(struct script_requests *calls, const struct node *node, int64_t ahead_us)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
-        if (calls_node(calls, i) == node)
+        if (script_requests_node(calls, i) == node)
             calls->options.space->ahead_us[i] = ahead_us;
     }
     if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
@@ -220,15 +221,16 @@ static void set_clock(struct calls *calls, const struct node *node, int64_t ahea
  * looked at its clock, which then said redis_us, some time between our sending and now. While what
  * we believe is possible, we go on believing it.
  */
-static void compare_clocks(const struct call *call, int64_t redis_us)
+static void compare_clocks(const struct script_request *call, int64_t redis_us)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     int64_t believed_us = calls->options.space->ahead_us[call->id.partition];
     int64_t most_us = redis_us - call->on_link.sent_us;
     int64_t least_us = redis_us - calls->now_us;
     bool possible =
         believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
-    if (redis_us == 0 || possible || call->answered_by != calls_node(calls, call->id.partition))
+    if (redis_us == 0 || possible ||
+        call->answered_by != script_requests_node(calls, call->id.partition))
         return;
     int64_t ahead_us = least_us + (most_us - least_us) / 2;
     bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
@@ -243,7 +245,7 @@ static struct bytes part_of(const redisReply *part)
                                             : bytes_of("", 0);
 }
 
-static void answer(struct call *call, const redisReply *reply)
+static void answer(struct script_request *call, const redisReply *reply)
 {
     struct bytes parts[SCRIPT_PARTS_MAX];
     uint32_t count = 1;
@@ -259,10 +261,10 @@ static void answer(struct call *call, const redisReply *reply)
     }
     compare_clocks(call, script_clock(parts, count));
     tell(call, OK, parts, count);
-    call_free(call);
+    script_request_free(call);
 }
 
-static void say(struct calls *calls, const char *text)
+static void say(struct script_requests *calls, const char *text)
 {
     if (calls->said_us && calls->now_us - calls->said_us < SAY_EVERY_US)
         return;
@@ -271,7 +273,8 @@ static void say(struct calls *calls, const char *text)
 }
 
 /* The slot is on its way to another node, which may have this partition already. */
-static void ask_there(struct call *call, const struct node *by, const struct failure *failure)
+static void ask_there(struct script_request *call, const struct node *by,
+                      const struct failure *failure)
 {
     struct redis_address address = failure->address;
     if (!address.host[0]) /* "the host that you asked" */
@@ -288,14 +291,14 @@ static void ask_there(struct call *call, const struct node *by, const struct fai
     send_to(call, node);
 }
 
-static void refused(struct call *call, struct node *node, struct bytes text)
+static void refused(struct script_request *call, struct node *node, struct bytes text)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     struct failure failure = failure_read(text);
     list_remove(&call->held);
     calls->retried++;
     if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
-        calls_close(calls, call->id.partition);
+        script_requests_close(calls, call->id.partition);
         wait_to_send(call, 0);
         return;
     }
@@ -333,12 +336,12 @@ static void refused(struct call *call, struct node *node, struct bytes text)
 }
 
 /* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
-static void lost(struct call *call)
+static void lost(struct script_request *call)
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     list_remove(&call->held);
-    call->again = true;
-    if (!call->must && (!call->owner || call->deadline_us <= calls->now_us)) {
+    call->resent = true;
+    if (!call->at_most_once && (!call->owner || call->deadline_us <= calls->now_us)) {
         finish(call, ERR_AGAIN);
         return;
     }
@@ -349,7 +352,7 @@ static void lost(struct call *call)
 
 static void replied(struct link_call *on_link, redisReply *reply)
 {
-    struct call *call = LIST_ENTRY(on_link, struct call, on_link);
+    struct script_request *call = LIST_ENTRY(on_link, struct script_request, on_link);
     struct node *node = call->sent_to;
     call->sent_to = NULL;
     call->answered_by = node;
@@ -385,7 +388,7 @@ static void release(struct list *waiting, enum err err)
         list_add_tail(&owed, node);
     }
     while (!list_empty(&owed)) {
-        struct call *call = LIST_ENTRY(owed.next, struct call, held);
+        struct script_request *call = LIST_ENTRY(owed.next, struct script_request, held);
         list_remove(&call->held);
         if (!call->reply)
             continue; /* refused, or lost: dealt with there */
@@ -421,7 +424,7 @@ static void say_replicas(struct replicas *replicas, long long have)
 static void waited(struct link_call *on_link, redisReply *reply)
 {
     struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
-    struct calls *calls = replicas->calls;
+    struct script_requests *calls = replicas->calls;
     bool told = reply && reply->type == REDIS_REPLY_INTEGER;
     bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
     replicas->asked = false;
@@ -432,7 +435,7 @@ static void waited(struct link_call *on_link, redisReply *reply)
         freeReplyObject(reply);
 }
 
-static void ask_replicas(struct calls *calls, struct node *node)
+static void ask_replicas(struct script_requests *calls, struct node *node)
 {
     struct replicas *replicas = replicas_of(calls, node);
     struct buf *out = link_out(&node->link);
@@ -456,7 +459,7 @@ static void ask_replicas(struct calls *calls, struct node *node)
     link_expect(&node->link, &replicas->wait);
 }
 
-void calls_flush(struct calls *calls)
+void script_requests_flush(struct script_requests *calls)
 {
     if (!calls->options.wait_replicas)
         return;
@@ -466,11 +469,12 @@ void calls_flush(struct calls *calls)
 
 /* ---- what the engine does ---- */
 
-void calls_init(struct calls *calls, const struct calls_options *options)
+void script_requests_init(struct script_requests *calls,
+                          const struct script_requests_options *options)
 {
     char tag[SCRIPT_PREFIX_MAX + 16];
     uint32_t count = options->space->partitions;
-    *calls = (struct calls){.options = *options};
+    *calls = (struct script_requests){.options = *options};
     calls->partitions = mem_zalloc(count * sizeof(struct partition));
     for (uint32_t i = 0; i < count; i++) {
         struct partition *partition = &calls->partitions[i];
@@ -491,15 +495,15 @@ void calls_init(struct calls *calls, const struct calls_options *options)
     }
 }
 
-void calls_fini(struct calls *calls)
+void script_requests_fini(struct script_requests *calls)
 {
     for (uint32_t i = 0; calls->partitions && i < calls->options.space->partitions; i++) {
         struct partition *partition = &calls->partitions[i];
         while (!list_empty(&partition->calls))
-            finish(LIST_ENTRY(partition->calls.next, struct call, place), ERR_AGAIN);
+            finish(LIST_ENTRY(partition->calls.next, struct script_request, place), ERR_AGAIN);
     }
     while (calls->spare) {
-        struct call *call = call_take(calls);
+        struct script_request *call = script_request_take(calls);
         buf_fini(&call->request);
         mem_free(call);
     }
@@ -509,21 +513,21 @@ void calls_fini(struct calls *calls)
     calls->partitions = NULL;
 }
 
-struct call *calls_new(struct calls *calls, uint32_t partition)
+struct script_request *script_requests_new(struct script_requests *calls, uint32_t partition)
 {
     uint32_t place;
     if (!ring_take(&calls->partitions[partition], &place))
         return NULL;
-    struct call *call = calls_new_unkept(calls, partition);
+    struct script_request *call = script_requests_new_unkept(calls, partition);
     call->id.place = place;
     call->in_ring = true;
     return call;
 }
 
-struct call *calls_new_unkept(struct calls *calls, uint32_t partition)
+struct script_request *script_requests_new_unkept(struct script_requests *calls, uint32_t partition)
 {
     struct partition *to = &calls->partitions[partition];
-    struct call *call = call_take(calls);
+    struct script_request *call = script_request_take(calls);
     call->calls = calls;
     call->id = (struct script_call){
         .partition = partition, .number = ++to->number, .now_us = calls->now_us};
@@ -535,11 +539,11 @@ struct call *calls_new_unkept(struct calls *calls, uint32_t partition)
     return call;
 }
 
-void calls_send(struct call *call, void *owner,
-                void (*done)(void *owner, struct call *call, enum err err,
-                             const struct bytes *parts, uint32_t count))
+void script_requests_send(struct script_request *call, void *owner,
+                          void (*done)(void *owner, struct script_request *call, enum err err,
+                                       const struct bytes *parts, uint32_t count))
 {
-    struct calls *calls = call->calls;
+    struct script_requests *calls = call->calls;
     call->owner = owner;
     call->done = done;
     call->deadline_us = calls->now_us + calls->options.timeout_us;
@@ -547,51 +551,52 @@ void calls_send(struct call *call, void *owner,
     try_to_send(call);
 }
 
-void calls_node_ready(struct calls *calls, struct node *node)
+void script_requests_node_ready(struct script_requests *calls, struct node *node)
 {
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         if (calls->partitions[i].open_at == node)
-            calls_close(calls, i); /* it may have lost them, or be another server */
+            script_requests_close(calls, i); /* it may have lost them, or be another server */
     }
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
     load_scripts(calls, node);
 }
 
-struct node *calls_node(const struct calls *calls, uint32_t partition)
+struct node *script_requests_node(const struct script_requests *calls, uint32_t partition)
 {
     return topology_node(calls->options.topology, calls->partitions[partition].slot);
 }
 
-bool calls_is_open(const struct calls *calls, uint32_t partition)
+bool script_requests_is_open(const struct script_requests *calls, uint32_t partition)
 {
-    const struct node *node = calls_node(calls, partition);
+    const struct node *node = script_requests_node(calls, partition);
     return node && calls->partitions[partition].open_at == node;
 }
 
-bool calls_lacks_replicas(const struct calls *calls, uint32_t partition)
+bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_t partition)
 {
-    const struct node *node = calls_node(calls, partition);
+    const struct node *node = script_requests_node(calls, partition);
     return node && calls->replicas[node - calls->options.topology->nodes].said;
 }
 
-void calls_open(struct calls *calls, uint32_t partition, const struct node *node)
+void script_requests_open(struct script_requests *calls, uint32_t partition,
+                          const struct node *node)
 {
     calls->partitions[partition].open_at = node;
 }
 
-void calls_give_up(struct calls *calls, uint32_t partition)
+void script_requests_give_up(struct script_requests *calls, uint32_t partition)
 {
     struct list *all = &calls->partitions[partition].calls, *next;
     for (struct list *at = all->next; at != all; at = next) {
-        struct call *call = LIST_ENTRY(at, struct call, place);
+        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         next = at->next;
-        if (call->must && call->again && !call->sent_to && !call->reply)
+        if (call->at_most_once && call->resent && !call->sent_to && !call->reply)
             finish(call, ERR_AGAIN);
     }
 }
 
-void calls_close(struct calls *calls, uint32_t partition)
+void script_requests_close(struct script_requests *calls, uint32_t partition)
 {
     calls->partitions[partition].open_at = NULL;
 }
@@ -601,24 +606,24 @@ static void send_waiting(struct partition *partition)
     struct list *next;
     for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
         next = at->next;
-        try_to_send(LIST_ENTRY(at, struct call, unsent));
+        try_to_send(LIST_ENTRY(at, struct script_request, unsent));
     }
 }
 
 /* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
  */
-static void give_up_old(struct calls *calls, struct partition *partition)
+static void give_up_old(struct script_requests *calls, struct partition *partition)
 {
     struct list *next;
     for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
-        struct call *call = LIST_ENTRY(at, struct call, place);
+        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         next = at->next;
         if (call->deadline_us > calls->now_us)
             return;
-        if (call->must) {
-            if (call->late)
-                call->late(call->owner);
-            call->late = NULL;
+        if (call->at_most_once) {
+            if (call->on_timeout)
+                call->on_timeout(call->owner);
+            call->on_timeout = NULL;
             continue;
         }
         if (call->sent_to || call->reply)
@@ -628,7 +633,7 @@ static void give_up_old(struct calls *calls, struct partition *partition)
     }
 }
 
-void calls_tick(struct calls *calls, int64_t now_us)
+void script_requests_tick(struct script_requests *calls, int64_t now_us)
 {
     calls->now_us = now_us;
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
@@ -641,24 +646,25 @@ void calls_tick(struct calls *calls, int64_t now_us)
 }
 
 /* Those whose time is up already only wait for their answers. */
-static int64_t next_deadline_us(const struct calls *calls, const struct partition *partition)
+static int64_t next_deadline_us(const struct script_requests *calls,
+                                const struct partition *partition)
 {
     for (struct list *at = partition->calls.next; at != &partition->calls; at = at->next) {
-        const struct call *call = LIST_ENTRY(at, struct call, place);
+        const struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         if (call->deadline_us > calls->now_us)
             return call->deadline_us;
     }
     return INT64_MAX;
 }
 
-int64_t calls_next_us(const struct calls *calls)
+int64_t script_requests_next_us(const struct script_requests *calls)
 {
     int64_t next_us = INT64_MAX;
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         const struct partition *partition = &calls->partitions[i];
         /* What waits for its node goes when that says that it is there. While the partition is
            being opened, the call that does it may have to be sent again, too. */
-        if (!list_empty(&partition->unsent) && calls_node(calls, i)) {
+        if (!list_empty(&partition->unsent) && script_requests_node(calls, i)) {
             int64_t soon_us = calls->now_us + RETRY_US / 2;
             next_us = soon_us < next_us ? soon_us : next_us;
         }

@@ -6,45 +6,46 @@
  * A call that was sent again is the same request (script_mark_again): the script does nothing
  * twice. One thread.
  *
- *     calls_new ─▶ write the request ─▶ calls_send ─▶ … ─▶ done, and the call is gone
+ *     script_requests_new ─▶ write the request ─▶ script_requests_send ─▶ … ─▶ done, and the call
+ * is gone
  */
-#ifndef LATERD_ENGINE_REDIS_CALL_H
-#define LATERD_ENGINE_REDIS_CALL_H
+#ifndef LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H
+#define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H
 
 #include "client/redis/topology.h"
 #include "engine/redis/script.h"
 
-struct calls;
+struct script_requests;
 
 enum { CALL_RING_WORDS = SCRIPT_RING / 64 };
 
-struct call {
+struct script_request {
     struct link_call on_link;
     struct list place;  // partition::calls, by number
     struct list unsent; // partition::unsent, or nowhere
     struct list held;   // replicas::waiting or ::gathered: its reply waits for replicas
-    struct call *next_spare;
-    struct calls *calls;
+    struct script_request *next_spare;
+    struct script_requests *calls;
     struct script_call id;
     struct buf request;
-    bool must;    /* until somebody knows what it did: its reserved jobs would be nobody's. Or until
-                     nobody can know any more: see calls_give_up */
-    bool again;   /* its answer got lost: it may have been done */
-    bool urgent;  /* does not wait for the partition to be open: it opens it */
-    bool changes; /* its answer waits for replicas */
+    bool at_most_once; /* until somebody knows what it did: its reserved jobs would be nobody's. Or
+                  until nobody can know any more: see script_requests_give_up */
+    bool resent;       /* its answer got lost: it may have been done */
+    bool urgent;       /* does not wait for the partition to be open: it opens it */
+    bool changes;      /* its answer waits for replicas */
     bool probes;  /* where replicas were too few: looks whether they are back, but does not wait */
-    bool in_ring; /* has a place in the ring: all but those made by calls_new_unkept */
+    bool in_ring; /* has a place in the ring: all but those made by script_requests_new_unkept */
     int64_t deadline_us;
     int64_t retry_at_us;
     struct node *sent_to, *answered_by;
     struct node *addressed; /* which had the partition then; it may have sent us on (ASK) */
     redisReply *reply;
     /* Who is told. The parts are borrowed until it returns. It may make new calls. */
-    void (*done)(void *owner, struct call *call, enum err err, const struct bytes *parts,
+    void (*done)(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
                  uint32_t count);
     void *owner;
-    /* Of a `must`: the time is up, and nobody knows yet. Once; may be NULL. */
-    void (*late)(void *owner);
+    /* Of an `at_most_once`: the time is up, and nobody knows yet. Once; may be NULL. */
+    void (*on_timeout)(void *owner);
 };
 
 struct partition {
@@ -66,7 +67,7 @@ struct replicas {
     bool said;  // that there are too few was logged
     bool probe; // a WAIT is wanted although nothing waits for it
     struct node *node;
-    struct calls *calls;
+    struct script_requests *calls;
 };
 
 /* A node's scripts: loaded once for all who meet NOSCRIPT meanwhile. */
@@ -76,56 +77,59 @@ struct loading {
     bool refused; /* the last time; trying at once again would only keep both busy */
 };
 
-struct calls_options {
+struct script_requests_options {
     struct script_space *space; /* whose ahead_us is kept here */
     struct topology *topology;
     int64_t timeout_us;
     unsigned wait_replicas; /* 0: answer at once */
 };
 
-struct calls {
-    struct calls_options options;
+struct script_requests {
+    struct script_requests_options options;
     struct partition *partitions;
-    struct replicas *replicas; /* one for each node, if wait_replicas */
-    struct loading *loading;   /* one for each node */
-    struct call *spare;        /* by next_spare: their memory is used again */
+    struct replicas *replicas;    /* one for each node, if wait_replicas */
+    struct loading *loading;      /* one for each node */
+    struct script_request *spare; /* by next_spare: their memory is used again */
     unsigned spare_count;
     int64_t now_us;
     uint64_t retried, failed; /* counts, for the log */
     int64_t said_us;          /* when an error was logged last */
 };
 
-void calls_init(struct calls *calls, const struct calls_options *options);
+void script_requests_init(struct script_requests *calls,
+                          const struct script_requests_options *options);
 /* The topology is closed before: no call is under way any more. Tells all owners ERR_AGAIN. */
-void calls_fini(struct calls *calls);
+void script_requests_fini(struct script_requests *calls);
 
 /* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
-struct call *calls_new(struct calls *calls, uint32_t partition);
+struct script_request *script_requests_new(struct script_requests *calls, uint32_t partition);
 /* The same for scripts that keep no answer in the ring, like open and heartbeat: never NULL. */
-struct call *calls_new_unkept(struct calls *calls, uint32_t partition);
-void calls_send(struct call *call, void *owner,
-                void (*done)(void *owner, struct call *call, enum err err,
-                             const struct bytes *parts, uint32_t count));
+struct script_request *script_requests_new_unkept(struct script_requests *calls,
+                                                  uint32_t partition);
+void script_requests_send(struct script_request *call, void *owner,
+                          void (*done)(void *owner, struct script_request *call, enum err err,
+                                       const struct bytes *parts, uint32_t count));
 
 /* The node takes commands from now on: loads the scripts; its partitions are to be opened. */
-void calls_node_ready(struct calls *calls, struct node *node);
+void script_requests_node_ready(struct script_requests *calls, struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
-struct node *calls_node(const struct calls *calls, uint32_t partition);
-bool calls_is_open(const struct calls *calls, uint32_t partition);
+struct node *script_requests_node(const struct script_requests *calls, uint32_t partition);
+bool script_requests_is_open(const struct script_requests *calls, uint32_t partition);
 /* Its node has too few replicas for wait_replicas, as far as we know. */
-bool calls_lacks_replicas(const struct calls *calls, uint32_t partition);
+bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_t partition);
 /* It was opened, by a call addressed to this node: if it is still there, what waited goes out. */
-void calls_open(struct calls *calls, uint32_t partition, const struct node *node);
-/* The answers that the partition kept for us are gone: a `must` that was done already would be done
-   once more, and take other jobs. Gives up those. */
-void calls_give_up(struct calls *calls, uint32_t partition);
-/* It must be opened anew: see opener.h. */
-void calls_close(struct calls *calls, uint32_t partition);
+void script_requests_open(struct script_requests *calls, uint32_t partition,
+                          const struct node *node);
+/* The answers that the partition kept for us are gone: an `at_most_once` that was done already
+   would be done once more, and take other jobs. Gives up those. */
+void script_requests_give_up(struct script_requests *calls, uint32_t partition);
+/* It must be opened anew: see partition_init.h. */
+void script_requests_close(struct script_requests *calls, uint32_t partition);
 
 /* Sends what waits, gives up what is too old. */
-void calls_tick(struct calls *calls, int64_t now_us);
-int64_t calls_next_us(const struct calls *calls);
+void script_requests_tick(struct script_requests *calls, int64_t now_us);
+int64_t script_requests_next_us(const struct script_requests *calls);
 /* The end of a turn: WAITs behind what was sent. Before topology_flush. */
-void calls_flush(struct calls *calls);
+void script_requests_flush(struct script_requests *calls);
 
 #endif

@@ -20,7 +20,7 @@ struct place_test {
     struct script_space space;
     struct redis_url url;
     struct topology topology; /* of no nodes: nothing is ever sent */
-    struct calls calls;
+    struct script_requests calls;
     unsigned given_up;
     struct partition_init partition_init; /* of some tests */
 };
@@ -31,9 +31,9 @@ static int setup(void **state)
     test = (struct place_test){.topology.options.url = &test.url};
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
-    calls_init(&test.calls, &(struct calls_options){.space = &test.space,
-                                                    .topology = &test.topology,
-                                                    .timeout_us = TIMEOUT_US});
+    script_requests_init(&test.calls, &(struct script_requests_options){.space = &test.space,
+                                                                        .topology = &test.topology,
+                                                                        .timeout_us = TIMEOUT_US});
     *state = &test;
     return 0;
 }
@@ -41,14 +41,14 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place_test *test = *state;
-    calls_fini(&test->calls); /* tells the opener of what is still under way */
+    script_requests_fini(&test->calls); /* tells the opener of what is still under way */
     partition_init_fini(&test->partition_init);
     script_space_fini(&test->space);
     return 0;
 }
 
-static void given_up(void *owner, struct call *call, enum err err, const struct bytes *parts,
-                     uint32_t count)
+static void given_up(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
 {
     (void)call;
     (void)parts;
@@ -88,9 +88,9 @@ static redisReply *redis_string(size_t len)
 /* Sends one more, and says which place it got. */
 static uint32_t send_one(struct place_test *test, uint32_t partition)
 {
-    struct call *call = calls_new(&test->calls, partition);
+    struct script_request *call = script_requests_new(&test->calls, partition);
     assert_non_null(call);
-    calls_send(call, test, given_up);
+    script_requests_send(call, test, given_up);
     return call->id.place;
 }
 
@@ -98,10 +98,10 @@ static void the_place_of_an_ended_call_is_taken_again(void **state)
 {
     struct place_test *test = *state;
     assert_int_equal(send_one(test, 0), 0);
-    calls_tick(&test->calls, TIMEOUT_US / 2);
+    script_requests_tick(&test->calls, TIMEOUT_US / 2);
     assert_int_equal(send_one(test, 0), 1);
-    assert_int_equal(send_one(test, 1), 0); /* each partition has a ring of its own */
-    calls_tick(&test->calls, TIMEOUT_US);   /* the first is too old */
+    assert_int_equal(send_one(test, 1), 0);         /* each partition has a ring of its own */
+    script_requests_tick(&test->calls, TIMEOUT_US); /* the first is too old */
     assert_int_equal(test->given_up, 1);
     assert_int_equal(send_one(test, 0), 0);
     assert_int_equal(send_one(test, 0), 2);
@@ -116,36 +116,37 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
         assert_true(place < SCRIPT_RING && !seen[place]);
         seen[place] = true;
     }
-    assert_null(calls_new(&test->calls, 1));
-    struct call *unkept = calls_new_unkept(&test->calls, 1); /* needs none, and gives none back */
-    calls_send(unkept, test, given_up);
-    assert_null(calls_new(&test->calls, 1));
-    calls_tick(&test->calls, TIMEOUT_US);
+    assert_null(script_requests_new(&test->calls, 1));
+    struct script_request *unkept =
+        script_requests_new_unkept(&test->calls, 1); /* needs none, and gives none back */
+    script_requests_send(unkept, test, given_up);
+    assert_null(script_requests_new(&test->calls, 1));
+    script_requests_tick(&test->calls, TIMEOUT_US);
     assert_int_equal(test->given_up, SCRIPT_RING + 1);
     assert_int_equal(send_one(test, 1), 0);
 }
 
 /* A call that is tried until its answer is known. */
-static struct call *send_must(struct place_test *test)
+static struct script_request *send_must(struct place_test *test)
 {
-    struct call *call = calls_new(&test->calls, 0);
-    call->must = true;
+    struct script_request *call = script_requests_new(&test->calls, 0);
+    call->at_most_once = true;
     script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
-    calls_send(call, test, given_up);
+    script_requests_send(call, test, given_up);
     return call;
 }
 
 static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
 {
     struct place_test *test = *state;
-    struct call *done = send_must(test);
+    struct script_request *done = send_must(test);
     (void)send_must(test); /* nobody has it yet: it takes nothing twice */
     done->on_link.done(&done->on_link, NULL);
-    calls_tick(&test->calls, 10 * TIMEOUT_US);
+    script_requests_tick(&test->calls, 10 * TIMEOUT_US);
     assert_int_equal(test->given_up, 0);
-    calls_give_up(&test->calls, 1);
+    script_requests_give_up(&test->calls, 1);
     assert_int_equal(test->given_up, 0);
-    calls_give_up(&test->calls, 0);
+    script_requests_give_up(&test->calls, 0);
     assert_int_equal(test->given_up, 1);
 }
 
@@ -154,13 +155,13 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
 static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void **state)
 {
     struct place_test *test = *state;
-    struct call *call = calls_new(&test->calls, 0);
+    struct script_request *call = script_requests_new(&test->calls, 0);
     uint32_t place = call->id.place;
     script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
-    calls_send(call, test, given_up);
-    calls_tick(&test->calls, TIMEOUT_US - 1);
+    script_requests_send(call, test, given_up);
+    script_requests_tick(&test->calls, TIMEOUT_US - 1);
     call->on_link.done(&call->on_link, NULL); /* its connection is lost */
-    calls_tick(&test->calls, TIMEOUT_US);
+    script_requests_tick(&test->calls, TIMEOUT_US);
     assert_int_equal(test->given_up, 1);
     uint32_t next = send_one(test, 0);
     assert_int_not_equal(next, place);
@@ -172,7 +173,7 @@ static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void 
 static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
 {
     struct place_test *test = *state;
-    struct call *call = calls_new_unkept(&test->calls, 0);
+    struct script_request *call = script_requests_new_unkept(&test->calls, 0);
     test->topology.node_count = 1;
     test->topology.nodes[0].ready = true;
     call->urgent = true;
@@ -181,9 +182,9 @@ static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
     call->deadline_us = TIMEOUT_US * 1000;
     call->sent_to = &test->topology.nodes[0];
     call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
-    assert_in_range(calls_next_us(&test->calls), 0, 20 * 1000);
+    assert_in_range(script_requests_next_us(&test->calls), 0, 20 * 1000);
     test->topology.nodes[0].ready = false;
-    assert_int_equal(calls_next_us(&test->calls), TIMEOUT_US * 1000);
+    assert_int_equal(script_requests_next_us(&test->calls), TIMEOUT_US * 1000);
 }
 
 /* ---- partitions that are opened ---- */
@@ -234,15 +235,15 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
     struct partition_init *partition_init = start_opener(test, 2);
     partition_init_tick(partition_init, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
-        struct call *call =
-            LIST_ENTRY(test->calls.partitions[partition].calls.next, struct call, place);
+        struct script_request *call =
+            LIST_ENTRY(test->calls.partitions[partition].calls.next, struct script_request, place);
         if (partition == 1)
             memset(test->topology.slots, 1, sizeof(test->topology.slots));
         list_remove(&call->on_link.place);
         call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
-        assert_int_equal(calls_is_open(&test->calls, partition), partition == 0);
+        assert_int_equal(script_requests_is_open(&test->calls, partition), partition == 0);
     }
-    assert_false(calls_is_open(&test->calls, 0)); /* that one has moved since, too */
+    assert_false(script_requests_is_open(&test->calls, 0)); /* that one has moved since, too */
     assert_int_equal(test->given_up, PARTITIONS);
     for (unsigned i = 0; i < 2; i++)
         buf_fini(&test->topology.nodes[i].link.out);
@@ -254,7 +255,8 @@ static void news_of_a_new_queue_are_no_loss(void **state)
     struct place_test *test = *state;
     struct partition_init *partition_init = start_opener(test, 1);
     partition_init_tick(partition_init, 1000);
-    struct call *call = LIST_ENTRY(test->calls.partitions[0].calls.next, struct call, place);
+    struct script_request *call =
+        LIST_ENTRY(test->calls.partitions[0].calls.next, struct script_request, place);
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
     partition_init_lost(partition_init, 0);
