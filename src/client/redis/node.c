@@ -50,17 +50,17 @@ static void say_here(struct node *node)
 
 /* ---- is it fit? ---- */
 
-void node_doubt(struct node *node, const char *why)
+void node_suspect(struct node *node, const char *why)
 {
-    node->doubted = true;
+    node->suspect = true;
     link_fail(&node->link, why);
 }
 
 void node_accept(struct node *node)
 {
-    if (node->doubted)
+    if (node->suspect)
         say_here(node);
-    node->doubted = false;
+    node->suspect = false;
 }
 
 /* ---- "not now" ---- */
@@ -142,7 +142,7 @@ static void role_told(struct link_call *call, redisReply *reply)
     if (is_master(reply)) {
         node->ready = true;
         link_good(&node->link);
-        if (!node->doubted)
+        if (!node->suspect)
             say_here(node);
         node->callbacks->ready(node->callbacks, node);
     } else if (is_sentinel(reply)) {

@@ -28,7 +28,7 @@ struct node {
     bool ready;
     bool replica;                /* it said so, the last time */
     struct redis_address master; /* replica: of whom; an empty host: it did not say */
-    bool doubted;                /* it came, but was found not ready for us, the last time */
+    bool suspect;                /* it came, but was found not ready for us, the last time */
     bool said;                   /* that it is away was logged */
     bool said_words;             /* and, since, what it says itself */
     /* It answers "not now": */
@@ -44,7 +44,7 @@ void node_fini(struct node *node);
 
 /* Leaves it, to come again: it is there, but cannot serve us yet. Of a server that is doubted again
  * and again only the first time is logged, and that it is good at last. */
-void node_doubt(struct node *node, const char *why);
+void node_suspect(struct node *node, const char *why);
 void node_accept(struct node *node);
 
 /* It answered a call with an error that will pass, or did what it was asked. */

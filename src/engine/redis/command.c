@@ -1,6 +1,6 @@
 /*
- * Commands that Redis carries out, but for the reserves that wait (consumers.h): one call for a command
- * on a job, calls to all partitions for one on topics.
+ * Commands that Redis carries out, but for the reserves that wait (consumers.h): one call for a
+ * command on a job, calls to all partitions for one on topics.
  */
 #include <string.h>
 

@@ -7,12 +7,12 @@
  * for than there are wants, so none is taken that nobody is there for, but for consumers who leave
  * meanwhile: those jobs are given back.
  *
- * Where nothing is known (topic_cache.h), all partitions are looked at together, and then only those
- * that have jobs are asked for some, the best first. Of the jobs that a line takes at a time, each
- * comes from another partition as long as there are more partitions than wants: so one reserve of
- * one job takes the best of all partitions' first ones, as far as this daemon knows them. It does
- * not know of a job that came through another daemon, or became due, in a partition that had others
- * ready already; what it knows of such a partition is looked up again after STALE_US.
+ * Where nothing is known (topic_cache.h), all partitions are looked at together, and then only
+ * those that have jobs are asked for some, the best first. Of the jobs that a line takes at a time,
+ * each comes from another partition as long as there are more partitions than wants: so one reserve
+ * of one job takes the best of all partitions' first ones, as far as this daemon knows them. It
+ * does not know of a job that came through another daemon, or became due, in a partition that had
+ * others ready already; what it knows of such a partition is looked up again after STALE_US.
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_H

@@ -126,7 +126,7 @@ static void refuse_rights(struct preflight *preflight, const struct link *link, 
 static void wait_for(struct preflight *preflight, struct node *node, const char *reason)
 {
     if (!preflight->serving)
-        node_doubt(node, reason);
+        node_suspect(node, reason);
 }
 
 static void judge(struct check *check)
