@@ -288,7 +288,8 @@ static int64_t alive_us(const struct redis_options *options)
     return least_us > ALIVE_US ? least_us : ALIVE_US;
 }
 
-static void make_parts(struct redis_engine *redis)
+/* What reaches servers and asks them. */
+static void make_client(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     rates_init(&redis->rates);
@@ -314,6 +315,11 @@ static void make_parts(struct redis_engine *redis)
                                                          .topology = &redis->topology,
                                                          .timeout_us = options->timeout_us,
                                                          .wait_replicas = options->wait_replicas});
+}
+
+/* Who owns which partition, and what is due there. */
+static void make_owners(struct redis_engine *redis)
+{
     partition_init_init(&redis->partition_init,
                         &(struct partition_init_options){.space = &redis->space,
                                                          .calls = &redis->calls,
@@ -323,7 +329,7 @@ static void make_parts(struct redis_engine *redis)
                                                          .owner = redis});
     members_init(&redis->members, &(struct members_options){.space = &redis->space,
                                                             .calls = &redis->calls,
-                                                            .alive_us = alive_us(options),
+                                                            .alive_us = alive_us(&redis->options),
                                                             .serves = we_reach_all,
                                                             .missed = we_were_silent,
                                                             .owner = redis});
@@ -338,6 +344,13 @@ static void make_parts(struct redis_engine *redis)
                                                                         .calls = &redis->calls,
                                                                         .returned = given_back,
                                                                         .owner = redis});
+}
+
+static void make_parts(struct redis_engine *redis)
+{
+    const struct redis_options *options = &redis->options;
+    make_client(redis);
+    make_owners(redis);
     consumers_init(&redis->consumers,
                    &(struct consumers_options){.space = &redis->space,
                                                .calls = &redis->calls,
