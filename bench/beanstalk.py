@@ -35,19 +35,14 @@ says. So it is also held against the measured figure times (theirs / ours) of th
 """
 
 import argparse
-import json
-import pathlib
 import re
 import shutil
-import statistics
-import subprocess
 import sys
-import tempfile
 
 import report
 from servers import Server, free_port
+from suite import Suite
 
-RUN_TIMEOUT_S = 110
 MEMORY, INTERVAL_PEER, SYNC_PEER = "beanstalkd", "beanstalkd -f 50", "beanstalkd -f 0"
 INTERVAL, SYNC = "laterd interval:50ms", "laterd sync"
 SERVERS = ["echo", "syncing echo", MEMORY, INTERVAL_PEER, SYNC_PEER, INTERVAL, SYNC]
@@ -95,27 +90,14 @@ CALLS_BARS = {"64x1": 2.3, "16x16": 0.3}
 INSTRUCTIONS_BAR = 1800
 
 
-class Bench:
+class Bench(Suite):
+    SERVERS = SERVERS
+
     def __init__(self, arguments):
-        self.build = pathlib.Path(arguments.build)
-        self.repeats = arguments.repeats
-        self.only = set(filter(None, arguments.only.split(",")))
+        super().__init__(arguments)
         self.beanstalkd = arguments.beanstalkd
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
-        self.fresh = 0
-        self.results = {}  # (scenario, pinned, server): what each repeat said
-        self.figures = []  # (title, {server: value})
-        self.bars = []  # (title, wanted, measured, held, remark)
-        self.notes = []
-        self.problems = []  # make the run fail
 
     # -- servers -------------------------------------------------------------------------
-
-    def directory(self):
-        self.fresh += 1
-        path = self.place / f"data{self.fresh}"
-        path.mkdir()
-        return path
 
     def start(self, name, pinned, prefix=()):
         if "echo" in name:
@@ -140,15 +122,7 @@ class Bench:
     def load(self, server, pinned, *words):
         command = [str(self.build / "later"), "bench", *map(str, words), "--json", "--keep"]
         command += ["--beanstalk", server.address, "--server-pid", str(server.pid)]
-        if pinned:
-            command = ["taskset", "-c", "0"] + command
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-        if done.returncode != 0:
-            self.problems.append(f"{server.name}: {' '.join(map(str, words))}: exit "
-                                 f"{done.returncode} {done.stderr.strip()[-200:]}")
-        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+        return self.generate(command, pinned)
 
     def measure(self, key, name, pinned, steps):
         """Runs (scenario, words) one after the other on one fresh server."""
@@ -160,21 +134,6 @@ class Bench:
                     self.results.setdefault((scenario, key, name), []).append(result)
         finally:
             server.stop()
-
-    def median(self, scenario, key, name, show):
-        results = self.results.get((scenario, key, name))
-        return statistics.median(map(show, results)) if results else None
-
-    def wanted(self, word):
-        return not self.only or word in self.only
-
-    def figure(self, title, scenario, key, show):
-        values = {name: self.median(scenario, key, name, show) for name in SERVERS}
-        self.figures.append((title, values))
-        return values
-
-    def bar(self, title, wanted, measured, held, remark=""):
-        self.bars.append((title, wanted, measured, held, remark))
 
     # -- operations ----------------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/event_sink.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/core.h"
@@ -29,13 +30,6 @@ struct bench {
         uint64_t lease;
     } jobs[1024];
 };
-
-static struct stored drop_event(struct event_sink *sink, const struct event *event)
-{
-    (void)sink;
-    (void)event;
-    return (struct stored){.where = 1, .bytes = 300};
-}
 
 static void note_reply(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {

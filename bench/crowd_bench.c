@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/event_sink.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "core/core.h"
@@ -40,13 +41,6 @@ struct bench {
     int64_t *late_us;
     size_t count;
 };
-
-static struct stored drop_event(struct event_sink *sink, const struct event *event)
-{
-    (void)sink;
-    (void)event;
-    return (struct stored){.where = 1, .bytes = 300};
-}
 
 static void note_reply(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {

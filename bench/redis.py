@@ -39,20 +39,18 @@ is also held against the measured figure times (the floor there / the floor here
 
 import argparse
 import json
-import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
 
 import report
 from servers import Server, free_port
+from suite import Suite
 
-RUN_TIMEOUT_S = 110
 LUA, HTTP, BEANSTALK = "Lua queue", "laterd, HTTP", "laterd, beanstalkd's protocol"
 SERVERS = [LUA, HTTP, BEANSTALK]
 
@@ -125,44 +123,14 @@ class Place:
         self.stop()
 
 
-class Bench:
+class Bench(Suite):
+    SERVERS = SERVERS
+
     def __init__(self, arguments):
-        self.build = pathlib.Path(arguments.build)
-        self.repeats = arguments.repeats
+        super().__init__(arguments)
         self.fsync = arguments.fsync
-        self.only = set(filter(None, arguments.only.split(",")))
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
-        self.fresh = 0
-        self.results = {}  # (scenario, pinned, server): what each repeat said
-        self.figures = []  # (title, {server: value})
-        self.bars = []  # (title, wanted, measured, held, remark)
-        self.notes = []
-        self.problems = []  # make the run fail
-
-    def directory(self):
-        self.fresh += 1
-        path = self.place / f"data{self.fresh}"
-        path.mkdir()
-        return path
-
-    def wanted(self, word):
-        return not self.only or word in self.only
-
-    def bar(self, title, wanted, measured, held, remark=""):
-        self.bars.append((title, wanted, measured, held, remark))
 
     # -- load ----------------------------------------------------------------------------
-
-    def generate(self, command, pinned=False):
-        command = [str(word) for word in command]
-        if pinned:
-            command = ["taskset", "-c", "0"] + command
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S,
-                              check=False)
-        if done.returncode != 0:
-            self.problems.append(f"{' '.join(command[-8:])}: exit {done.returncode} "
-                                 f"{done.stderr.strip()[-200:]}")
-        return json.loads(done.stdout) if done.stdout.startswith("{") else None
 
     def floor(self, place, words):
         return [self.build / "bench/redis_floor", *words, "--server", place.redis.address,
@@ -188,15 +156,6 @@ class Bench:
                     used = cpu_us(place.redis.pid) - before
                     result["redis_us"] = used / result["operations"]
                     self.results.setdefault((scenario, pinned, name), []).append(result)
-
-    def median(self, scenario, pinned, name, show):
-        results = self.results.get((scenario, pinned, name))
-        return statistics.median(map(show, results)) if results else None
-
-    def figure(self, title, scenario, pinned, show):
-        values = {name: self.median(scenario, pinned, name, show) for name in SERVERS}
-        self.figures.append((title, values))
-        return values
 
     # -- operations ----------------------------------------------------------------------
 

@@ -10,42 +10,27 @@ usage: bench/run.py [--build DIR] [--repeats N] [--full] [--only WORD,...] [--da
 
 import argparse
 import json
-import pathlib
 import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 import report
 from servers import Server
+from suite import RUN_TIMEOUT_S, Suite
 
-RUN_TIMEOUT_S = 110
 COLUMNS = ["echo", "syncing echo", "laterd", "laterd / syncing echo"]
 
 
-class Bench:
+class Bench(Suite):
     def __init__(self, arguments):
-        self.build = pathlib.Path(arguments.build)
+        super().__init__(arguments)
         self.scale = 4 if arguments.full else 1
-        self.repeats = arguments.repeats
-        self.only = set(filter(None, arguments.only.split(",")))
-        self.place = pathlib.Path(tempfile.mkdtemp(prefix="later-bench-", dir=arguments.data))
-        self.fresh = 0
-        self.rows = []
-        self.problems = []  # make the run fail
-        self.notes = []
 
     # -- servers -------------------------------------------------------------------------
-
-    def directory(self):
-        self.fresh += 1
-        path = self.place / f"data{self.fresh}"
-        path.mkdir()
-        return path
 
     def start(self, name, pinned, directory=None):
         if name == "echo":
@@ -63,23 +48,12 @@ class Bench:
         command = [str(self.build / "later"), "bench", *map(str, words), "--json"]
         command += ["--server", f"http://{server.address}", "--server-pid", str(server.pid)]
         command.append("--keep")  # the data directory is thrown away as a whole
-        if pinned:
-            command = ["taskset", "-c", "0"] + command
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-        if done.returncode != 0:
-            self.problems.append(f"{server.name}: {' '.join(map(str, words))}: "
-                                 f"exit {done.returncode} {done.stderr.strip()[-200:]}")
-        return json.loads(done.stdout) if done.stdout.startswith("{") else None
+        return self.generate(command, pinned)
 
     # -- rows ----------------------------------------------------------------------------
 
-    def wanted(self, word):
-        return not self.only or word in self.only
-
     def row(self, figure, values):
-        self.rows.append((figure, values))
+        self.figures.append((figure, values))
         print(f"  {figure}: " + ", ".join(f"{key} {value}" for key, value in values.items()),
               file=sys.stderr, flush=True)
 
@@ -120,9 +94,9 @@ class Bench:
                     server.stop()
             results = [result for result in results if result]
             for name, key in (("p50", "p50"), ("p99", "p99"), ("largest", "max")):
-                self.median(f"lateness at {rate:,} due/s, {name}, ms", results,
+                self.median_row(f"lateness at {rate:,} due/s, {name}, ms", results,
                             lambda r, key=key: r["lateness_us"][key] / 1000)
-            self.median(f"CPU per job at {rate:,} due/s, µs", results,
+            self.median_row(f"CPU per job at {rate:,} due/s, µs", results,
                         lambda r: r["server_us_per_operation"])
             self.total(f"early, lost, twice at {rate:,} due/s", results)
 
@@ -135,11 +109,11 @@ class Bench:
             finally:
                 server.stop()
         results = [result for result in results if result]
-        self.median("burst of 100,000: first after, ms", results, lambda r: r["first_us"] / 1000)
-        self.median("burst of 100,000: all within, ms", results, lambda r: r["last_us"] / 1000)
+        self.median_row("burst of 100,000: first after, ms", results, lambda r: r["first_us"] / 1000)
+        self.median_row("burst of 100,000: all within, ms", results, lambda r: r["last_us"] / 1000)
         self.total("early, lost, twice in the burst", results)
 
-    def median(self, title, results, show):
+    def median_row(self, title, results, show):
         if results:
             self.row(title, {"laterd": f"{statistics.median(map(show, results)):,.2f}"})
 
@@ -157,7 +131,7 @@ class Bench:
                                       timeout=RUN_TIMEOUT_S, check=True)
                 said.append(json.loads(done.stdout))
         for crowd, said in results.items():
-            self.median(f"core, 1,000 due/s, {crowd:,} more in one slot: lateness p99 of the worst "
+            self.median_row(f"core, 1,000 due/s, {crowd:,} more in one slot: lateness p99 of the worst "
                         "second, µs", said, lambda r: r["worst_second_p99_us"])
 
     def million(self):
@@ -231,7 +205,7 @@ class Bench:
     def table(self):
         print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'}, durability sync, "
               f"256-byte bodies, 20-byte ids; medians of {self.repeats}; {report.machine()}\n")
-        report.table(COLUMNS, self.rows)
+        report.table(COLUMNS, self.figures)
         report.remarks(self.notes, self.problems)
 
 
