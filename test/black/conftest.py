@@ -95,3 +95,19 @@ def client(shared):
 def topic(request):
     """A name no other test uses."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name)[:150]
+
+
+@pytest.fixture
+def starter():
+    """Makes a function that starts something into one that also kills it when the test ends."""
+    started = []
+
+    def make(start):
+        def keep(*arguments):
+            started.append(start(*arguments))
+            return started[-1]
+        return keep
+
+    yield make
+    for one in started:
+        one.kill()

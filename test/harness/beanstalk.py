@@ -116,20 +116,6 @@ class Connection(Stream):
         answer = self.ask(f"stats-tube {tube}" if tube else "stats")
         return answer.table() if answer.word == "OK" else None
 
-    def silent(self, seconds):
-        """Does nothing come, and no end, for the time?"""
-        before = self.socket.gettimeout()
-        self.socket.settimeout(seconds)
-        try:
-            self._more()
-        except socket.timeout:
-            return not self.kept
-        except Gone:
-            return False
-        finally:
-            self.socket.settimeout(before)
-        return False
-
     def closed(self, seconds=5):
         """Does the server close within the time, sending nothing more?"""
         self.socket.settimeout(seconds)

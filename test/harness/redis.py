@@ -181,7 +181,22 @@ class Redis:
         self.close()
 
 
-class Sentinels:
+class Group:
+    """Processes that start and end together, in a folder of their own."""
+
+    def close(self):
+        for server in self.processes():
+            server.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Sentinels(Group):
     """A master and a replica, watched by three sentinels who fail over within a second or two."""
 
     name = "jobs"
@@ -232,19 +247,11 @@ class Sentinels:
         _, port = self.sentinels[0].call("SENTINEL", "get-master-addr-by-name", self.name)
         return next(server for server in self.servers if server.port == int(port))
 
-    def close(self):
-        for server in [*self.sentinels, *self.servers]:
-            server.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, *_):
-        self.close()
+    def processes(self):
+        return [*self.sentinels, *self.servers]
 
 
-class Cluster:
+class Cluster(Group):
     """Three masters, each with a replica: server 3 is that of server 0, and so on."""
 
     def __init__(self, masters=3, replicas=1, **settings):
@@ -371,16 +378,8 @@ class Cluster:
         except RedisError:  # one is loading: a master without slots becomes a replica
             return False
 
-    def close(self):
-        for server in self.servers:
-            server.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self):
-        return self.start()
-
-    def __exit__(self, *_):
-        self.close()
+    def processes(self):
+        return self.servers
 
 
 def role(server):

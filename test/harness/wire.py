@@ -73,6 +73,20 @@ class Stream:
             raise self.over(self.kept)
         self.kept += data
 
+    def silent(self, seconds):
+        """Does nothing come, and no end, for the time?"""
+        before = self.socket.gettimeout()
+        self.socket.settimeout(seconds)
+        try:
+            self._more()
+        except socket.timeout:
+            return not self.kept
+        except self.over:
+            pass
+        finally:
+            self.socket.settimeout(before)
+        return False
+
 
 class Wire(Stream):
     """HTTP on it."""
@@ -112,19 +126,6 @@ class Wire(Stream):
             return self.rest() == b""
         except socket.timeout:
             return False
-
-    def silent(self, seconds):
-        """Does nothing come, and no end, for the time?"""
-        before = self.socket.gettimeout()
-        self.socket.settimeout(seconds)
-        try:
-            self._more()
-        except socket.timeout:
-            self.socket.settimeout(before)
-            return True
-        except Closed:
-            return False
-        return False
 
 
 def request_bytes(method, path, body=b"", headers=()):

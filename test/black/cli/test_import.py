@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from process import LATER
+from importing import importer_of
 from wire import Client
 
 BEANSTALKD = shutil.which("beanstalkd", path="/usr/bin:/usr/local/bin:/usr/sbin")
@@ -78,27 +78,13 @@ class Beanstalkd:
 
 
 @pytest.fixture
-def beanstalkd(tmp_path):
-    started = []
-
-    def make(folder="binlog", *arguments):
-        started.append(Beanstalkd(tmp_path / folder, *arguments))
-        return started[-1]
-
-    yield make
-    for one in started:
-        one.kill()
+def beanstalkd(tmp_path, starter):
+    return starter(lambda folder="binlog", *arguments: Beanstalkd(tmp_path / folder, *arguments))
 
 
 @pytest.fixture
 def importer(laterd):
-    """Runs later import against a laterd of its own, which is importer.server."""
-    def run(folder, *words):
-        return subprocess.run([LATER, "import", "beanstalkd", str(folder), *words,
-                               "--server", f"http://127.0.0.1:{run.server.port}"],
-                              capture_output=True, text=True, timeout=100, check=False)
-    run.server = laterd()
-    return run
+    return importer_of(laterd, "beanstalkd")
 
 
 def mapped(answer):

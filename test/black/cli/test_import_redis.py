@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from process import LATER
+from importing import importer_of
 from redis import REDIS_SERVER, free_port
 from wire import Client
 
@@ -84,27 +84,13 @@ class Redis:
 
 
 @pytest.fixture
-def redis(tmp_path):
-    started = []
-
-    def make(*arguments):
-        started.append(Redis(tmp_path, *arguments))
-        return started[-1]
-
-    yield make
-    for one in started:
-        one.kill()
+def redis(tmp_path, starter):
+    return starter(lambda *arguments: Redis(tmp_path, *arguments))
 
 
 @pytest.fixture
 def importer(laterd):
-    """Runs later import redis against a laterd of its own, which is importer.server."""
-    def run(layout, url, *words):
-        return subprocess.run([LATER, "import", "redis", "--layout", layout, url, *words,
-                               "--server", f"http://127.0.0.1:{run.server.port}"],
-                              capture_output=True, text=True, timeout=100, check=False)
-    run.server = laterd()
-    return run
+    return importer_of(laterd, "redis", "--layout")
 
 
 def packed(value):
