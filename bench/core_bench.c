@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/event_sink.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "bench/event_sink.h"
 #include "core/core.h"
 
 struct bench {

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/event_sink.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "bench/event_sink.h"
 #include "core/core.h"
 
 #define SLOT_US   INT64_C(1073741824) /* of the wheel's level 5: 17.9 minutes */

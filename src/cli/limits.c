@@ -51,6 +51,25 @@ bool limits_halve(struct cli *cli, int code, uint64_t *size)
     return again;
 }
 
+int limits_get_page(struct cli *cli, const char *path, struct bytes cursor, uint64_t size,
+                    json_t **out_answer)
+{
+    uint64_t limit = limits_of(cli, LIMIT_LIST);
+    int code;
+    size = size < limit ? size : limit;
+    do {
+        struct buf target = {0};
+        buf_addf(&target, "%slimit=%llu%s", path, (unsigned long long)size,
+                 cursor.len > 0 ? "&cursor=" : "");
+        url_add_part(&target, cursor);
+        buf_add_char(&target, '\0');
+        cli->may_halve = size > 1;
+        code = cli_call(cli, "GET", target.at, NULL, out_answer);
+        buf_fini(&target);
+    } while (limits_halve(cli, code, &size));
+    return code;
+}
+
 /* The configuration's names, and what /v1/limits calls them. */
 static const struct {
     const char *name;

@@ -31,6 +31,14 @@ bool limits_body_over(struct cli *cli, uint64_t bytes);
  */
 bool limits_halve(struct cli *cli, int code, uint64_t *size);
 
+/*
+ * Asks for one page of a listing, of at most `size` entries, or as many as the server takes:
+ * `path` ends with "?" or "&", `cursor` is the last page's (empty: the first page). The exit code
+ * of cli_call().
+ */
+int limits_get_page(struct cli *cli, const char *path, struct bytes cursor, uint64_t size,
+                    json_t **out_answer);
+
 /* The value of the "limits.…" that `text` names, for people: "limits.body_bytes is 1.0 MiB". Adds
  * nothing if it names none, says the value itself, or the server does not tell it. */
 void limits_add_named(struct cli *cli, const char *text, struct buf *out);

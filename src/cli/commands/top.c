@@ -27,30 +27,13 @@ struct top {
 
 /* ---- looking ---- */
 
-static int ask_page(struct top *top, json_t **out_answer)
-{
-    struct cli *cli = top->cli;
-    uint64_t size = limits_of(cli, LIMIT_LIST);
-    int code;
-    do {
-        struct buf target = {0};
-        buf_addf(&target, "/v1/topics?limit=%llu%s", (unsigned long long)size,
-                 top->cursor.len > 0 ? "&cursor=" : "");
-        url_add_part(&target, buf_bytes(&top->cursor));
-        buf_add_char(&target, '\0');
-        cli->may_halve = size > 1;
-        code = cli_call(cli, "GET", target.at, NULL, out_answer);
-        buf_fini(&target);
-    } while (limits_halve(cli, code, &size));
-    return code;
-}
-
 /* One page more of the walk; behind the last one its busiest take the place of the old ones. */
 static int walk(struct top *top)
 {
     json_t *answer = NULL, *topic;
     size_t i;
-    int code = ask_page(top, &answer);
+    int code =
+        limits_get_page(top->cli, "/v1/topics?", buf_bytes(&top->cursor), UINT64_MAX, &answer);
     if (code != EXIT_DONE)
         return code;
     json_array_foreach(json_object_get(answer, "topics"), i, topic)

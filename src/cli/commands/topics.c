@@ -72,26 +72,6 @@ static void listing_page(struct listing *listing, const json_t *answer, uint64_t
     }
 }
 
-/* Asks for the page behind `cursor` ("": the first), of a size that the server takes. */
-static int listing_ask(struct listing *listing, const char *cursor, json_t **out_answer)
-{
-    struct cli *cli = listing->cli;
-    uint64_t size = limits_of(cli, LIMIT_LIST);
-    int code;
-    size = listing->left < size ? listing->left : size;
-    do {
-        struct buf target = {0};
-        buf_addf(&target, "%slimit=%llu%s", listing->path, (unsigned long long)size,
-                 *cursor ? "&cursor=" : "");
-        url_add_part(&target, bytes_str(cursor));
-        buf_add_char(&target, '\0');
-        cli->may_halve = size > 1;
-        code = cli_call(cli, "GET", target.at, NULL, out_answer);
-        buf_fini(&target);
-    } while (limits_halve(cli, code, &size));
-    return code;
-}
-
 static int listing_run(struct listing *listing)
 {
     struct buf out = {0}, cursor = {0};
@@ -100,7 +80,8 @@ static int listing_run(struct listing *listing)
     buf_add_char(&cursor, '\0');
     for (unsigned page = 0; page < PAGES_MAX && !ferror(stdout) && listing->left > 0; page++) {
         json_t *answer = NULL;
-        code = listing_ask(listing, cursor.at, &answer);
+        code = limits_get_page(listing->cli, listing->path, bytes_str(cursor.at), listing->left,
+                               &answer);
         if (code != EXIT_DONE)
             break;
         listing_page(listing, answer, &rows);
