@@ -7,9 +7,9 @@ enum { REQUEUE_NS = 1500 }; /* work for one job */
 /* What one client left behind. */
 struct requeue {
     struct list place; // server::requeues
-    struct buf handed; // struct handed
+    struct buf handed; // struct delivery
     size_t next;       /* in `handed` */
-    struct beanstalk_held *held;
+    struct beanstalk_holder *held;
     uint64_t sent;
     int64_t ended_us;
     enum session_end end;
@@ -43,7 +43,7 @@ static struct requeue *add(struct server *server)
     return requeue;
 }
 
-void requeue_handed(struct server *server, struct buf *handed, uint64_t sent)
+void requeue_deliveries(struct server *server, struct buf *handed, uint64_t sent)
 {
     if (handed->len) {
         struct requeue *requeue = add(server);
@@ -56,8 +56,8 @@ void requeue_handed(struct server *server, struct buf *handed, uint64_t sent)
     }
 }
 
-void requeue_held(struct server *server, struct beanstalk_held *held, uint64_t sent,
-                  enum session_end end)
+void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint64_t sent,
+                      enum session_end end)
 {
     if (!held)
         return;
@@ -72,31 +72,33 @@ void requeue_held(struct server *server, struct beanstalk_held *held, uint64_t s
  * Did the answer certainly not reach the client? A reset soon after it was sent means that the
  * client had closed before it read it: had it read all, it would have ended with a FIN.
  */
-static bool undelivered(const struct requeue *requeue, const struct beanstalk_hold *hold)
+static bool undelivered(const struct requeue *requeue,
+                        const struct beanstalk_reservation *reservation)
 {
-    if (requeue->end == SESSION_POLITE || hold->end == 0)
+    if (requeue->end == SESSION_POLITE || reservation->end == 0)
         return false;
-    if (hold->end > requeue->sent)
+    if (reservation->end > requeue->sent)
         return true;
-    int64_t handed_us = hold->until_us - hold->ttr_us;
+    int64_t handed_us = reservation->until_us - reservation->ttr_us;
     return requeue->end == SESSION_RESET && requeue->ended_us - handed_us <= RESET_SOON_US;
 }
 
 /* Gives one job back. False: none is left. */
 static bool step(struct server *server, struct requeue *requeue)
 {
-    struct beanstalk_held *held = requeue->held;
+    struct beanstalk_holder *held = requeue->held;
     if (held && held->count) {
-        struct beanstalk_hold *hold = held->heap[held->count - 1]; /* the cheapest to take out */
-        uint64_t seq = hold->seq, lease = hold->lease;
-        bool lost = undelivered(requeue, hold);
-        beanstalk_holds_drop(&server->beanstalk.holds, hold);
+        struct beanstalk_reservation *reservation =
+            held->heap[held->count - 1]; /* the cheapest to take out */
+        uint64_t seq = reservation->seq, lease = reservation->lease;
+        bool lost = undelivered(requeue, reservation);
+        beanstalk_reservations_drop(&server->beanstalk.reservations, reservation);
         release(server, seq, lease, lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED);
         return true;
     }
     if (requeue->next == requeue->handed.len)
         return false;
-    struct handed handed;
+    struct delivery handed;
     memcpy(&handed, requeue->handed.at + requeue->next, sizeof(handed));
     requeue->next += sizeof(handed);
     if (handed.end > requeue->sent)
@@ -109,7 +111,7 @@ static void requeue_free(struct requeue *requeue)
     list_remove(&requeue->place);
     buf_fini(&requeue->handed);
     if (requeue->held)
-        beanstalk_held_fini(requeue->held);
+        beanstalk_holder_fini(requeue->held);
     mem_free(requeue->held);
     mem_free(requeue);
 }

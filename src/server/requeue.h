@@ -8,7 +8,7 @@
 #include "server/session.h"
 
 /* A reservation on its way to an HTTP client. */
-struct handed {
+struct delivery {
     uint64_t seq;
     uint64_t lease;
     uint64_t end; /* where its answer ends, as session_end() counts */
@@ -16,16 +16,16 @@ struct handed {
 
 /*
  * An HTTP client has gone: gives back what stands in answers that end behind `sent` (see
- * session_sent). Takes over the bytes of `handed` (struct handed), which is empty afterwards.
+ * session_sent). Takes over the bytes of `handed` (struct delivery), which is empty afterwards.
  */
-void requeue_handed(struct server *server, struct buf *handed, uint64_t sent);
+void requeue_deliveries(struct server *server, struct buf *handed, uint64_t sent);
 
 /*
  * A beanstalkd client has gone: gives back all that it held. Takes over `held` (may be NULL);
  * `sent` and `end` tell what it may not have received: for that the attempt does not count (P6).
  */
-void requeue_held(struct server *server, struct beanstalk_held *held, uint64_t sent,
-                  enum session_end end);
+void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint64_t sent,
+                      enum session_end end);
 
 /* For turn.c: goes on as far as the budget goes. True: there is more to do. */
 bool requeue_step(struct server *server);

@@ -38,7 +38,7 @@ struct server *server_new(const struct server_options *options)
     sessions_init(server);
     pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
     list_init(&server->beanstalk.surveys);
-    beanstalk_holds_init(&server->beanstalk.holds);
+    beanstalk_reservations_init(&server->beanstalk.reservations);
     beanstalk_tubes_init(&server->beanstalk.tubes, options->limits.topics, options->hash_key);
     return server;
 }
@@ -55,7 +55,7 @@ void server_free(struct server *server)
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
     pool_fini(&server->beanstalk.owed);
-    beanstalk_holds_fini(&server->beanstalk.holds);
+    beanstalk_reservations_fini(&server->beanstalk.reservations);
     beanstalk_tubes_fini(&server->beanstalk.tubes);
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
@@ -92,7 +92,7 @@ bool server_trim(struct server *server)
     bool more = pool_trim(&server->sessions);
     more |= pool_trim(&server->requests);
     more |= pool_trim(&server->beanstalk.owed);
-    more |= pool_trim(&server->beanstalk.holds.pool);
+    more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
     return more;
 }

@@ -94,7 +94,7 @@ enum beanstalk_progress {
     BEANSTALK_MORE,  /* nothing whole yet */
     BEANSTALK_READY, /* `request` is whole */
     BEANSTALK_BAD,   /* refused: answer `refusal` and go on */
-    BEANSTALK_HTTP,  /* this is HTTP: answer beanstalk_say_http and feed no more */
+    BEANSTALK_HTTP,  /* this is HTTP: answer beanstalk_encode_http and feed no more */
 };
 
 enum beanstalk_stage { BEANSTALK_LINE, BEANSTALK_BODY, BEANSTALK_SWALLOW, BEANSTALK_SKIP_LINE };
@@ -130,19 +130,19 @@ const char *beanstalk_cmd_name(enum beanstalk_cmd cmd); /* "put" …: its word, 
 
 /* ---- answers ---- */
 
-void beanstalk_say(struct buf *out, enum beanstalk_word word);
-void beanstalk_say_http(struct buf *out); /* a whole HTTP response: this is the wrong port */
-void beanstalk_say_inserted(struct buf *out, uint64_t id);
-void beanstalk_say_reserved(struct buf *out, uint64_t id, struct bytes body);
-void beanstalk_say_found(struct buf *out, uint64_t id, struct bytes body);
-void beanstalk_say_kicked(struct buf *out, uint32_t count);
-void beanstalk_say_watching(struct buf *out, uint32_t count);
-void beanstalk_say_using(struct buf *out, struct bytes tube);
-void beanstalk_say_ok(struct buf *out, struct bytes yaml); /* "OK <bytes>", the data, CR LF */
+void beanstalk_encode(struct buf *out, enum beanstalk_word word);
+void beanstalk_encode_http(struct buf *out); /* a whole HTTP response: this is the wrong port */
+void beanstalk_encode_inserted(struct buf *out, uint64_t id);
+void beanstalk_encode_reserved(struct buf *out, uint64_t id, struct bytes body);
+void beanstalk_encode_found(struct buf *out, uint64_t id, struct bytes body);
+void beanstalk_encode_kicked(struct buf *out, uint32_t count);
+void beanstalk_encode_watching(struct buf *out, uint32_t count);
+void beanstalk_encode_using(struct buf *out, struct bytes tube);
+void beanstalk_encode_ok(struct buf *out, struct bytes yaml); /* "OK <bytes>", the data, CR LF */
 
 /*
  * The YAML of statistics: keys and their order are beanstalkd's, strings are quoted as in 1.13.
- * Spans are whole seconds, rounded down. Each appends the document alone, for beanstalk_say_ok.
+ * Spans are whole seconds, rounded down. Each appends the document alone, for beanstalk_encode_ok.
  *
  * Of a job, `delay` is what its last put or release asked for; `file` is 0.
  */

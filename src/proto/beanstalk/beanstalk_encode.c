@@ -99,7 +99,7 @@ static inline void say_job(struct buf *out, struct bytes word, uint64_t id, stru
     out->len = (size_t)(at - out->at);
 }
 
-void beanstalk_say_http(struct buf *out)
+void beanstalk_encode_http(struct buf *out)
 {
     struct http_response response = {
         .status = 400, .content_type = "text/plain; charset=utf-8", .close = true};
@@ -109,44 +109,44 @@ void beanstalk_say_http(struct buf *out)
               "spoken on another one (server.http), 9277 by default.\n"));
 }
 
-void beanstalk_say(struct buf *out, enum beanstalk_word word)
+void beanstalk_encode(struct buf *out, enum beanstalk_word word)
 {
     buf_add_bytes(out, words[word]);
 }
 
-void beanstalk_say_inserted(struct buf *out, uint64_t id)
+void beanstalk_encode_inserted(struct buf *out, uint64_t id)
 {
     say_number(out, BYTES("INSERTED "), id);
 }
 
-void beanstalk_say_reserved(struct buf *out, uint64_t id, struct bytes body)
+void beanstalk_encode_reserved(struct buf *out, uint64_t id, struct bytes body)
 {
     say_job(out, BYTES("RESERVED "), id, body);
 }
 
-void beanstalk_say_found(struct buf *out, uint64_t id, struct bytes body)
+void beanstalk_encode_found(struct buf *out, uint64_t id, struct bytes body)
 {
     say_job(out, BYTES("FOUND "), id, body);
 }
 
-void beanstalk_say_kicked(struct buf *out, uint32_t count)
+void beanstalk_encode_kicked(struct buf *out, uint32_t count)
 {
     say_number(out, BYTES("KICKED "), count);
 }
 
-void beanstalk_say_watching(struct buf *out, uint32_t count)
+void beanstalk_encode_watching(struct buf *out, uint32_t count)
 {
     say_number(out, BYTES("WATCHING "), count);
 }
 
-void beanstalk_say_using(struct buf *out, struct bytes tube)
+void beanstalk_encode_using(struct buf *out, struct bytes tube)
 {
     buf_add_bytes(out, BYTES("USING "));
     buf_add_bytes(out, tube);
     buf_add_bytes(out, BYTES("\r\n"));
 }
 
-void beanstalk_say_ok(struct buf *out, struct bytes yaml)
+void beanstalk_encode_ok(struct buf *out, struct bytes yaml)
 {
     say_number(out, BYTES("OK "), yaml.len);
     buf_add_bytes(out, yaml);

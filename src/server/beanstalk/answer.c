@@ -40,27 +40,29 @@ static void refused(const struct beanstalk_owed *owed, enum err err, struct buf 
 {
     bool waited = owed->cmd == BEANSTALK_RESERVE || owed->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT;
     if (owed->cmd == BEANSTALK_KICK && err == ERR_NOT_FOUND)
-        beanstalk_say_kicked(out, 0); /* nothing was ever put into this tube */
+        beanstalk_encode_kicked(out, 0); /* nothing was ever put into this tube */
     else if (owed->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
              beanstalk_tubes_find(&owed->session->session.server->beanstalk.tubes,
                                   buf_bytes(&owed->tube)))
-        beanstalk_say(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
+        beanstalk_encode(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
     else if (waited && err == ERR_EMPTY && owed->deadline_soon)
-        beanstalk_say(out, BEANSTALK_DEADLINE_SOON);
+        beanstalk_encode(out, BEANSTALK_DEADLINE_SOON);
     else if (waited && err == ERR_DRAINING)
-        beanstalk_say(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */
+        beanstalk_encode(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */
     else
-        beanstalk_say(out, beanstalk_word_of(err));
+        beanstalk_encode(out, beanstalk_word_of(err));
 }
 
 /* A touch that was refused: the reservation is over. */
-static void forget_hold(const struct beanstalk_owed *owed)
+static void forget_reservation(const struct beanstalk_owed *owed)
 {
     struct beanstalk_session *beanstalk = owed->session;
-    struct beanstalk_holds *holds = &beanstalk->session.server->beanstalk.holds;
-    struct beanstalk_hold *hold = beanstalk_holds_find(holds, beanstalk->held, owed->id);
-    if (hold)
-        beanstalk_holds_drop(holds, hold);
+    struct beanstalk_reservations *reservations =
+        &beanstalk->session.server->beanstalk.reservations;
+    struct beanstalk_reservation *reservation =
+        beanstalk_reservations_find(reservations, beanstalk->held, owed->id);
+    if (reservation)
+        beanstalk_reservations_drop(reservations, reservation);
 }
 
 static void reserved(struct beanstalk_owed *owed, const struct job_view *job, struct buf *out)
@@ -70,9 +72,10 @@ static void reserved(struct beanstalk_owed *owed, const struct job_view *job, st
     beanstalk_is_worker(beanstalk);
     if (!beanstalk->held)
         beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
-    (void)beanstalk_holds_add(&beanstalk->session.server->beanstalk.holds, beanstalk->held,
-                              job); /* found again when its answer has gone out */
-    beanstalk_say_reserved(out, job->ref.seq, job->body);
+    (void)beanstalk_reservations_add(&beanstalk->session.server->beanstalk.reservations,
+                                     beanstalk->held,
+                                     job); /* found again when its answer has gone out */
+    beanstalk_encode_reserved(out, job->ref.seq, job->body);
 }
 
 static void stats_job(const struct beanstalk_owed *owed, const struct job_view *job,
@@ -81,7 +84,7 @@ static void stats_job(const struct beanstalk_owed *owed, const struct job_view *
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
     beanstalk_yaml_job(yaml, job, server->now_us);
-    beanstalk_say_ok(out, buf_bytes(yaml));
+    beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
@@ -90,7 +93,7 @@ static void stats(const struct beanstalk_owed *owed, struct buf *out)
     struct server *server = owed->session->session.server;
     struct buf *yaml = &server->beanstalk.yaml;
     beanstalk_stats_page(server, &owed->survey->figures, owed->survey->tubes, yaml);
-    beanstalk_say_ok(out, buf_bytes(yaml));
+    beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
@@ -100,7 +103,7 @@ static void list_tubes(const struct beanstalk_owed *owed, struct buf *out)
     struct buf *yaml = &server->beanstalk.yaml;
     beanstalk_yaml_list(yaml);
     buf_add_bytes(yaml, buf_bytes(&owed->survey->names));
-    beanstalk_say_ok(out, buf_bytes(yaml));
+    beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
@@ -112,7 +115,7 @@ static bool stats_tube(const struct beanstalk_owed *owed, const struct reply *re
     struct buf *yaml = &server->beanstalk.yaml;
     if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
         return false;
-    beanstalk_say_ok(out, buf_bytes(yaml));
+    beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
     return true;
 }
@@ -124,35 +127,35 @@ void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, st
         return; /* a tube that is used or watched, and was never put into */
     if (reply->err) {
         if (owed->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
-            forget_hold(owed);
+            forget_reservation(owed);
         refused(owed, reply->err, out);
         return;
     }
     const struct job_view *job = reply->jobs;
     switch (owed->cmd) {
-    case BEANSTALK_PUT: beanstalk_say_inserted(out, job->ref.seq); break;
+    case BEANSTALK_PUT: beanstalk_encode_inserted(out, job->ref.seq); break;
     case BEANSTALK_RESERVE:
     case BEANSTALK_RESERVE_WITH_TIMEOUT:
     case BEANSTALK_RESERVE_JOB: reserved(owed, job, out); break;
     case BEANSTALK_PEEK:
     case BEANSTALK_PEEK_READY:
     case BEANSTALK_PEEK_DELAYED:
-    case BEANSTALK_PEEK_BURIED: beanstalk_say_found(out, job->ref.seq, job->body); break;
+    case BEANSTALK_PEEK_BURIED: beanstalk_encode_found(out, job->ref.seq, job->body); break;
     case BEANSTALK_STATS_JOB: stats_job(owed, job, out); break;
-    case BEANSTALK_DELETE: beanstalk_say(out, BEANSTALK_DELETED); break;
+    case BEANSTALK_DELETE: beanstalk_encode(out, BEANSTALK_DELETED); break;
     case BEANSTALK_RELEASE: /* a retry schedule that is used up buries the job */
-        beanstalk_say(out, job->state == JOB_BURIED ? BEANSTALK_BURIED : BEANSTALK_RELEASED);
+        beanstalk_encode(out, job->state == JOB_BURIED ? BEANSTALK_BURIED : BEANSTALK_RELEASED);
         break;
-    case BEANSTALK_BURY: beanstalk_say(out, BEANSTALK_BURIED); break;
-    case BEANSTALK_TOUCH: beanstalk_say(out, BEANSTALK_TOUCHED); break;
-    case BEANSTALK_KICK: beanstalk_say_kicked(out, reply->count); break;
-    case BEANSTALK_KICK_JOB: beanstalk_say(out, BEANSTALK_KICKED_JOB); break;
-    case BEANSTALK_PAUSE_TUBE: beanstalk_say(out, BEANSTALK_PAUSED); break;
+    case BEANSTALK_BURY: beanstalk_encode(out, BEANSTALK_BURIED); break;
+    case BEANSTALK_TOUCH: beanstalk_encode(out, BEANSTALK_TOUCHED); break;
+    case BEANSTALK_KICK: beanstalk_encode_kicked(out, reply->count); break;
+    case BEANSTALK_KICK_JOB: beanstalk_encode(out, BEANSTALK_KICKED_JOB); break;
+    case BEANSTALK_PAUSE_TUBE: beanstalk_encode(out, BEANSTALK_PAUSED); break;
     case BEANSTALK_STATS: stats(owed, out); break;
     case BEANSTALK_LIST_TUBES: list_tubes(owed, out); break;
     case BEANSTALK_STATS_TUBE:
         if (!stats_tube(owed, reply, out))
-            beanstalk_say(out, BEANSTALK_NOT_FOUND);
+            beanstalk_encode(out, BEANSTALK_NOT_FOUND);
         break;
     case BEANSTALK_USE:
     case BEANSTALK_WATCH:

@@ -24,9 +24,11 @@ static struct beanstalk_tubes *tubes_of(const struct beanstalk_session *beanstal
     return &server_of(beanstalk)->beanstalk.tubes;
 }
 
-static struct beanstalk_hold *hold_of(const struct beanstalk_session *beanstalk, uint64_t id)
+static struct beanstalk_reservation *reservation_of(const struct beanstalk_session *beanstalk,
+                                                    uint64_t id)
 {
-    return beanstalk_holds_find(&server_of(beanstalk)->beanstalk.holds, beanstalk->held, id);
+    return beanstalk_reservations_find(&server_of(beanstalk)->beanstalk.reservations,
+                                       beanstalk->held, id);
 }
 
 static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t delay_s)
@@ -81,7 +83,7 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
     beanstalk_tubes_settle(tubes_of(beanstalk), beanstalk->used);
     beanstalk->used = tube;
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_using(text.out, tube->name);
+    beanstalk_encode_using(text.out, tube->name);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -90,7 +92,7 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
 static void say_watching(struct beanstalk_session *beanstalk)
 {
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_watching(text.out, beanstalk->watch_count);
+    beanstalk_encode_watching(text.out, beanstalk->watch_count);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -178,8 +180,8 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     struct server *server = server_of(beanstalk);
     bool timed = request->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT && request->timeout_s != UINT32_MAX;
     int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
-    const struct beanstalk_hold *soonest =
-        beanstalk_holds_soonest(&server->beanstalk.holds, beanstalk->held, server->now_us);
+    const struct beanstalk_reservation *soonest = beanstalk_reservations_soonest(
+        &server->beanstalk.reservations, beanstalk->held, server->now_us);
     beanstalk_is_worker(beanstalk);
     if (beanstalk->ended)
         wait_us = 0;
@@ -211,23 +213,24 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
 static void holder_only(struct beanstalk_session *beanstalk,
                         const struct beanstalk_request *request)
 {
-    struct beanstalk_hold *hold = hold_of(beanstalk, request->id);
-    if (!hold) {
+    struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
+    if (!reservation) {
         beanstalk_word(beanstalk, BEANSTALK_NOT_FOUND);
         return;
     }
-    struct cmd cmd = {.job = {.ref.seq = hold->seq, .lease = hold->lease}};
+    struct cmd cmd = {.job = {.ref.seq = reservation->seq, .lease = reservation->lease}};
     if (request->cmd == BEANSTALK_TOUCH) {
         cmd.kind = CMD_TOUCH;
-        hold->end = 0; /* who touches it has got it */
-        beanstalk_holds_extend(hold, server_of(beanstalk)->now_us + hold->ttr_us);
+        reservation->end = 0; /* who touches it has got it */
+        beanstalk_reservations_extend(reservation,
+                                      server_of(beanstalk)->now_us + reservation->ttr_us);
     } else {
         cmd.kind = request->cmd == BEANSTALK_BURY ? CMD_BURY : CMD_RELEASE;
         cmd.job.has_priority = true;
         cmd.job.priority = request->priority;
         cmd.job.has_delay = request->delay_s > 0; /* else by its retry schedule, if it has one */
         cmd.job.due_us = later_us(beanstalk, request->delay_s);
-        beanstalk_holds_drop(&server_of(beanstalk)->beanstalk.holds, hold);
+        beanstalk_reservations_drop(&server_of(beanstalk)->beanstalk.reservations, reservation);
     }
     ask(beanstalk, request, &cmd);
 }
@@ -236,15 +239,15 @@ static void holder_only(struct beanstalk_session *beanstalk,
 static void delete_job(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id}};
-    struct beanstalk_hold *hold = hold_of(beanstalk, request->id);
-    if (hold && hold->until_us > server_of(beanstalk)->now_us) {
-        cmd.job.lease = hold->lease;
+    struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
+    if (reservation && reservation->until_us > server_of(beanstalk)->now_us) {
+        cmd.job.lease = reservation->lease;
         cmd.job.is_done = true;
     } else {
         cmd.job.if_free = true;
     }
-    if (hold)
-        beanstalk_holds_drop(&server_of(beanstalk)->beanstalk.holds, hold);
+    if (reservation)
+        beanstalk_reservations_drop(&server_of(beanstalk)->beanstalk.reservations, reservation);
     ask(beanstalk, request, &cmd);
 }
 
@@ -274,7 +277,7 @@ static void kick(struct beanstalk_session *beanstalk, const struct beanstalk_req
         return;
     }
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_kicked(text.out, 0);
+    beanstalk_encode_kicked(text.out, 0);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -296,7 +299,7 @@ static void pause_tube(struct beanstalk_session *beanstalk, const struct beansta
 static void list_used(struct beanstalk_session *beanstalk)
 {
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_using(text.out, beanstalk->used->name);
+    beanstalk_encode_using(text.out, beanstalk->used->name);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -309,7 +312,7 @@ static void list_watched(struct beanstalk_session *beanstalk)
         beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
     budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * NAME_NS * 4);
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_ok(text.out, buf_bytes(yaml));
+    beanstalk_encode_ok(text.out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
     beanstalk_text_end(beanstalk, text);
 }

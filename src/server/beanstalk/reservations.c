@@ -1,6 +1,7 @@
 /*
- * Invariant: hold->holder->heap[hold->place] is the hold, and no hold ends before its parent in the
- * heap. (A sorted list would be walked for long when a client mixes long and short ttrs.)
+ * Invariant: reservation->holder->heap[reservation->place] is the reservation, and none ends
+ * before its parent in the heap. (A sorted list would be walked for long when a client mixes long
+ * and short ttrs.)
  */
 #include "server/beanstalk/reservations.h"
 
@@ -17,34 +18,36 @@ static uint64_t hash_seq(uint64_t seq)
 
 static bool seq_is(const void *ctx, uint32_t number, const void *key)
 {
-    const struct beanstalk_hold *hold = pool_at(ctx, number);
-    return hold->seq == *(const uint64_t *)key;
+    const struct beanstalk_reservation *reservation = pool_at(ctx, number);
+    return reservation->seq == *(const uint64_t *)key;
 }
 
-void beanstalk_holds_init(struct beanstalk_holds *holds)
+void beanstalk_reservations_init(struct beanstalk_reservations *reservations)
 {
-    pool_init(&holds->pool, sizeof(struct beanstalk_hold));
-    map_init(&holds->by_seq, seq_is, &holds->pool);
+    pool_init(&reservations->pool, sizeof(struct beanstalk_reservation));
+    map_init(&reservations->by_seq, seq_is, &reservations->pool);
 }
 
-void beanstalk_holds_fini(struct beanstalk_holds *holds)
+void beanstalk_reservations_fini(struct beanstalk_reservations *reservations)
 {
-    map_fini(&holds->by_seq);
-    pool_fini(&holds->pool);
+    map_fini(&reservations->by_seq);
+    pool_fini(&reservations->pool);
 }
 
 /* ---- the heap ---- */
 
-static void put(struct beanstalk_held *holder, uint32_t place, struct beanstalk_hold *hold)
+static void put(struct beanstalk_holder *holder, uint32_t place,
+                struct beanstalk_reservation *reservation)
 {
-    holder->heap[place] = hold;
-    hold->place = place;
+    holder->heap[place] = reservation;
+    reservation->place = place;
 }
 
-/* Finds the hold's place, beginning at the free `place`. */
-static void settle(struct beanstalk_held *holder, uint32_t place, struct beanstalk_hold *hold)
+/* Finds the reservation's place, beginning at the free `place`. */
+static void settle(struct beanstalk_holder *holder, uint32_t place,
+                   struct beanstalk_reservation *reservation)
 {
-    while (place > 0 && hold->until_us < holder->heap[(place - 1) / 2]->until_us) {
+    while (place > 0 && reservation->until_us < holder->heap[(place - 1) / 2]->until_us) {
         put(holder, place, holder->heap[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
@@ -55,50 +58,53 @@ static void settle(struct beanstalk_held *holder, uint32_t place, struct beansta
         if (child + 1 < holder->count &&
             holder->heap[child + 1]->until_us < holder->heap[child]->until_us)
             child++;
-        if (holder->heap[child]->until_us >= hold->until_us)
+        if (holder->heap[child]->until_us >= reservation->until_us)
             break;
         put(holder, place, holder->heap[child]);
         place = (uint32_t)child;
     }
-    put(holder, place, hold);
+    put(holder, place, reservation);
 }
 
-static void heap_add(struct beanstalk_held *holder, struct beanstalk_hold *hold)
+static void heap_add(struct beanstalk_holder *holder, struct beanstalk_reservation *reservation)
 {
     if (holder->count == holder->cap) {
         holder->cap = holder->cap ? holder->cap * 2 : FIRST_CAP;
-        holder->heap = mem_realloc(holder->heap, holder->cap * sizeof(struct beanstalk_hold *));
+        holder->heap =
+            mem_realloc(holder->heap, holder->cap * sizeof(struct beanstalk_reservation *));
     }
     holder->count++;
-    settle(holder, holder->count - 1, hold);
+    settle(holder, holder->count - 1, reservation);
 }
 
-static void heap_remove(struct beanstalk_held *holder, const struct beanstalk_hold *hold)
+static void heap_remove(struct beanstalk_holder *holder,
+                        const struct beanstalk_reservation *reservation)
 {
-    CHECK(hold->place < holder->count && holder->heap[hold->place] == hold);
+    CHECK(reservation->place < holder->count && holder->heap[reservation->place] == reservation);
     holder->count--;
-    if (hold->place < holder->count)
-        settle(holder, hold->place, holder->heap[holder->count]);
+    if (reservation->place < holder->count)
+        settle(holder, reservation->place, holder->heap[holder->count]);
 }
 
-/* ---- holds ---- */
+/* ---- reservations ---- */
 
-static struct beanstalk_hold *find(const struct beanstalk_holds *holds, uint64_t seq)
+static struct beanstalk_reservation *find(const struct beanstalk_reservations *reservations,
+                                          uint64_t seq)
 {
-    uint32_t number = map_find(&holds->by_seq, hash_seq(seq), &seq);
-    return number == MAP_NONE ? NULL : pool_at(&holds->pool, number);
+    uint32_t number = map_find(&reservations->by_seq, hash_seq(seq), &seq);
+    return number == MAP_NONE ? NULL : pool_at(&reservations->pool, number);
 }
 
-struct beanstalk_hold *beanstalk_holds_add(struct beanstalk_holds *holds,
-                                           struct beanstalk_held *holder,
-                                           const struct job_view *job)
+struct beanstalk_reservation *beanstalk_reservations_add(
+    struct beanstalk_reservations *reservations, struct beanstalk_holder *holder,
+    const struct job_view *job)
 {
-    struct beanstalk_hold *stale = find(holds, job->ref.seq);
+    struct beanstalk_reservation *stale = find(reservations, job->ref.seq);
     if (stale)
-        beanstalk_holds_drop(holds, stale);
-    uint32_t number = pool_take(&holds->pool);
-    struct beanstalk_hold *hold = pool_at(&holds->pool, number);
-    *hold = (struct beanstalk_hold){
+        beanstalk_reservations_drop(reservations, stale);
+    uint32_t number = pool_take(&reservations->pool);
+    struct beanstalk_reservation *reservation = pool_at(&reservations->pool, number);
+    *reservation = (struct beanstalk_reservation){
         .holder = holder,
         .number = number,
         .seq = job->ref.seq,
@@ -107,51 +113,53 @@ struct beanstalk_hold *beanstalk_holds_add(struct beanstalk_holds *holds,
         .until_us = job->until_us,
         .end = UINT64_MAX,
     };
-    map_add(&holds->by_seq, hash_seq(hold->seq), number);
-    heap_add(holder, hold);
-    return hold;
+    map_add(&reservations->by_seq, hash_seq(reservation->seq), number);
+    heap_add(holder, reservation);
+    return reservation;
 }
 
-struct beanstalk_hold *beanstalk_holds_find(const struct beanstalk_holds *holds,
-                                            const struct beanstalk_held *holder, uint64_t seq)
+struct beanstalk_reservation *beanstalk_reservations_find(
+    const struct beanstalk_reservations *reservations, const struct beanstalk_holder *holder,
+    uint64_t seq)
 {
-    struct beanstalk_hold *hold = find(holds, seq);
-    return hold && hold->holder == holder ? hold : NULL;
+    struct beanstalk_reservation *reservation = find(reservations, seq);
+    return reservation && reservation->holder == holder ? reservation : NULL;
 }
 
-void beanstalk_holds_extend(struct beanstalk_hold *hold, int64_t until_us)
+void beanstalk_reservations_extend(struct beanstalk_reservation *reservation, int64_t until_us)
 {
-    hold->until_us = until_us;
-    settle(hold->holder, hold->place, hold);
+    reservation->until_us = until_us;
+    settle(reservation->holder, reservation->place, reservation);
 }
 
-void beanstalk_holds_drop(struct beanstalk_holds *holds, struct beanstalk_hold *hold)
+void beanstalk_reservations_drop(struct beanstalk_reservations *reservations,
+                                 struct beanstalk_reservation *reservation)
 {
-    heap_remove(hold->holder, hold);
-    map_remove(&holds->by_seq, hash_seq(hold->seq), hold->number);
-    pool_give(&holds->pool, hold->number);
+    heap_remove(reservation->holder, reservation);
+    map_remove(&reservations->by_seq, hash_seq(reservation->seq), reservation->number);
+    pool_give(&reservations->pool, reservation->number);
 }
 
-struct beanstalk_hold *beanstalk_holds_soonest(struct beanstalk_holds *holds,
-                                               struct beanstalk_held *holder, int64_t now_us)
+struct beanstalk_reservation *beanstalk_reservations_soonest(
+    struct beanstalk_reservations *reservations, struct beanstalk_holder *holder, int64_t now_us)
 {
     while (holder && holder->count && holder->heap[0]->until_us <= now_us)
-        beanstalk_holds_drop(holds, holder->heap[0]);
+        beanstalk_reservations_drop(reservations, holder->heap[0]);
     return holder && holder->count ? holder->heap[0] : NULL;
 }
 
-void beanstalk_held_fini(struct beanstalk_held *holder)
+void beanstalk_holder_fini(struct beanstalk_holder *holder)
 {
     CHECK(holder->count == 0);
     mem_free(holder->heap);
-    *holder = (struct beanstalk_held){0};
+    *holder = (struct beanstalk_holder){0};
 }
 
-void beanstalk_held_valid(const struct beanstalk_held *holder)
+void beanstalk_holder_valid(const struct beanstalk_holder *holder)
 {
     for (uint32_t i = 0; i < holder->count; i++) {
-        const struct beanstalk_hold *hold = holder->heap[i];
-        CHECK(hold->holder == holder && hold->place == i);
-        CHECK(i == 0 || holder->heap[(i - 1) / 2]->until_us <= hold->until_us);
+        const struct beanstalk_reservation *reservation = holder->heap[i];
+        CHECK(reservation->holder == holder && reservation->place == i);
+        CHECK(i == 0 || holder->heap[(i - 1) / 2]->until_us <= reservation->until_us);
     }
 }

@@ -100,16 +100,16 @@ static bool is_reserve(enum beanstalk_cmd cmd)
            cmd == BEANSTALK_RESERVE_JOB;
 }
 
-/* The answer to a reserve is among the bytes for the client now: the hold notes where. */
+/* The answer to a reserve is among the bytes for the client now: the reservation notes where. */
 static void note_end(const struct beanstalk_owed *owed)
 {
     struct beanstalk_session *beanstalk = owed->session;
     if (!is_reserve(owed->cmd))
         return;
-    struct beanstalk_hold *hold =
-        beanstalk_holds_find(&shared_of(beanstalk)->holds, beanstalk->held, owed->id);
-    if (hold && hold->end == UINT64_MAX)
-        hold->end = session_end(&beanstalk->session);
+    struct beanstalk_reservation *reservation =
+        beanstalk_reservations_find(&shared_of(beanstalk)->reservations, beanstalk->held, owed->id);
+    if (reservation && reservation->end == UINT64_MAX)
+        reservation->end = session_end(&beanstalk->session);
 }
 
 /* About tubes: a shared engine may take several steps, between which nothing else may come. */
@@ -226,7 +226,7 @@ void beanstalk_text_end(struct beanstalk_session *beanstalk, struct beanstalk_te
 void beanstalk_word(struct beanstalk_session *beanstalk, enum beanstalk_word word)
 {
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say(text.out, word);
+    beanstalk_encode(text.out, word);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -260,7 +260,7 @@ static void refuse_http(struct beanstalk_session *beanstalk, struct bytes bytes)
     misdirected_note(beanstalk->session.server, MISDIRECTED_HTTP, bytes);
     beanstalk->last = true;
     struct beanstalk_text text = beanstalk_text_begin(beanstalk);
-    beanstalk_say_http(text.out);
+    beanstalk_encode_http(text.out);
     beanstalk_text_end(beanstalk, text);
 }
 
@@ -367,7 +367,7 @@ static void fini(struct session *session, enum session_end end)
             engine->verbs->cancel(engine, &oldest(beanstalk)->ticket);
         owed_free(oldest(beanstalk));
     }
-    requeue_held(session->server, beanstalk->held, session_sent(session), end);
+    requeue_reserved(session->server, beanstalk->held, session_sent(session), end);
     beanstalk_forget_tubes(beanstalk);
     shared->connections--;
     shared->producers -= beanstalk->producer;
@@ -405,7 +405,7 @@ static void drain(struct session *session)
 
 static void refuse(struct session *session)
 {
-    beanstalk_say(&session->out, BEANSTALK_OUT_OF_MEMORY);
+    beanstalk_encode(&session->out, BEANSTALK_OUT_OF_MEMORY);
     end_input(of(session));
 }
 

@@ -26,7 +26,7 @@ struct beanstalk_owed {
     uint64_t id;                     /* the job's; of a reserve once it is answered */
     struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
     struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
-    bool deadline_soon;              /* its wait is cut short: a hold is about to end */
+    bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
     bool answered;                   /* its text waits for older ones, in the session's `early`: */
     size_t early_at;
     size_t early_len;
@@ -37,9 +37,9 @@ struct beanstalk_session {
     struct beanstalk codec;
     struct list owed; // beanstalk_owed::place, oldest first
     uint32_t owed_count;
-    uint32_t early_count;        /* answers in `early` */
-    struct buf early;            /* emptied when the last of them has gone */
-    struct beanstalk_held *held; /* what it has reserved; NULL until it reserves */
+    uint32_t early_count;          /* answers in `early` */
+    struct buf early;              /* emptied when the last of them has gone */
+    struct beanstalk_holder *held; /* what it has reserved; NULL until it reserves */
     struct beanstalk_tube *used;
     struct beanstalk_tube **watched; /* `one`, or mem_alloc'd */
     struct beanstalk_tube *one;
@@ -84,7 +84,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
 /* Takes the names off the shared table. */
 void beanstalk_forget_tubes(struct beanstalk_session *beanstalk);
 
-/* Writes the answer to what is owed; a job that was reserved becomes a hold. */
+/* Writes the answer to what is owed; a job that was reserved becomes a reservation. */
 void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out);
 enum beanstalk_word beanstalk_word_of(enum err err);
 

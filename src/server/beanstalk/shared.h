@@ -13,7 +13,7 @@ enum { YAML_SPARE_BYTES = 64 * 1024 }; /* a longer document's memory is not kept
 
 struct beanstalk_shared {
     struct pool owed; // struct beanstalk_owed
-    struct beanstalk_holds holds;
+    struct beanstalk_reservations reservations;
     struct beanstalk_tubes tubes;
     struct list surveys;                      // beanstalk_survey::place: those to go on with
     struct buf yaml;                          /* the document being written */

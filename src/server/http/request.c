@@ -60,7 +60,7 @@ void request_free(struct request *request)
 static void note_handed(struct request *request, const struct reply *reply)
 {
     for (uint32_t i = 0; i < reply->count; i++) {
-        struct handed handed = {
+        struct delivery handed = {
             .seq = reply->jobs[i].ref.seq, .lease = reply->jobs[i].lease, .end = UINT64_MAX};
         buf_add(&request->handed, &handed, sizeof(handed));
     }
@@ -70,8 +70,8 @@ static void note_handed(struct request *request, const struct reply *reply)
 static void pass_handed(struct request *request)
 {
     struct http_session *http = request->http;
-    for (size_t i = 0; i < request->handed.len; i += sizeof(struct handed)) {
-        struct handed handed;
+    for (size_t i = 0; i < request->handed.len; i += sizeof(struct delivery)) {
+        struct delivery handed;
         memcpy(&handed, request->handed.at + i, sizeof(handed));
         handed.end = session_end(&http->session);
         buf_add(&http->handed, &handed, sizeof(handed));
@@ -86,7 +86,7 @@ void request_abandon(struct request *request)
         batch_cancel(request->batch, engine);
     else if (!request->answered && !request->undecoded && !request->encoding)
         engine->verbs->cancel(engine, &request->ticket);
-    requeue_handed(server, &request->handed, 0);
+    requeue_deliveries(server, &request->handed, 0);
     request_free(request);
 }
 

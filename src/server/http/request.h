@@ -19,7 +19,7 @@ struct request {
     struct response_format format;
     bool answered;
     struct buf early;          /* the answer, while an older request is still owed one */
-    struct buf handed;         // struct handed: reservations in this answer
+    struct buf handed;         // struct delivery: reservations in this answer
     struct batch *batch;       /* NULL for a single command */
     struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
     struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */

@@ -256,8 +256,8 @@ static void forget_handed(struct http_session *http)
 {
     uint64_t sent = http->handed.len ? session_sent(&http->session) : 0;
     size_t count = 0;
-    for (; count < http->handed.len; count += sizeof(struct handed)) {
-        struct handed handed;
+    for (; count < http->handed.len; count += sizeof(struct delivery)) {
+        struct delivery handed;
         memcpy(&handed, http->handed.at + count, sizeof(handed));
         if (handed.end > sent)
             break;
@@ -335,7 +335,7 @@ static uint64_t arrived(const struct session *session, enum session_end end)
 static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
-    requeue_handed(session->server, &http->handed, arrived(session, end));
+    requeue_deliveries(session->server, &http->handed, arrived(session, end));
     abandon_all(http);
     http1_fini(&http->http);
 }

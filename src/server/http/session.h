@@ -24,7 +24,7 @@ struct http_session {
     bool owes_continue; /* 100 Continue, as soon as nothing is owed before it */
     bool in_input;      /* input() is on the stack: it goes on reading by itself */
     int64_t active_us;  /* the last time bytes came or an answer went */
-    struct buf handed;  // struct handed: reservations in bytes that may not have arrived
+    struct buf handed;  // struct delivery: reservations in bytes that may not have arrived
 };
 
 extern const struct session_kind http_session_kind;

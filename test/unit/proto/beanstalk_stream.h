@@ -73,7 +73,7 @@ static inline void stream_feed(struct beanstalk *beanstalk, struct bytes piece, 
         if (progress == BEANSTALK_READY)
             stream_print(log, &beanstalk->request);
         else if (progress == BEANSTALK_BAD)
-            beanstalk_say(log, beanstalk->refusal);
+            beanstalk_encode(log, beanstalk->refusal);
         if (progress == BEANSTALK_HTTP) {
             buf_add_str(log, "HTTP\r\n");
             beanstalk_fini(beanstalk); /* what follows is a new connection's */

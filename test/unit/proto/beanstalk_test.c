@@ -519,23 +519,23 @@ static void answers_are_as_in_the_protocol(void **state)
     struct buf out = {0};
     (void)state;
     for (unsigned word = 0; word < BEANSTALK_WORDS; word++)
-        beanstalk_say(&out, (enum beanstalk_word)word);
+        beanstalk_encode(&out, (enum beanstalk_word)word);
     assert_bytes(buf_bytes(&out),
                  BYTES("OUT_OF_MEMORY\r\nINTERNAL_ERROR\r\nBAD_FORMAT\r\nUNKNOWN_COMMAND\r\n"
                        "EXPECTED_CRLF\r\nJOB_TOO_BIG\r\nDRAINING\r\nTIMED_OUT\r\nDEADLINE_SOON\r\n"
                        "DELETED\r\nRELEASED\r\nBURIED\r\nTOUCHED\r\nKICKED\r\nNOT_IGNORED\r\n"
                        "NOT_FOUND\r\nPAUSED\r\n"));
     out.len = 0;
-    beanstalk_say_inserted(&out, 1);
-    beanstalk_say_inserted(&out, UINT64_MAX);
-    beanstalk_say_reserved(&out, UINT64_MAX, BYTES("a\r\nb"));
-    beanstalk_say_reserved(&out, 7, (struct bytes){0});
-    beanstalk_say_found(&out, 12, BYTES("0123456789"));
-    beanstalk_say_kicked(&out, 0);
-    beanstalk_say_kicked(&out, UINT32_MAX);
-    beanstalk_say_watching(&out, 10);
-    beanstalk_say_using(&out, BYTES("default"));
-    beanstalk_say_ok(&out, BYTES("---\n- default\n"));
+    beanstalk_encode_inserted(&out, 1);
+    beanstalk_encode_inserted(&out, UINT64_MAX);
+    beanstalk_encode_reserved(&out, UINT64_MAX, BYTES("a\r\nb"));
+    beanstalk_encode_reserved(&out, 7, (struct bytes){0});
+    beanstalk_encode_found(&out, 12, BYTES("0123456789"));
+    beanstalk_encode_kicked(&out, 0);
+    beanstalk_encode_kicked(&out, UINT32_MAX);
+    beanstalk_encode_watching(&out, 10);
+    beanstalk_encode_using(&out, BYTES("default"));
+    beanstalk_encode_ok(&out, BYTES("---\n- default\n"));
     assert_bytes(buf_bytes(&out),
                  BYTES("INSERTED 1\r\nINSERTED 18446744073709551615\r\n"
                        "RESERVED 18446744073709551615 4\r\na\r\nb\r\nRESERVED 7 0\r\n\r\n"
@@ -550,7 +550,7 @@ static void numbers_of_every_length_are_written_whole(void **state)
     for (uint64_t power = 1; power; power = power > UINT64_MAX / 10 ? 0 : power * 10) {
         for (uint64_t number = power - 1; number <= power + 1; number++) {
             struct buf got = {0}, want = {0};
-            beanstalk_say_inserted(&got, number);
+            beanstalk_encode_inserted(&got, number);
             buf_addf(&want, "INSERTED %llu\r\n", (unsigned long long)number);
             assert_bytes(buf_bytes(&got), buf_bytes(&want));
             buf_fini(&got);
