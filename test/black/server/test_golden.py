@@ -1,0 +1,65 @@
+"""Stores that released versions wrote open for ever, and go on as if nothing had happened."""
+
+import glob
+import os
+import subprocess
+import tarfile
+
+import pytest
+
+from golden import listing, text_of
+from process import LATER, ROOT
+from wire import Client, eventually
+
+pytestmark = pytest.mark.embedded("about the store on disk")
+GOLDEN = sorted(glob.glob(os.path.join(ROOT, "test", "golden", "*", "*.tar.xz")))
+
+
+def golden_text(archive):
+    with open(archive.replace(".tar.xz", ".jsonl"), encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: os.path.basename(path)[:-len(".tar.xz")])
+def golden(request, tmp_path):
+    """(folder of the store, its listing)"""
+    folder = str(tmp_path / "data")
+    with tarfile.open(request.param) as archive:
+        archive.extractall(folder)
+    return folder, golden_text(request.param)
+
+
+def test_there_are_golden_directories():
+    assert len(GOLDEN) >= 6
+
+
+def test_p2_a_store_of_a_released_version_opens_and_goes_on(laterd, golden):
+    folder, expected = golden
+    server = laterd({"store": {"segment_bytes": "256K"}}, data=folder)
+    with Client(server.port) as client:
+        assert text_of(listing(client)) == expected
+        ready, = client.reserve("ready")
+        assert client.job(ready["id"], "finish", lease=ready["lease"]).status in (200, 204)
+        held = [job for job in listing(client) if job.get("state") == "reserved"]
+        assert len(held) == 3
+        for job in held:
+            assert client.job(job["id"], "finish", lease=job["lease"]).status in (200, 204)
+        fresh = [client.push_id("fresh", due="2300-01-01T00:00:00Z", body=f"{number} " * 5000)
+                 for number in range(60)]
+        assert not any(f'"id": "{job_id}"' in expected for job_id in fresh)
+        oldest = min(os.listdir(folder), key=lambda name: (not name.startswith("wal-"), name))
+        for job_id in fresh[:55]:
+            assert client.job(job_id, method="DELETE").status in (200, 204)
+        assert eventually(lambda: oldest not in os.listdir(folder)), "it is cleaned"
+        after = text_of(listing(client))
+    for end in (server.kill, server.stop):
+        end()
+        server.start()
+        with Client(server.port) as client:
+            assert text_of(listing(client)) == after
+
+
+def test_a_store_of_a_released_version_verifies(golden):
+    folder, _ = golden
+    assert subprocess.run([LATER, "verify", folder], check=False, capture_output=True,
+                          timeout=60).returncode == 0

@@ -1,0 +1,114 @@
+"""Makes the golden directories of one version: small stores as that laterd wrote them, packed, each
+with a listing of every job and topic beside it as that laterd told of them.
+
+    LATERD=…/build/laterd test/golden/make.py test/golden/0.1.0/COMMIT
+
+They are made once, and never again: test/black/server/test_golden.py opens them with today's.
+"""
+
+import json
+import os
+import sys
+import tarfile
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness"))
+
+from golden import listing, text_of  # noqa: E402
+from process import Laterd  # noqa: E402
+from wire import Client  # noqa: E402
+
+FAR = "2300-01-01T00:00:00Z"
+CONFIG = {"store": {"segment_bytes": "256K"}, "limits": {"ttr_seconds": "36500d"}}
+DURABILITIES = {"closed": "sync", "killed": "sync", "os": "os"}
+
+
+def reserve(client, topic, count):
+    return client.post("/v1/reserve", topics=[topic], max=count).json()["jobs"]
+
+
+def fill(client):
+    """Jobs in every state, and what else a store keeps."""
+    for number in range(12):
+        client.push_id("delayed", due=FAR, body={"n": number}, priority=number * 1000003)
+    client.push_id("delayed", id="order/ä 1", due="9999-12-31T23:59:59Z", body="a client's id")
+    client.push_id("delayed", id="x" * 255, due=FAR, body_base64="AAECA//+")
+    client.push_id("delayed", id="typed", due=FAR, body="<a/>", content_type="text/xml")
+    client.push_id("delayed", id="empty", due=FAR)
+    client.push_id("ready", id="moved", due=FAR, body="made ready, and another priority")
+    client.request("PATCH", "/v1/jobs/moved", priority=7)
+    client.job("moved", "run")
+    for number in range(5):
+        client.push_id("ready", body=[number, "z" * number * 100], priority=5 - number)
+    client.push_id("retried", id="schedule", retry=["1s", "1h", "36000d"], body="many waits")
+    client.push_id("retried", id="64 waits", due=FAR, retry=[f"{n}s" for n in range(1, 65)])
+    for _ in range(4):
+        client.push_id("held", body="reserved for long", ttr="36000d")
+    reserve(client, "held", 3)
+    for number in range(4):
+        client.push_id("buried", id=f"dead-{number}", body={"n": number})
+    for job in reserve(client, "buried", 2):
+        client.job(job["id"], "bury", lease=job["lease"])
+    client.push_id("buried", id="dead from the start", state="buried", body="a dead letter")
+    client.push_id("paused", body="nobody may have it")
+    for topic in ("paused", "paused-empty"):
+        path = f"/v1/topics/{topic}/pause"
+        if client.post(path, create=True).status >= 300:  # an older one
+            assert client.post(path).status < 300
+    client.push_id("replaced", id="twice", due=FAR, body="the old one")
+    client.push_id("replaced", id="twice", due=FAR, body="the new one", if_exists="replace")
+    ended = [client.push_id("ended", body="gone") for _ in range(6)]
+    for job in reserve(client, "ended", 3):
+        client.job(job["id"], "finish", lease=job["lease"])
+        ended.remove(job["id"])
+    for job_id in ended:
+        client.job(job_id, method="DELETE")
+
+
+def churn(client, server):
+    """Bodies that come and go, until the cleaner has carried the jobs of several segments."""
+    kept = []
+    for number in range(140):
+        job_id = client.push_id("large", due=FAR, body=f"{number} " * 5000)
+        kept.append(job_id)
+        if len(kept) > 6:
+            client.job(kept.pop(number % 3), method="DELETE")
+    end = time.monotonic() + 20
+    while "wal-00000002" in os.listdir(server.data) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert "wal-00000002" not in os.listdir(server.data), "no checkpoint was made"
+
+
+def make(folder, target, durability, kill):
+    config = {name: dict(keys) for name, keys in CONFIG.items()}
+    config["store"]["durability"] = durability
+    with Laterd(folder, config) as server:
+        with Client(server.port) as client:
+            fill(client)
+            churn(client, server)
+            client.push_id("young", id="after the checkpoints", due=FAR, body="the last one")
+            job, = reserve(client, "retried", 1)
+            client.job(job["id"], "release", lease=job["lease"], delay="36000d")
+            time.sleep(0.5)  # nothing is on its way to the disk
+            found = listing(client)
+        if kill:
+            server.kill()
+        else:
+            assert server.stop() == 0
+    with open(target + ".jsonl", "w", encoding="utf-8") as file:
+        file.write(text_of(found))
+    with tarfile.open(target + ".tar.xz", "w:xz") as archive:
+        for name in sorted(os.listdir(server.data)):
+            archive.add(os.path.join(server.data, name), name)
+    print(target, len(found), json.dumps(sorted(os.listdir(server.data))))
+
+
+def main():
+    for name, durability in DURABILITIES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            make(folder, f"{sys.argv[1]}-{name}", durability, kill=name != "closed")
+
+
+if __name__ == "__main__":
+    main()

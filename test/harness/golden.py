@@ -1,0 +1,44 @@
+"""What a laterd tells of all its jobs and topics: a listing to compare stores by."""
+
+import hashlib
+import json
+
+STATES = ("delayed", "ready", "reserved", "buried")
+
+
+def page_through(client, path, what):
+    cursor = ""
+    while True:
+        page = client.get(f"{path}{'&' if '?' in path else '?'}limit=500{cursor}").json()
+        yield from page[what]
+        if not page.get("cursor"):
+            return
+        cursor = f"&cursor={page['cursor']}"
+
+
+def short(job):
+    """A long body by its hash."""
+    body = json.dumps(job.get("body"))
+    if len(body) > 200:
+        job["body"] = "sha256 " + hashlib.sha256(body.encode()).hexdigest()
+    return job
+
+
+def listing(client):
+    """A line for each topic that is in use, then for each job, all that the API tells of it."""
+    topics = sorted(page_through(client, "/v1/topics", "topics"), key=lambda one: one["name"])
+    lines = []
+    for topic in topics:
+        keep = ("name", "paused", "paused_until", *STATES)
+        if topic["paused"] or any(topic[state] for state in STATES):  # others may be forgotten
+            lines.append({key: topic[key] for key in keep if key in topic})
+    jobs = [job["id"] for topic in topics for state in STATES
+            for job in page_through(client, f"/v1/topics/{topic['name']}/jobs?state={state}",
+                                    "jobs")]
+    for job_id in sorted(jobs):
+        lines.append(short(client.job(job_id, method="GET").json()))
+    return lines
+
+
+def text_of(lines):
+    return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
