@@ -38,6 +38,15 @@ struct figures {
     uint64_t due_within[FIGURES_SPANS];
 };
 
+/* What became of a command when submit returns. */
+enum submitted {
+    SUBMIT_ANSWERED, /* `answered` was called before submit returned; of no ticket: always this */
+    SUBMIT_PENDING,  /* the answer comes by itself, from a disk or a server; what is submitted later
+                        about the same job is done after it */
+    SUBMIT_PARKED,   /* waits for a job, or takes several steps between which other commands are
+                        done: who must keep an order submits nothing more before the answer */
+};
+
 struct engine_verbs {
     /* From now on work is counted against this budget; what is longer than what is left of it is
        done in slices. Borrowed. NULL, as at first: no limit. */
@@ -46,8 +55,12 @@ struct engine_verbs {
     void (*time)(struct engine *engine, int64_t now_us);
     /* The beginning of a turn: releases the replies that may go now, moves what is due. */
     void (*begin)(struct engine *engine);
-    /* Does the command; `answered` comes now or later. Nothing of `cmd` is kept. */
-    void (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
+    /*
+     * Does the command; `answered` comes once, now or later. Nothing of `cmd` is kept. After
+     * SUBMIT_ANSWERED the ticket may be gone. NULL for `ticket`: it is done, and nobody is told
+     * whether it could be; not for commands that reserve.
+     */
+    enum submitted (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
     /* The asker has gone: a parked reserve takes no job; no answer comes (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
     /* Ready jobs meet waiting consumers. */

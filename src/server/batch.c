@@ -127,7 +127,7 @@ static bool step(struct batch *batch)
     if (problem.status)
         item_done(item, NULL, &problem);
     else
-        server->engine->verbs->submit(server->engine, &cmd, &item->ticket);
+        (void)server->engine->verbs->submit(server->engine, &cmd, &item->ticket);
     return true;
 }
 

@@ -72,7 +72,7 @@ static void step(struct clearing *clearing)
                   .state = clearing->state,
                   .max = clearing->left},
     };
-    engine->verbs->submit(engine, &cmd, &clearing->request->ticket);
+    (void)engine->verbs->submit(engine, &cmd, &clearing->request->ticket);
 }
 
 void clearing_begin(struct request *request, const struct cmd *cmd)

@@ -15,15 +15,8 @@ struct requeue {
     enum session_end end;
 };
 
-static void ignore_answer(struct ticket *ticket, const struct reply *reply)
-{
-    (void)ticket;
-    (void)reply; /* the job may have timed out meanwhile: then there is nothing to give back */
-}
-
 static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
 {
-    static struct ticket nobody = {.answered = ignore_answer};
     struct cmd cmd = {
         .kind = CMD_RELEASE,
         .job = {.ref.seq = seq, .lease = lease, .why = why},
@@ -31,7 +24,8 @@ static void release(struct server *server, uint64_t seq, uint64_t lease, enum re
     budget_spend(&server->budget, REQUEUE_NS);
     server->counts.undelivered += why == RELEASE_UNDELIVERED;
     server->counts.abandoned += why == RELEASE_ABANDONED;
-    server->engine->verbs->submit(server->engine, &cmd, &nobody);
+    /* The job may have timed out meanwhile: then there is nothing to give back. */
+    (void)server->engine->verbs->submit(server->engine, &cmd, NULL);
 }
 
 static struct requeue *add(struct server *server)

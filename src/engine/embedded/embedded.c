@@ -255,6 +255,8 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
     struct ticket *ticket = ctx;
     bool tells = tells_of_change(embedded, reply);
+    if (!ticket)
+        return; /* nobody asks */
     ticket->parked = 0;
     if (tells && store_failed(embedded->store)) { /* a long search that began before the failure */
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
@@ -458,19 +460,12 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
 
 /* ---- the engine port ---- */
 
-static void ignore_answer(struct ticket *ticket, const struct reply *reply)
-{
-    (void)ticket;
-    (void)reply; /* the job may have gone meanwhile: then there is nothing to give back */
-}
-
 /*
  * A failed read may pass; the wait lets other jobs of the topic go first. One that was not tried
  * keeps its place.
  */
 static void give_back(struct embedded *embedded, const struct unread *unread)
 {
-    static struct ticket nobody = {.answered = ignore_answer};
     struct cmd cmd = {
         .kind = CMD_RELEASE,
         .job = {.ref.seq = unread->seq,
@@ -479,7 +474,8 @@ static void give_back(struct embedded *embedded, const struct unread *unread)
                 .has_delay = unread->err != ERR_AGAIN,
                 .due_us = embedded->now_us + UNREAD_WAIT_US},
     };
-    core_apply(embedded->core, embedded->now_us, &cmd, &nobody, NULL);
+    /* The job may have gone meanwhile: then there is nothing to give back. */
+    core_apply(embedded->core, embedded->now_us, &cmd, NULL, NULL);
 }
 
 /* A body that is damaged stays so: an operator must see it. */
@@ -554,28 +550,42 @@ static enum durability durability_of(const struct embedded *embedded, const stru
     return says ? cmd->push.durability : embedded->durability;
 }
 
-static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
+static enum submitted submit_refused(const struct cmd *cmd, struct ticket *ticket, enum err err)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+    return SUBMIT_ANSWERED;
+}
+
+static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
+                                    struct ticket *ticket)
 {
     struct embedded *embedded = of_engine(engine);
-    ticket->parked = 0;
-    ticket->held = NULL;
+    CHECK(ticket || (cmd->kind != CMD_RESERVE && cmd->kind != CMD_RESERVE_JOB));
+    if (ticket) {
+        ticket->parked = 0;
+        ticket->held = NULL;
+    }
     enum err err = admit(embedded, cmd);
-    if (err) {
-        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
-        return;
-    }
+    if (err)
+        return submit_refused(cmd, ticket, err);
     embedded->asked = durability_of(embedded, cmd);
-    if (cmd->kind == CMD_RESERVE && embedded->draining && cmd->reserve.wait_us > 0) {
-        struct cmd now = *cmd;
+    struct cmd now;
+    if (cmd->kind == CMD_RESERVE && embedded->draining) {
+        now = *cmd;
         now.reserve.wait_us = 0;
-        core_apply(embedded->core, embedded->now_us, &now, ticket, NULL);
-        return;
+        cmd = &now;
     }
+    uint64_t held_before = embedded->held_count;
     uint64_t parked = 0;
     core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
     embedded->asked = embedded->durability;
-    if (parked) /* not answered yet: the ticket is still there */
-        ticket->parked = parked;
+    if (!parked)
+        return embedded->held_count == held_before ? SUBMIT_ANSWERED : SUBMIT_PENDING;
+    if (!ticket)
+        return SUBMIT_ANSWERED;
+    ticket->parked = parked; /* not answered yet: the ticket is still there */
+    return SUBMIT_PARKED;
 }
 
 static void engine_cancel(struct engine *engine, struct ticket *ticket)

@@ -74,7 +74,7 @@ void command_bury_damaged(void *owner, const struct job_view *job)
     struct cmd cmd = {.kind = CMD_BURY, .job = {.ref.seq = job->ref.seq, .lease = job->lease}};
     log_event(LOG_ERROR, "body_damaged", "job=%llu hint=\"it is buried in its topic\"",
               (unsigned long long)job->ref.seq);
-    command_on_job(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
+    (void)command_on_job(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
 }
 
 /* What its answer says about a job is news for those who wait. */
@@ -137,14 +137,14 @@ static bool takes_job(enum cmd_kind kind)
     return kind == CMD_RESERVE_JOB;
 }
 
-void command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
-                    struct ticket *ticket)
+enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                              struct ticket *ticket)
 {
     struct script_request *call = script_requests_new(&redis->calls, partition);
     if (!call) {
         if (ticket)
             ticket->answered(ticket, &(struct reply){.err = ERR_AGAIN, .kind = cmd->kind});
-        return;
+        return SUBMIT_ANSWERED;
     }
     struct job_command *command = mem_alloc(sizeof(*command));
     pending_begin(&command->pending, redis, cmd->kind, ticket);
@@ -153,6 +153,7 @@ void command_on_job(struct redis_engine *redis, uint32_t partition, const struct
     call->at_most_once = takes_job(cmd->kind);
     call->on_timeout = job_command_late;
     script_requests_send(call, command, job_command_done);
+    return ticket ? SUBMIT_PENDING : SUBMIT_ANSWERED;
 }
 
 /* ---- commands on topics ---- */
@@ -229,7 +230,7 @@ static void gathering_free(struct gathering *gathering)
     mem_free(gathering);
 }
 
-static void gathering_step(struct gathering *gathering);
+static bool gathering_step(struct gathering *gathering);
 
 static void gathered(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
@@ -240,7 +241,7 @@ static void gathered(void *owner, struct script_request *call, enum err err,
         err = fanout_take(gathering->fanout, call->id.partition, parts, count);
     if (err && !gathering->err)
         gathering->err = err;
-    gathering_step(gathering);
+    (void)gathering_step(gathering);
 }
 
 static void gathering_ask(struct gathering *gathering, uint32_t partition)
@@ -257,7 +258,8 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
     script_requests_send(call, gathering, gathered);
 }
 
-static void gathering_step(struct gathering *gathering)
+/* True: it was answered, and is gone. */
+static bool gathering_step(struct gathering *gathering)
 {
     uint32_t partitions = gathering->pending.redis->space.partitions;
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
@@ -265,12 +267,14 @@ static void gathering_step(struct gathering *gathering)
             gathering_ask(gathering, i);
     }
     if (gathering->under_way)
-        return;
+        return false;
     gathering_reply(gathering);
     gathering_free(gathering);
+    return true;
 }
 
-void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct ticket *ticket)
+enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
+                                 struct ticket *ticket)
 {
     struct gathering *gathering = mem_zalloc(sizeof(*gathering));
     pending_begin(&gathering->pending, redis, cmd->kind, ticket);
@@ -278,7 +282,7 @@ void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct
     gathering->cmd = *cmd;
     gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
     gathering->fanout = fanout_new(&redis->space, &gathering->cmd);
-    gathering_step(gathering);
+    return gathering_step(gathering) || !ticket ? SUBMIT_ANSWERED : SUBMIT_PARKED;
 }
 
 void command_orphan(void *held)

@@ -268,14 +268,14 @@ static void ask_behind(const struct wait_group *group)
     }
 }
 
-void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
-                       struct ticket *ticket)
+enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
+                                 struct ticket *ticket)
 {
     bool parks = reserve->wait_us > 0 && !consumers->drained;
     if (parks && consumers->heap_count >= consumers->options.waiters_max) {
         struct reply full = {.err = ERR_WAITERS_LIMIT, .kind = CMD_RESERVE};
         ticket->answered(ticket, &full);
-        return;
+        return SUBMIT_ANSWERED;
     }
     struct wait_group *group = find_line(consumers, reserve);
     if (!group)
@@ -298,6 +298,7 @@ void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *re
     ticket->parked = 1;
     ticket->held = waiter;
     wait_group_touch(group);
+    return SUBMIT_PARKED;
 }
 
 void consumers_cancel(struct consumers *consumers, struct waiter *waiter)

@@ -73,8 +73,8 @@ struct consumers {
 void consumers_init(struct consumers *consumers, const struct consumers_options *options);
 void consumers_fini(struct consumers *consumers);
 
-void consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
-                       struct ticket *ticket);
+enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
+                                 struct ticket *ticket);
 void consumers_cancel(struct consumers *consumers, struct waiter *waiter);
 /* Answers all who wait, and all who would, with this. */
 void consumers_drain(struct consumers *consumers, enum err err);

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -155,34 +156,41 @@ static bool must_return(const struct cmd *cmd)
     return cmd->kind == CMD_RELEASE && cmd->job.why != RELEASE_ASKED && cmd->job.lease;
 }
 
-static void engine_submit(struct engine *engine, const struct cmd *cmd, struct ticket *ticket)
+static enum submitted answer_at_once(const struct cmd *cmd, struct ticket *ticket, enum err err)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+    return SUBMIT_ANSWERED;
+}
+
+static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
+                                    struct ticket *ticket)
 {
     struct redis_engine *redis = of_engine(engine);
     uint32_t partition = 0;
     enum err err = OK;
-    ticket->parked = 0;
-    ticket->held = NULL;
+    CHECK(ticket || (cmd->kind != CMD_RESERVE && cmd->kind != CMD_RESERVE_JOB));
+    if (ticket) {
+        ticket->parked = 0;
+        ticket->held = NULL;
+    }
     if (redis->budget)
         budget_spend(redis->budget, COMMAND_NS);
-    if (cmd->kind == CMD_PUSH && redis->refusing_pushes) {
-        ticket->answered(ticket, &(struct reply){.err = ERR_DRAINING, .kind = cmd->kind});
-        return;
-    }
+    if (cmd->kind == CMD_PUSH && redis->refusing_pushes)
+        return answer_at_once(cmd, ticket, ERR_DRAINING);
     if (must_return(cmd)) {
         redis_requeue_add(&redis->requeue, &cmd->job);
-        ticket->answered(ticket, &(struct reply){.kind = cmd->kind}); /* it will be done */
-        return;
+        return answer_at_once(cmd, ticket, OK); /* it will be done */
     }
     switch (script_route(&redis->space, cmd, &partition, &err)) {
-    case SCRIPT_ONE: command_on_job(redis, partition, cmd, ticket); break;
+    case SCRIPT_ONE: return command_on_job(redis, partition, cmd, ticket);
     /* Jobs of a topic whose numbers we make go to one partition: there their order is exact. */
-    case SCRIPT_ANY: command_on_job(redis, partition_for(redis, cmd), cmd, ticket); break;
-    case SCRIPT_READY: consumers_reserve(&redis->consumers, &cmd->reserve, ticket); break;
-    case SCRIPT_ALL: command_on_topics(redis, cmd, ticket); break;
-    case SCRIPT_REFUSED:
-        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
-        break;
+    case SCRIPT_ANY: return command_on_job(redis, partition_for(redis, cmd), cmd, ticket);
+    case SCRIPT_READY: return consumers_reserve(&redis->consumers, &cmd->reserve, ticket);
+    case SCRIPT_ALL: return command_on_topics(redis, cmd, ticket);
+    case SCRIPT_REFUSED: break;
     }
+    return answer_at_once(cmd, ticket, err);
 }
 
 static void engine_cancel(struct engine *engine, struct ticket *ticket)

@@ -39,10 +39,11 @@ struct redis_engine {
     bool refusing_pushes, draining;
 };
 
-/* A command on one job. ticket NULL: nobody asks, but it is to be done. */
-void command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
-                    struct ticket *ticket);
-void command_on_topics(struct redis_engine *redis, const struct cmd *cmd, struct ticket *ticket);
+/* A command on one job; on topics. See engine_verbs::submit. */
+enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
+                              struct ticket *ticket);
+enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
+                                 struct ticket *ticket);
 /* Nobody waits for the answer any more. */
 void command_orphan(void *held);
 

@@ -112,21 +112,10 @@ static void note_end(const struct beanstalk_owed *owed)
         reservation->end = session_end(&beanstalk->session);
 }
 
-/* About tubes: a shared engine may take several steps, between which nothing else may come. */
-static bool is_of_tubes(enum beanstalk_cmd cmd)
-{
-    static const bool of_tubes[] = {
-        [BEANSTALK_PEEK_READY] = true,  [BEANSTALK_PEEK_DELAYED] = true,
-        [BEANSTALK_PEEK_BURIED] = true, [BEANSTALK_KICK] = true,
-        [BEANSTALK_PAUSE_TUBE] = true,  [BEANSTALK_STATS] = true,
-        [BEANSTALK_STATS_TUBE] = true,  [BEANSTALK_LIST_TUBES] = true,
-    };
-    return (size_t)cmd < sizeof(of_tubes) && of_tubes[cmd];
-}
-
 /*
- * The newest command, if nothing behind it may be done before it is answered: a reserve, or what
- * is asked of many jobs (a kick of delayed ones, say); else NULL.
+ * The newest command, if nothing behind it may be done before it is answered: a reserve, whose
+ * answer makes the reservation that later commands look for, or what takes several steps; else
+ * NULL.
  */
 static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
 {
@@ -135,7 +124,7 @@ static struct beanstalk_owed *waiting(const struct beanstalk_session *beanstalk)
     struct beanstalk_owed *newest = LIST_ENTRY(beanstalk->owed.prev, struct beanstalk_owed, place);
     if (newest->answered)
         return NULL;
-    bool holds_up = newest->ticket.parked || is_reserve(newest->cmd) || is_of_tubes(newest->cmd);
+    bool holds_up = newest->parked || newest->survey || is_reserve(newest->cmd);
     return holds_up ? newest : NULL;
 }
 
@@ -206,7 +195,8 @@ void beanstalk_ask(struct beanstalk_session *beanstalk, struct beanstalk_owed *o
     struct engine *engine = beanstalk->session.server->engine;
     owed->ticket.answered = answered;
     owed->ticket.brief = true;
-    engine->verbs->submit(engine, cmd, &owed->ticket);
+    if (engine->verbs->submit(engine, cmd, &owed->ticket) == SUBMIT_PARKED)
+        owed->parked = true;
 }
 
 struct beanstalk_text beanstalk_text_begin(struct beanstalk_session *beanstalk)
@@ -304,7 +294,7 @@ static void end_input(struct beanstalk_session *beanstalk)
 static void see_end(struct beanstalk_session *beanstalk)
 {
     struct beanstalk_owed *waits = beanstalk->leaving ? waiting(beanstalk) : NULL;
-    if (waits && waits->ticket.parked && is_reserve(waits->cmd)) {
+    if (waits && waits->parked && is_reserve(waits->cmd)) {
         struct engine *engine = beanstalk->session.server->engine;
         engine->verbs->cancel(engine, &waits->ticket);
         waits->deadline_soon = false; /* that is not why */
@@ -414,7 +404,7 @@ static size_t footprint(const struct session *session)
     const struct beanstalk_session *beanstalk = of_const(session);
     const struct beanstalk_owed *waits = waiting(beanstalk);
     size_t survey = waits && waits->survey ? waits->survey->names.cap : 0;
-    size_t page = waits && waits->ticket.parked && waits->cmd == BEANSTALK_KICK ? PAGE_BYTES : 0;
+    size_t page = waits && waits->parked && waits->cmd == BEANSTALK_KICK ? PAGE_BYTES : 0;
     size_t tubes = beanstalk->watch_cap * (sizeof(struct beanstalk_tube *) + WAIT_BYTES);
     return beanstalk->codec.body.cap + beanstalk->early.cap + survey + page + tubes +
            beanstalk->owed_count * (size_t)OWED_BYTES;
@@ -424,7 +414,7 @@ static bool evict(struct session *session)
 {
     struct beanstalk_session *beanstalk = of(session);
     struct beanstalk_owed *waits = waiting(beanstalk);
-    bool parked = waits && waits->ticket.parked && is_reserve(waits->cmd);
+    bool parked = waits && waits->parked && is_reserve(waits->cmd);
     if (session->out.len || unsent(session) || beanstalk->owed_count > (parked ? 1 : 0))
         return false; /* what was asked may have been done */
     if (parked) {

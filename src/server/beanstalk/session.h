@@ -27,6 +27,7 @@ struct beanstalk_owed {
     struct buf tube;                 /* STATS_TUBE, PAUSE_TUBE: its name */
     struct beanstalk_survey *survey; /* STATS, LIST_TUBES; else NULL */
     bool deadline_soon;              /* its wait is cut short: a reservation is about to end */
+    bool parked;                     /* by the engine: nothing behind it is done */
     bool answered;                   /* its text waits for older ones, in the session's `early`: */
     size_t early_at;
     size_t early_len;

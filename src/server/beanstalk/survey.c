@@ -87,7 +87,7 @@ static void ask_topics(struct beanstalk_survey *survey)
                   .max = PAGE_TOPICS,
                   .all = !server->options.embedded}, /* see engine_verbs::figures */
     };
-    server->engine->verbs->submit(server->engine, &cmd, &survey->owed->ticket);
+    (void)server->engine->verbs->submit(server->engine, &cmd, &survey->owed->ticket);
 }
 
 /* One slice. The survey hangs nowhere. */

@@ -152,6 +152,7 @@ static void count_status(struct server *server, struct bytes answer)
 void request_answer(struct request *request, const struct reply *reply)
 {
     struct server *server = request->http->session.server;
+    request->parked = false;
     if (reply->kind == CMD_RESERVE && reply->err == OK)
         note_handed(request, reply);
     if (encode_is_long(server, reply)) {
@@ -200,13 +201,20 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
     request_done(request);
 }
 
+void request_ask(struct request *request, const struct cmd *cmd)
+{
+    struct engine *engine = request->http->session.server->engine;
+    if (engine->verbs->submit(engine, cmd, &request->ticket) == SUBMIT_PARKED)
+        request->parked = true;
+}
+
 void request_page(struct request *request, enum call_kind page)
 {
     struct server *server = request->http->session.server;
     struct cmd question = page_question(server);
     request->page = page;
     request->ticket.answered = answered_page;
-    server->engine->verbs->submit(server->engine, &question, &request->ticket);
+    request_ask(request, &question);
 }
 
 void request_answer_batch(struct request *request, struct bytes results, uint32_t failed)

@@ -18,6 +18,7 @@ struct request {
     uint32_t number;   /* in server::requests */
     struct response_format format;
     bool answered;
+    bool parked;               /* the engine has parked its command: nothing behind it is done */
     struct buf early;          /* the answer, while an older request is still owed one */
     struct buf handed;         // struct delivery: reservations in this answer
     struct batch *batch;       /* NULL for a single command */
@@ -38,6 +39,8 @@ struct buf *request_out(struct request *request);
 /* Its answer is written. Frees it, and sends on what waited behind it, when its turn has come. */
 void request_done(struct request *request);
 
+/* Hands the command to the engine; the request may be answered and freed when this returns. */
+void request_ask(struct request *request, const struct cmd *cmd);
 /* Asks the engine for what the page shows, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);
 

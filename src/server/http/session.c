@@ -45,7 +45,7 @@ static struct request *newest(const struct http_session *http)
 static struct request *parked(const struct http_session *http)
 {
     struct request *request = list_empty(&http->requests) ? NULL : newest(http);
-    bool waits = request && (request->ticket.parked || (request->clearing && !request->answered));
+    bool waits = request && !request->answered && (request->parked || request->clearing);
     return waits ? request : NULL;
 }
 
@@ -93,9 +93,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     if (call->format.close)
         http->last = true;
     switch (call->kind) {
-    case CALL_CMD:
-        server->engine->verbs->submit(server->engine, &call->cmd, &request->ticket);
-        break;
+    case CALL_CMD: request_ask(request, &call->cmd); break;
     case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS:

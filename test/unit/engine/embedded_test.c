@@ -243,6 +243,55 @@ static void p7_a_search_that_ends_on_a_failed_store_is_no_success(void **state)
     close_bed(&bed);
 }
 
+/* What submit says is what the sessions go by. */
+static void submit_says_answered_pending_or_parked(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct bytes topic = BYTES("t");
+    struct ticket ticket = {.answered = keep_answer}, waiting = {.answered = keep_answer};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 1}};
+    struct cmd get = {.kind = CMD_GET, .job.ref.id = BYTES("nobody")};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &get, &ticket), SUBMIT_ANSWERED);
+    assert_int_equal(answers, 1);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &reserve, &ticket), SUBMIT_ANSWERED);
+    assert_int_equal(answers, 2);
+    reserve.reserve.wait_us = 1000;
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &reserve, &waiting), SUBMIT_PARKED);
+    assert_int_equal(answers, 2);
+    bed.engine->verbs->cancel(bed.engine, &waiting);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &push, &ticket), SUBMIT_PENDING);
+    assert_int_equal(answers, 2);
+    sim_disk_eager(bed.disk, true);
+    for (int turns = 0; turns < 5; turns++)
+        do_turn(&bed, NULL, NULL);
+    assert_int_equal(answers, 3);
+    close_bed(&bed);
+}
+
+/* Nobody asks: it is done all the same, and nothing waits for the disk. */
+static void a_command_without_a_ticket_is_done(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.id = BYTES("a job"), .topic = BYTES("t"), .ttr_us = 1}};
+    struct cmd delete = {.kind = CMD_DELETE, .job.ref.id = BYTES("nobody")};
+    struct cmd get = {.kind = CMD_GET, .job.ref.id = BYTES("a job")};
+    open_bed(&bed, DURABILITY_SYNC);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &push, NULL), SUBMIT_ANSWERED);
+    assert_int_equal(embedded_held(bed.embedded), 0);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &delete, NULL), SUBMIT_ANSWERED);
+    do_command(&bed, &get);
+    assert_int_equal(last_reply.err, OK);
+    bed.engine->verbs->refuse_pushes(bed.engine);
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &push, NULL), SUBMIT_ANSWERED);
+    close_bed(&bed);
+}
+
 #define HOUR_US INT64_C(3600000000)
 
 static uint64_t push_delayed(struct bed *bed, int64_t delay_us)
@@ -389,6 +438,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_turn_fetches_few_bodies_from_the_disk_and_the_next_ones_the_rest),
         cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
+        cmocka_unit_test(submit_says_answered_pending_or_parked),
+        cmocka_unit_test(a_command_without_a_ticket_is_done),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),
