@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/list.h"
 #include "base/mem.h"
 
 enum { SECTOR = 512, NAMES_MAX = 64, HISTORY_MAX = 16 };
@@ -42,11 +43,6 @@ struct names {
         char name[DISK_NAME_MAX];
         struct node *node;
     } of[NAMES_MAX];
-};
-
-struct queue {
-    struct disk_op *first;
-    struct disk_op **last;
 };
 
 struct sim_disk {
@@ -440,38 +436,25 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
 
 /* ---- queues ---- */
 
-static void queue_add(struct queue *queue, struct disk_op *op)
+static struct disk_op *of_place(struct queue_node *place)
 {
-    op->next = NULL;
-    *queue->last = op;
-    queue->last = &op->next;
-}
-
-static struct disk_op *queue_take(struct queue *queue)
-{
-    struct disk_op *op = queue->first;
-    if (op) {
-        queue->first = op->next;
-        if (!queue->first)
-            queue->last = &queue->first;
-    }
-    return op;
+    return LIST_ENTRY(place, struct disk_op, place);
 }
 
 bool sim_disk_step(struct sim_disk *disk, enum disk_lane lane)
 {
-    struct disk_op *op = queue_take(&disk->lanes[lane]);
-    if (!op)
+    struct queue_node *place = queue_take(&disk->lanes[lane]);
+    if (!place)
         return false;
-    perform(disk, op);
-    queue_add(&disk->ended, op);
+    perform(disk, of_place(place));
+    queue_add(&disk->ended, place);
     return true;
 }
 
 unsigned sim_disk_waiting(const struct sim_disk *disk, enum disk_lane lane)
 {
     unsigned count = 0;
-    for (const struct disk_op *op = disk->lanes[lane].first; op; op = op->next)
+    for (const struct queue_node *at = disk->lanes[lane].first; at; at = at->next)
         count++;
     return count;
 }
@@ -581,7 +564,7 @@ static void disk_run(struct disk *disk, struct disk_op *op)
 
 static void disk_submit(struct disk *disk, struct disk_op *op)
 {
-    queue_add(&of_port(disk)->lanes[op->lane], op);
+    queue_add(&of_port(disk)->lanes[op->lane], &op->place);
 }
 
 static unsigned disk_poll(struct disk *port)
@@ -592,7 +575,9 @@ static unsigned disk_poll(struct disk *port)
         for (int lane = 0; lane < LANE_COUNT; lane++)
             while (sim_disk_step(disk, (enum disk_lane)lane))
                 continue;
-    for (struct disk_op *op = queue_take(&disk->ended); op; op = queue_take(&disk->ended)) {
+    struct queue_node *place;
+    while ((place = queue_take(&disk->ended))) {
+        struct disk_op *op = of_place(place);
         count++;
         op->done(op);
     }
@@ -631,9 +616,6 @@ struct sim_disk *sim_disk_new(void)
     disk->history_count = 1;
     disk->cut_at = UINT64_MAX;
     disk->fail_at = UINT64_MAX;
-    disk->ended.last = &disk->ended.first;
-    for (int i = 0; i < LANE_COUNT; i++)
-        disk->lanes[i].last = &disk->lanes[i].first;
     return disk;
 }
 

@@ -5,31 +5,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/list.h"
 #include "port/worker.h"
 
 struct sim_worker {
     struct worker port;
-    struct work *first;
-    struct work **last;
+    struct queue waiting; // work::place
 };
 
 static inline void sim_worker_submit(struct worker *base, struct work *work)
 {
     struct sim_worker *worker = (struct sim_worker *)(void *)base; /* its first member */
-    work->next = NULL;
-    *worker->last = work;
-    worker->last = &work->next;
+    queue_add(&worker->waiting, &work->place);
 }
 
 static inline bool sim_worker_poll(struct worker *base)
 {
     struct sim_worker *worker = (struct sim_worker *)(void *)base; /* its first member */
-    struct work *work = worker->first;
-    if (!work)
+    struct queue_node *place = queue_take(&worker->waiting);
+    if (!place)
         return false;
-    worker->first = work->next;
-    if (!worker->first)
-        worker->last = &worker->first;
+    struct work *work = LIST_ENTRY(place, struct work, place);
     work->run(work);
     work->done(work);
     return true;
@@ -43,7 +39,7 @@ static inline void sim_worker_wait(struct worker *base)
 
 static inline bool sim_worker_pending(const struct sim_worker *worker)
 {
-    return worker->first;
+    return worker->waiting.first;
 }
 
 static inline void sim_worker_init(struct sim_worker *worker)
@@ -54,7 +50,6 @@ static inline void sim_worker_init(struct sim_worker *worker)
         .wait = sim_worker_wait,
     };
     *worker = (struct sim_worker){.port.verbs = &verbs};
-    worker->last = &worker->first;
 }
 
 #endif

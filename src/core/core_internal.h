@@ -21,12 +21,12 @@
 #define LATERD_CORE_CORE_INTERNAL_H
 
 #include "base/list.h"
+#include "base/wheel.h"
 #include "core/core.h"
 #include "core/index.h"
 #include "core/retry.h"
 #include "core/top_k.h"
 #include "core/topic.h"
-#include "core/wheel.h"
 
 /* A parked reserve hangs on each of its topics by one of these. */
 struct wait_link {

@@ -16,11 +16,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -28,7 +25,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/list.h"
 #include "base/mem.h"
+#include "os/mailbox.h"
+#include "os/thread.h"
 
 enum { ZEROS_BYTES = 1024 * 1024 };
 
@@ -44,28 +44,18 @@ struct lane {
     struct os_disk *disk;
     pthread_t thread;
     bool started;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-    struct disk_op *first;
-    struct disk_op **last;
-    bool stop;
+    struct mailbox todo; // disk_op::place
 };
 
 struct os_disk {
     struct disk port;
     int dir_fd;
     int lock_fd;
-    int event_fd;
     struct lane lanes[LANE_COUNT];
-    pthread_mutex_t done_mutex;
-    pthread_cond_t done_wake;
-    struct disk_op *done_first; /* ended, not yet told */
-    struct disk_op **done_last;
-    bool waits_unseen;  /* preadv2(RWF_NOWAIT) is not known here */
-    unsigned under_way; /* submitted and not yet told; the owner's thread only */
+    struct mailbox ended; // disk_op::place: done is to be called
+    bool waits_unseen;    /* preadv2(RWF_NOWAIT) is not known here */
+    unsigned under_way;   /* submitted and not yet told; the owner's thread only */
 };
-
-/* All fields of a lane but thread and started are under its mutex. */
 
 static struct os_disk *of_port(struct disk *disk)
 {
@@ -311,50 +301,25 @@ static void perform(struct os_disk *disk, struct disk_op *op)
 
 /* ---- threads ---- */
 
-static void tell_done(struct os_disk *disk, struct disk_op *op)
+static struct disk_op *of_place(struct queue_node *place)
 {
-    (void)pthread_mutex_lock(&disk->done_mutex);
-    bool first = disk->done_first == NULL;
-    op->next = NULL;
-    *disk->done_last = op;
-    disk->done_last = &op->next;
-    (void)pthread_mutex_unlock(&disk->done_mutex);
-    (void)pthread_cond_signal(&disk->done_wake);
-    if (first) {
-        uint64_t one = 1;
-        ssize_t wrote = write(disk->event_fd, &one, sizeof(one));
-        CHECK(wrote == (ssize_t)sizeof(one)); /* the counter is 64 bits: it never fills */
-    }
+    return LIST_ENTRY(place, struct disk_op, place);
 }
 
 static void *lane_main(void *arg)
 {
     struct lane *lane = arg;
-    for (;;) {
-        (void)pthread_mutex_lock(&lane->mutex);
-        while (!lane->first && !lane->stop)
-            (void)pthread_cond_wait(&lane->wake, &lane->mutex);
-        struct disk_op *op = lane->first;
-        if (op) {
-            lane->first = op->next;
-            if (!lane->first)
-                lane->last = &lane->first;
-        }
-        (void)pthread_mutex_unlock(&lane->mutex);
-        if (!op)
-            return NULL;
-        perform(lane->disk, op);
-        tell_done(lane->disk, op);
+    struct queue_node *place;
+    while ((place = mailbox_wait(&lane->todo))) {
+        perform(lane->disk, of_place(place));
+        mailbox_post(&lane->disk->ended, place);
     }
+    return NULL;
 }
 
 static void lane_start(struct lane *lane)
 {
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
-    int failed = pthread_create(&lane->thread, NULL, lane_main, lane);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = thread_start(&lane->thread, NULL, lane_main, lane);
     CHECK(failed == 0); /* as with memory: a process that cannot have two threads is over */
     lane->started = true;
 }
@@ -519,12 +484,7 @@ static void disk_submit(struct disk *port, struct disk_op *op)
     if (!lane->started)
         lane_start(lane);
     disk->under_way++;
-    op->next = NULL;
-    (void)pthread_mutex_lock(&lane->mutex);
-    *lane->last = op;
-    lane->last = &op->next;
-    (void)pthread_mutex_unlock(&lane->mutex);
-    (void)pthread_cond_signal(&lane->wake); /* it would only wake up to wait for the mutex */
+    mailbox_post(&lane->todo, &op->place);
 }
 
 static unsigned disk_poll(struct disk *port)
@@ -532,18 +492,14 @@ static unsigned disk_poll(struct disk *port)
     struct os_disk *disk = of_port(port);
     if (disk->under_way == 0)
         return 0;
-    (void)pthread_mutex_lock(&disk->done_mutex);
-    struct disk_op *op = disk->done_first;
-    disk->done_first = NULL;
-    disk->done_last = &disk->done_first;
-    (void)pthread_mutex_unlock(&disk->done_mutex);
+    struct queue_node *place = mailbox_take_all(&disk->ended);
     unsigned count = 0;
-    while (op) {
-        struct disk_op *next = op->next; /* `done` may submit it again */
+    while (place) {
+        struct disk_op *op = of_place(place);
+        place = place->next; /* `done` may submit it again */
         disk->under_way--;
         count++;
         op->done(op);
-        op = next;
     }
     return count;
 }
@@ -551,12 +507,8 @@ static unsigned disk_poll(struct disk *port)
 static void disk_wait(struct disk *port)
 {
     struct os_disk *disk = of_port(port);
-    if (disk->under_way == 0)
-        return;
-    (void)pthread_mutex_lock(&disk->done_mutex);
-    while (!disk->done_first)
-        (void)pthread_cond_wait(&disk->done_wake, &disk->done_mutex);
-    (void)pthread_mutex_unlock(&disk->done_mutex);
+    if (disk->under_way > 0)
+        mailbox_wait_filled(&disk->ended);
 }
 
 static const struct disk_verbs verbs = {
@@ -592,27 +544,20 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
             (void)close(parent_fd);
         }
     }
-    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (event_fd < 0) {
+    struct os_disk *disk = mem_zalloc(sizeof(*disk));
+    if (!mailbox_init(&disk->ended, true)) {
         int saved = errno;
         (void)close(dir_fd);
+        mem_free(disk);
         errno = saved;
         return ERR_IO;
     }
-    struct os_disk *disk = mem_zalloc(sizeof(*disk));
     disk->port.verbs = &verbs;
     disk->dir_fd = dir_fd;
     disk->lock_fd = -1;
-    disk->event_fd = event_fd;
-    disk->done_last = &disk->done_first;
-    (void)pthread_mutex_init(&disk->done_mutex, NULL); /* cannot fail on Linux */
-    (void)pthread_cond_init(&disk->done_wake, NULL);
     for (int i = 0; i < LANE_COUNT; i++) {
-        struct lane *lane = &disk->lanes[i];
-        lane->disk = disk;
-        lane->last = &lane->first;
-        (void)pthread_mutex_init(&lane->mutex, NULL);
-        (void)pthread_cond_init(&lane->wake, NULL);
+        disk->lanes[i].disk = disk;
+        (void)mailbox_init(&disk->lanes[i].todo, false); /* needs no descriptor */
     }
     *out_disk = disk;
     return OK;
@@ -625,20 +570,13 @@ void os_disk_free(struct os_disk *disk)
     CHECK(disk->under_way == 0);
     for (int i = 0; i < LANE_COUNT; i++) {
         struct lane *lane = &disk->lanes[i];
-        if (lane->started) {
-            (void)pthread_mutex_lock(&lane->mutex);
-            lane->stop = true;
-            (void)pthread_cond_signal(&lane->wake);
-            (void)pthread_mutex_unlock(&lane->mutex);
+        mailbox_close(&lane->todo);
+        if (lane->started)
             (void)pthread_join(lane->thread, NULL);
-        }
-        (void)pthread_mutex_destroy(&lane->mutex);
-        (void)pthread_cond_destroy(&lane->wake);
+        mailbox_fini(&lane->todo);
     }
-    (void)pthread_mutex_destroy(&disk->done_mutex);
-    (void)pthread_cond_destroy(&disk->done_wake);
+    mailbox_fini(&disk->ended);
     disk_unlock(&disk->port);
-    (void)close(disk->event_fd);
     (void)close(disk->dir_fd);
     mem_free(disk);
 }
@@ -662,5 +600,5 @@ struct disk *os_disk_port(struct os_disk *disk)
 
 int os_disk_eventfd(const struct os_disk *disk)
 {
-    return disk->event_fd;
+    return mailbox_fd(&disk->ended);
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/queue.h"
 
 enum {
     DISK_ALIGN = 4096, /* offsets, lengths and memory of write_sync are multiples of this */
@@ -58,8 +59,8 @@ struct disk_op {
     int sys_errno;   /* out: why */
     int64_t took_us; /* out: how long it took */
     void (*done)(struct disk_op *op);
-    void *owner;          /* for done */
-    struct disk_op *next; /* the disk's, while the operation is under way */
+    void *owner;             /* for done */
+    struct queue_node place; /* the disk's, while the operation is under way */
 };
 
 enum disk_access { DISK_TO_WRITE, DISK_TO_READ };

@@ -9,12 +9,14 @@
 
 #include <stdbool.h>
 
+#include "base/queue.h"
+
 struct work {
     /* On the other thread: may touch only what the work owns, and constants. */
     void (*run)(struct work *work);
     /* On the owner's thread, from poll() or wait(): the work is the owner's again. */
     void (*done)(struct work *work);
-    struct work *next; /* the worker's, until done */
+    struct queue_node place; /* the worker's, until done */
 };
 
 struct worker {

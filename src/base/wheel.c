@@ -25,7 +25,7 @@
  * An item's `prev` holds its level in the top four bits, so removing needs no search: the slot is
  * the time's number on that level.
  */
-#include "core/wheel.h"
+#include "base/wheel.h"
 
 #include <stdbool.h>
 

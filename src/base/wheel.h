@@ -12,8 +12,8 @@
  * has room for the 64 slots of this turn and the 64 of the next, so a slot can be moved down before
  * the hand reaches it.
  */
-#ifndef LATERD_CORE_WHEEL_H
-#define LATERD_CORE_WHEEL_H
+#ifndef LATERD_BASE_WHEEL_H
+#define LATERD_BASE_WHEEL_H
 
 #include <stddef.h>
 #include <stdint.h>

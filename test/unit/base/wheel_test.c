@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/wheel.h"
+#include "base/wheel.h"
 
 enum { ITEMS_MAX = 4096 };
 

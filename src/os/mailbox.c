@@ -1,0 +1,92 @@
+#include "os/mailbox.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+bool mailbox_init(struct mailbox *mailbox, bool watched)
+{
+    int event_fd = watched ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (watched && event_fd < 0)
+        return false;
+    *mailbox = (struct mailbox){.event_fd = event_fd};
+    (void)pthread_mutex_init(&mailbox->mutex, NULL); /* these cannot fail on Linux */
+    (void)pthread_cond_init(&mailbox->posted, NULL);
+    return true;
+}
+
+void mailbox_fini(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_destroy(&mailbox->mutex);
+    (void)pthread_cond_destroy(&mailbox->posted);
+    if (mailbox->event_fd >= 0)
+        (void)close(mailbox->event_fd);
+}
+
+void mailbox_post(struct mailbox *mailbox, struct queue_node *node)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    bool first = !mailbox->queue.first;
+    queue_add(&mailbox->queue, node);
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+    (void)pthread_cond_signal(
+        &mailbox->posted); /* within, it would wake up to wait for the mutex */
+    if (first && mailbox->event_fd >= 0) {
+        int failed = eventfd_write(mailbox->event_fd, 1);
+        CHECK(!failed); /* the counter is 64 bits: it never fills */
+    }
+}
+
+struct queue_node *mailbox_take(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    struct queue_node *node = queue_take(&mailbox->queue);
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+    return node;
+}
+
+struct queue_node *mailbox_take_all(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    struct queue_node *first = mailbox->queue.first;
+    mailbox->queue.first = NULL;
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+    return first;
+}
+
+/* Under the mutex. */
+static void wait_for_post(struct mailbox *mailbox)
+{
+    while (!mailbox->queue.first && !mailbox->closed)
+        (void)pthread_cond_wait(&mailbox->posted, &mailbox->mutex);
+}
+
+struct queue_node *mailbox_wait(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    wait_for_post(mailbox);
+    struct queue_node *node = queue_take(&mailbox->queue);
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+    return node;
+}
+
+void mailbox_wait_filled(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    wait_for_post(mailbox);
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+}
+
+void mailbox_close(struct mailbox *mailbox)
+{
+    (void)pthread_mutex_lock(&mailbox->mutex);
+    mailbox->closed = true;
+    (void)pthread_cond_broadcast(&mailbox->posted);
+    (void)pthread_mutex_unlock(&mailbox->mutex);
+}
+
+int mailbox_fd(const struct mailbox *mailbox)
+{
+    return mailbox->event_fd;
+}

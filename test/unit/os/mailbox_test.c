@@ -1,0 +1,106 @@
+/* os/mailbox: nothing is lost between threads, in order, and whoever waits is woken. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <poll.h>
+
+#include "base/list.h"
+#include "os/mailbox.h"
+#include "os/thread.h"
+
+enum { THREADS = 4, EACH = 5000 };
+
+struct parcel {
+    struct queue_node place;
+    unsigned from, number;
+};
+
+struct sender {
+    pthread_t thread;
+    struct mailbox *mailbox;
+    struct parcel parcels[EACH];
+};
+
+static struct sender senders[THREADS];
+
+static void *send_all(void *arg)
+{
+    struct sender *sender = arg;
+    for (unsigned i = 0; i < EACH; i++)
+        mailbox_post(sender->mailbox, &sender->parcels[i].place);
+    return NULL;
+}
+
+static void what_threads_post_is_taken_once_and_in_order(void **state)
+{
+    (void)state;
+    struct mailbox mailbox;
+    unsigned next[THREADS] = {0};
+    assert_true(mailbox_init(&mailbox, true));
+    for (unsigned i = 0; i < THREADS; i++) {
+        senders[i].mailbox = &mailbox;
+        for (unsigned j = 0; j < EACH; j++)
+            senders[i].parcels[j] = (struct parcel){.from = i, .number = j};
+        assert_int_equal(thread_start(&senders[i].thread, NULL, send_all, &senders[i]), 0);
+    }
+    for (unsigned count = 0; count < THREADS * EACH; count++) {
+        struct parcel *parcel = LIST_ENTRY(mailbox_wait(&mailbox), struct parcel, place);
+        assert_int_equal(parcel->number, next[parcel->from]++);
+    }
+    assert_null(mailbox_take(&mailbox));
+    for (unsigned i = 0; i < THREADS; i++)
+        (void)pthread_join(senders[i].thread, NULL);
+    mailbox_fini(&mailbox);
+}
+
+static void its_descriptor_tells_that_something_came(void **state)
+{
+    (void)state;
+    struct mailbox mailbox;
+    struct parcel first = {.number = 1}, second = {.number = 2};
+    assert_true(mailbox_init(&mailbox, true));
+    struct pollfd fd = {.fd = mailbox_fd(&mailbox), .events = POLLIN};
+    assert_int_equal(poll(&fd, 1, 0), 0);
+    mailbox_post(&mailbox, &first.place);
+    mailbox_post(&mailbox, &second.place);
+    assert_int_equal(poll(&fd, 1, 0), 1);
+    struct queue_node *all = mailbox_take_all(&mailbox);
+    assert_ptr_equal(all, &first.place);
+    assert_ptr_equal(all->next, &second.place);
+    assert_null(all->next->next);
+    assert_null(mailbox_take_all(&mailbox));
+    mailbox_fini(&mailbox);
+}
+
+static void *wait_for_one(void *arg)
+{
+    return mailbox_wait(arg);
+}
+
+static void who_waits_is_told_that_it_was_closed(void **state)
+{
+    (void)state;
+    struct mailbox mailbox;
+    pthread_t thread;
+    void *got = &mailbox;
+    assert_true(mailbox_init(&mailbox, false));
+    assert_int_equal(mailbox_fd(&mailbox), -1);
+    assert_int_equal(thread_start(&thread, NULL, wait_for_one, &mailbox), 0);
+    mailbox_close(&mailbox);
+    (void)pthread_join(thread, &got);
+    assert_null(got);
+    mailbox_fini(&mailbox);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_threads_post_is_taken_once_and_in_order),
+        cmocka_unit_test(its_descriptor_tells_that_something_came),
+        cmocka_unit_test(who_waits_is_told_that_it_was_closed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
