@@ -38,6 +38,7 @@ STORE    := $(call folder,src/store)
 OS       := $(call folder,src/os)
 SERVER   := $(call folder,src/server) $(call folder,src/engine/embedded)
 REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/engine/redis) $(call folder,src/client/redis))
+LATERD   := $(BUILD)/src/main.o $(call folder,src/laterd)
 CLI      := $(call folder,src/cli)
 SIM      := $(call folder,sim)
 ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
@@ -49,7 +50,7 @@ BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .PHONY: all
 all: $(BUILD)/laterd $(BUILD)/later ## build laterd and later
 
-$(BUILD)/laterd: $(BUILD)/src/main.o $(ALL_LIB)
+$(BUILD)/laterd: $(LATERD) $(ALL_LIB)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)

@@ -10,8 +10,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
-#include "server/config/config.h"
-#include "server/server.h"
+#include "server/assemble.h"
 #include "sim/clock.h"
 #include "sim/worker.h"
 
@@ -20,9 +19,9 @@ enum {
     DRAIN_MAX_US = 60000000, /* for a polite end */
     SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
     SLOW_TIMES = 50,
-    CRASH_POINTS = 4,             /* how far into an operation a crash may come */
-    BIRTH_S = 1700000000,         /* when every world begins */
-    BEANSTALK_BODY_BYTES = 65535, /* beanstalkd's default */
+    CRASH_POINTS = 4,         /* how far into an operation a crash may come */
+    BIRTH_S = 1700000000,     /* when every world begins */
+    RECENT_BYTES = 16 * 1024, /* few, so that bodies come from the disk, too */
 };
 
 struct world {
@@ -116,18 +115,34 @@ static void want_turn(struct world *world)
 
 /* ---- beginnings ---- */
 
+static void configure(struct world *world)
+{
+    const struct world_options *options = &world->options;
+    struct config *config = &world->config;
+    config_init(config);
+    config->recent_bytes = RECENT_BYTES;
+    config->max_bytes = (int64_t)options->max_bytes;
+    config->buffer_bytes = (int64_t)options->buffer_bytes;
+    if (options->segment_bytes)
+        config->segment_bytes = (int64_t)options->segment_bytes;
+    if (options->body_bytes)
+        config->body_bytes = options->body_bytes;
+    if (options->beanstalk_body_bytes)
+        config->job_bytes = options->beanstalk_body_bytes;
+    if (options->block_us)
+        config->block_us = options->block_us;
+    if (options->topics)
+        config->topics = options->topics;
+    if (options->connections)
+        config->connections = options->connections;
+}
+
 struct world *world_new(const struct world_options *options)
 {
     struct world *world = mem_zalloc(sizeof(*world));
     world->options = *options;
     world->random.state = options->seed;
-    config_init(&world->config);
-    if (options->body_bytes)
-        world->config.body_bytes = options->body_bytes;
-    if (options->topics)
-        world->config.topics = options->topics;
-    if (options->connections)
-        world->config.connections = options->connections;
+    configure(world);
     sim_clock_init(&world->clock, INT64_C(1000000) * BIRTH_S);
     world->net = sim_net_new(sim_random_next(&world->random));
     sim_net_split(world->net, options->split);
@@ -138,76 +153,38 @@ struct world *world_new(const struct world_options *options)
     return world;
 }
 
-static struct core_limits core_limits(const struct config *config)
+/* All that differs from a laterd on this machine. */
+static struct platform platform_of(struct world *world)
 {
-    return (struct core_limits){
-        .jobs = (uint64_t)config->jobs,
-        .topics = (uint32_t)config->topics,
-        .waiters = (uint32_t)config->waiters,
+    uint64_t seed = world->options.seed;
+    return (struct platform){
+        .clock = &world->clock.clock,
+        .net = sim_net_port(world->net),
+        .worker = &world->worker.port,
+        .disk = sim_disk_port(world->disk),
+        .hash_key = seed,
+        .instance = seed,
+        .store_id = seed | 1, /* 0 would be random */
     };
 }
 
 static enum err open_engine(struct world *world)
 {
-    const struct world_options *options = &world->options;
-    struct embedded_options embedded = {
-        .limits = core_limits(&world->config),
-        .store =
-            {
-                .disk = sim_disk_port(world->disk),
-                .segment_bytes = options->segment_bytes ? options->segment_bytes
-                                                        : (uint64_t)world->config.segment_bytes,
-                .max_bytes = options->max_bytes,
-                .recent_bytes = 16 * 1024, /* few, so that bodies come from the disk, too */
-                .body_max = (uint32_t)world->config.body_bytes,
-                .now_us = world->clock.now_us,
-                .id_seed = options->seed | 1, /* 0 would be random */
-            },
-        .durability = DURABILITY_SYNC,
-        .hash_key = options->seed,
-        .now_us = world->clock.now_us,
-    };
+    struct platform platform = platform_of(world);
+    struct embedded_options options = assemble_embedded(&world->config, &platform);
     world->error.text[0] = 0;
-    return embedded_open(&embedded, &world->embedded, &world->error);
+    return embedded_open(&options, &world->embedded, &world->error);
 }
 
 static void make_server(struct world *world)
 {
-    const struct config *config = &world->config;
-    int64_t block_us = world->options.block_us;
-    struct server_options options = {
-        .clock = &world->clock.clock,
-        .net = sim_net_port(world->net),
-        .worker = &world->worker.port,
-        .embedded = world->embedded,
-        .listeners = {[WORLD_DELAY_QUEUE] = {.dialect = DIALECT_DELAY_QUEUE},
-                      [WORLD_DELAYQUEUE_JAVA] = {.dialect = DIALECT_DELAYQUEUE_JAVA},
-                      [WORLD_BEANSTALK] = {.protocol = PROTOCOL_BEANSTALK}},
-        .api = {.body_bytes = (uint32_t)config->body_bytes,
-                .json_depth = (uint32_t)config->json_depth,
-                .batch_jobs = (uint32_t)config->batch_jobs,
-                .reserve_topics = (uint32_t)config->reserve_topics,
-                .wait_us = config->wait_us,
-                .block_us = block_us ? block_us : config->block_us,
-                .ttr_us = config->ttr_us,
-                .ttr_max_us = config->ttr_max_us},
-        .http = {.line_bytes = (uint32_t)config->line_bytes,
-                 .headers = (uint32_t)config->headers,
-                 .header_bytes = (uint32_t)config->header_bytes,
-                 .body_bytes = (uint64_t)config->request_bytes},
-        .limits = core_limits(config),
-        .connections_max = (uint32_t)config->connections,
-        .buffer_bytes = world->options.buffer_bytes,
-        .idle_us = config->idle_us,
-        .request_us = config->request_us,
-        .metrics_topics = (uint32_t)config->metrics_topics,
-        .turn_ns = world->options.turn_ns,
-        .beanstalk_body_bytes = world->options.beanstalk_body_bytes
-                                    ? world->options.beanstalk_body_bytes
-                                    : BEANSTALK_BODY_BYTES,
-        .hash_key = world->options.seed,
-        .instance = world->options.seed,
-    };
+    struct platform platform = platform_of(world);
+    struct server_options options = assemble_server(&world->config, &platform);
+    options.embedded = world->embedded;
+    options.listeners[WORLD_DELAY_QUEUE].dialect = DIALECT_DELAY_QUEUE;
+    options.listeners[WORLD_DELAYQUEUE_JAVA].dialect = DIALECT_DELAYQUEUE_JAVA;
+    options.listeners[WORLD_BEANSTALK].protocol = PROTOCOL_BEANSTALK;
+    options.turn_ns = world->options.turn_ns;
     world->server = server_new(&options);
 }
 

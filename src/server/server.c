@@ -8,11 +8,11 @@
 #include "server/requeue.h"
 #include "server/session.h"
 
-/* A quarter of the memory; without a limit, none. */
+/* limits.buffer_bytes; if it is 0, a quarter of the memory; without a limit of that, none. */
 static uint64_t buffer_limit(const struct server_options *options)
 {
-    if (options->buffer_bytes)
-        return options->buffer_bytes;
+    if (options->config->buffer_bytes)
+        return (uint64_t)options->config->buffer_bytes;
     return options->limits.memory_bytes ? options->limits.memory_bytes / 4 : UINT64_MAX;
 }
 
@@ -29,6 +29,7 @@ struct server *server_new(const struct server_options *options)
     server->started_us = server->now_us;
     server->date_s = -1;
     server->worker = options->worker;
+    config_known_hosts(options->config, &server->hosts);
     list_init(&server->requeues);
     list_init(&server->batches);
     list_init(&server->offloads);
@@ -59,6 +60,7 @@ void server_free(struct server *server)
     beanstalk_tubes_fini(&server->beanstalk.tubes);
     server->engine->verbs->use_budget(server->engine, NULL);
     buf_fini(&server->beanstalk.yaml);
+    buf_fini(&server->hosts);
     arena_fini(&server->scratch);
     mem_free(server);
 }

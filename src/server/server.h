@@ -18,6 +18,7 @@
 #include "proto/api/api.h"
 #include "server/beanstalk/shared.h"
 #include "server/buffers.h"
+#include "server/config/config.h"
 #include "server/http/misdirected.h"
 
 struct embedded;
@@ -34,27 +35,21 @@ struct server_listener {
     bool any_host;            /* HTTP: see struct api_site */
 };
 
+/* Made by assemble_server() (server/assemble.h). */
 struct server_options {
+    const struct config *config; /* read where a key is used; borrowed for the server's life */
     struct clock *clock;
     struct net *net;
     struct worker *worker;     /* NULL: everything is done in the turn */
     struct embedded *embedded; /* the engine, unless: */
     struct engine *engine;     /* one that is elsewhere; then `embedded` is NULL */
     struct server_listener listeners[SERVER_LISTENERS_MAX];
-    struct bytes hosts; /* our names, for host_is_known(); borrowed for the server's life */
     struct api_limits api;
     struct http_limits http;
-    uint32_t beanstalk_body_bytes; /* the largest job of beanstalkd clients */
-    struct core_limits limits;     /* shown in /metrics */
-    uint32_t connections_max;
-    uint64_t buffer_bytes; /* of all connections' buffers together; 0: a quarter of memory_bytes */
-    int64_t idle_us;       /* a connection that asks nothing is closed after this */
-    int64_t request_us;    /* a request must be whole, and a reply taken, within this */
-    uint32_t metrics_topics; /* topics shown one by one in /metrics; the rest are summed up */
-    bool turn_cpu;           /* server_counts::turn_us is processor time */
-    uint64_t hash_key;       /* random: keys the hash tables */
-    uint64_t instance;       /* random: the id of this process in beanstalkd's statistics */
-    int64_t turn_ns;         /* work that a turn is planned for, see turn.c; 0: the default */
+    struct core_limits limits; /* shown in /metrics */
+    uint64_t hash_key;         /* random: keys the hash tables */
+    uint64_t instance;         /* random: the id of this process in beanstalkd's statistics */
+    int64_t turn_ns;           /* work that a turn is planned for, see turn.c; 0: the default */
 };
 
 enum { TURN_BUCKETS = 8 };
@@ -97,6 +92,7 @@ struct server {
     struct server_counts counts;
     struct buffers buffers;
     struct misdirected misdirected;
+    struct buf hosts; /* our names, for host_is_known() */
     struct beanstalk_shared beanstalk;
 };
 

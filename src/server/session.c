@@ -53,7 +53,7 @@ void session_arm(struct session *session)
         wheel_remove(&server->timers, session->number);
     int64_t grain = TIMER_GRAIN_US;
     session->timer_us = (deadline_us / grain + 1) * grain;
-    if (server->options.request_us < 2 * grain) /* short limits (tests) are kept exactly */
+    if (server->options.config->request_us < 2 * grain) /* short limits (tests) are kept exactly */
         session->timer_us = deadline_us;
     session->timed = true;
     wheel_add(&server->timers, session->number);
@@ -102,7 +102,7 @@ int64_t session_request_deadline_us(const struct session *session)
     if (session->begun_us == 0)
         return INT64_MAX;
     int64_t for_bytes_us = (int64_t)(session->begun_bytes * 1000000 / REQUEST_BYTES_PER_S);
-    return time_add(session->begun_us, session->server->options.request_us + for_bytes_us);
+    return time_add(session->begun_us, session->server->options.config->request_us + for_bytes_us);
 }
 
 static void open_window(struct session *session)
@@ -123,7 +123,7 @@ int64_t session_answer_deadline_us(const struct session *session)
 {
     if (session->window_us == 0)
         return INT64_MAX;
-    return time_add(session->window_us, session->server->options.request_us);
+    return time_add(session->window_us, session->server->options.config->request_us);
 }
 
 void session_free(struct session *session, enum session_end end)
@@ -170,7 +170,7 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     list_add_tail(&server->all, &session->all);
     server->counts.accepted++;
     session->kind->init(session);
-    if (server->sessions.count > server->options.connections_max) {
+    if (server->sessions.count > (uint64_t)server->options.config->connections) {
         server->counts.refused++;
         session->kind->refuse(session);
     }

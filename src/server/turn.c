@@ -69,7 +69,7 @@ static void begin_stage(struct server *server, int share)
 static int64_t meter_us(const struct server *server)
 {
     struct clock *clock = server->clock;
-    bool cpu = server->options.turn_cpu && clock->cpu_us;
+    bool cpu = server->options.config->turn_cpu && clock->cpu_us;
     return cpu ? clock->cpu_us(clock) : clock->now_us(clock);
 }
 
@@ -105,7 +105,7 @@ int64_t server_turn(struct server *server)
     struct engine *engine = server->engine;
 
     server_look_at_clock(server);
-    int64_t began_us = server->options.turn_cpu ? meter_us(server) : server->now_us;
+    int64_t began_us = server->options.config->turn_cpu ? meter_us(server) : server->now_us;
     server->counts.turns++;
     begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);

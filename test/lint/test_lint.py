@@ -33,6 +33,8 @@ def plant(path, source):
     ("src/store", '"core/core.h"', False),
     ("src/store", '"os/disk.h"', False),
     ("src/server", '"os/net.h"', False),
+    ("src/server", '"server/assemble.h"', False),
+    ("src/laterd", '"server/assemble.h"', True),
     ("src/os", '"port/net.h"', True),
     ("src/cli", '"server/config/config.h"', False),
     ("sim", '"server/turn.h"', True),

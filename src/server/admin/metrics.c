@@ -196,10 +196,10 @@ static void add_limits(struct server *server, struct buf *out)
         {"memory_bytes", options->limits.memory_bytes},
         {"buffer_bytes", server->buffers.max_bytes},
         {"body_bytes", options->api.body_bytes},
-        {"beanstalk_body_bytes", options->beanstalk_body_bytes},
+        {"beanstalk_body_bytes", (uint64_t)options->config->job_bytes},
         {"batch_jobs", options->api.batch_jobs},
         {"reserve_topics", options->api.reserve_topics},
-        {"connections", options->connections_max},
+        {"connections", (uint64_t)options->config->connections},
         {"request_bytes", options->http.body_bytes},
     };
     family(out, "limit", "gauge", "The configured limits.");
@@ -221,7 +221,7 @@ static void topic_row(struct buf *out, const char *name, struct bytes topic, con
 static void add_topics(struct server *server, const struct reply *reply, struct buf *out)
 {
     const struct topic_view *topics = reply->topics;
-    uint32_t shown = server->options.metrics_topics;
+    uint32_t shown = (uint32_t)server->options.config->metrics_topics;
     uint32_t count = reply->err ? 0 : reply->count < shown ? reply->count : shown;
     family(out, "topic_jobs", "gauge", "Live jobs by topic and state.");
     for (uint32_t i = 0; i < count; i++) {
@@ -274,6 +274,6 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     add_lateness(out, &totals.lateness_histogram);
     add_turns(out, &server->counts);
     add_store(embedded ? embedded_store(embedded) : NULL, out);
-    if (server->options.metrics_topics)
+    if (server->options.config->metrics_topics)
         add_topics(server, topics, out);
 }

@@ -40,7 +40,7 @@ static void ready_page(struct server *server, const struct response_format *form
 
 struct cmd page_question(const struct server *server)
 {
-    uint32_t shown = server->options.metrics_topics;
+    uint32_t shown = (uint32_t)server->options.config->metrics_topics;
     return (struct cmd){
         .kind = CMD_TOPICS,
         .topic = {.max = shown ? shown : 1, .all = !server->options.embedded}, /* see figures */
@@ -99,7 +99,7 @@ static void limits_page(struct server *server, const struct response_format *for
         {"topic_bytes", TOPIC_NAME_MAX},
         {"content_type_bytes", CONTENT_TYPE_MAX},
         {"retry_steps", RETRY_STEPS_MAX},
-        {"beanstalk_job_bytes", options->beanstalk_body_bytes},
+        {"beanstalk_job_bytes", options->config->job_bytes},
     };
     struct buf body = {0};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)

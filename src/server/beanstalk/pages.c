@@ -75,7 +75,7 @@ static void add_counts(const struct server *server, const struct figures *totals
     stats->timeouts = totals->timeouts;
     stats->total_jobs = totals->pushed;
     stats->waiting = totals->waiters;
-    stats->max_job_size = server->options.beanstalk_body_bytes;
+    stats->max_job_size = (uint32_t)server->options.config->job_bytes;
     stats->connections = shared->connections;
     stats->producers = shared->producers;
     stats->workers = shared->workers;

@@ -433,7 +433,7 @@ static void init(struct session *session)
     struct beanstalk_shared *shared = shared_of(beanstalk);
     struct beanstalk_tube *tube = shared->tubes.standard;
     list_init(&beanstalk->owed);
-    beanstalk_init(&beanstalk->codec, session->server->options.beanstalk_body_bytes);
+    beanstalk_init(&beanstalk->codec, (uint32_t)session->server->options.config->job_bytes);
     tube->users++;
     tube->watchers++;
     beanstalk->used = tube;

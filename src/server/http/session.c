@@ -118,8 +118,9 @@ static void take_request(struct http_session *http)
 {
     struct server *server = http->session.server;
     const struct server_listener *listener = http->session.listener;
-    struct api_site site = {
-        .root = listener->dialect, .any_host = listener->any_host, .hosts = server->options.hosts};
+    struct api_site site = {.root = listener->dialect,
+                            .any_host = listener->any_host,
+                            .hosts = buf_bytes(&server->hosts)};
     struct call call;
     struct request *request =
         request_new(http, &(struct response_format){.dialect = DIALECT_COUNT});
@@ -349,7 +350,7 @@ static int64_t deadline_us(const struct session *session)
         return answer_us;
     if (!list_empty(&http->requests))
         return INT64_MAX; /* it waits for us */
-    return http->active_us + session->server->options.idle_us;
+    return http->active_us + session->server->options.config->idle_us;
 }
 
 static void expired(struct session *session)
@@ -359,9 +360,10 @@ static void expired(struct session *session)
     bool answers_wait = session->window_us || !list_empty(&http->requests) || session->closing;
     if (session->begun_us && !answers_wait) {
         char detail[DETAIL_BYTES], room[DURATION_ROOM];
-        (void)snprintf(detail, sizeof(detail),
-                       "the request was not whole within limits.request_seconds, which is %s",
-                       duration_print(session->server->options.request_us, room)); /* it fits */
+        (void)snprintf(
+            detail, sizeof(detail),
+            "the request was not whole within limits.request_seconds, which is %s",
+            duration_print(session->server->options.config->request_us, room)); /* it fits */
         http_session_refuse(session, ERR_INVALID, 408, detail);
         return;
     }
@@ -399,7 +401,7 @@ static void refuse(struct session *session)
     char detail[DETAIL_BYTES];
     (void)snprintf(detail, sizeof(detail),
                    "limits.connections is reached, which is %u; try again later",
-                   session->server->options.connections_max);
+                   (unsigned)session->server->options.config->connections);
     http_session_refuse(session, ERR_INVALID, 503, detail);
 }
 

@@ -1,5 +1,6 @@
 """What the documents say of the program is so: keys, metrics, options, manual pages."""
 
+import glob
 import json
 import os
 import re
@@ -11,6 +12,13 @@ import pytest
 from process import LATER, LATERD, ROOT
 
 pytestmark = pytest.mark.embedded("the examples show the embedded engine")
+
+
+def sources(folder, pattern):
+    """Paths of all files below the folder that have such a name."""
+    found = sorted(glob.glob(os.path.join(ROOT, folder, "**", pattern), recursive=True))
+    assert found, f"no {pattern} in {folder}"
+    return found
 
 
 def text_of(*path):
@@ -212,12 +220,10 @@ def test_the_http_api_and_openapi_know_the_same_calls():
 def test_every_word_for_an_error_is_in_the_http_api():
     told = text_of("docs", "http-api.md")
     words = set()
-    folder = os.path.join(ROOT, "src", "proto")
-    for name in os.listdir(folder):
-        if name.startswith("api_v1"):
-            words |= set(re.findall(r'\b(?:4\d\d|5\d\d), "([a-z_]+)"', text_of(folder, name)))
-    words |= set(re.findall(r'problem\.code = "([a-z_]+)"',
-                            text_of("src", "server", "http_session.c")))
+    for path in sources("src/proto/api", "v1*.c"):
+        words |= set(re.findall(r'\b(?:4\d\d|5\d\d), "([a-z_]+)"', text_of(path)))
+    for path in sources("src/server/http", "*.c"):
+        words |= set(re.findall(r'problem\.code = "([a-z_]+)"', text_of(path)))
     assert len(words) > 10
     missing = [word for word in words if f"`{word}`" not in told]
     assert not missing
@@ -225,10 +231,8 @@ def test_every_word_for_an_error_is_in_the_http_api():
 
 def test_every_test_that_the_promises_name_is_there():
     named = re.findall(r"`(p\d+_\w+)`", text_of("docs", "promises.md"))
-    source = "".join(text_of(folder, name)
-                     for folder in (os.path.join("test", "unit"), os.path.join("test", "black"))
-                     for name in os.listdir(os.path.join(ROOT, folder))
-                     if name.endswith((".c", ".py")))
+    source = "".join(text_of(path) for path in
+                     sources("test/unit", "*_test.c") + sources("test/black", "*.py"))
     assert {re.match(r"p\d+", name).group() for name in named} == {f"p{n}" for n in range(1, 11)}
     missing = [name for name in named if not re.search(rf"\b(test_)?{name}\b", source)]
     assert not missing

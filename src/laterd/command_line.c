@@ -1,0 +1,140 @@
+#include "laterd/command_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "laterd/complain.h"
+#include "laterd/engine.h"
+#include "os/listen.h"
+#include "os/zone.h"
+#include "server/config/beanstalkd_options.h"
+#include "server/config/import_config.h"
+#include "server/config/laterd_options.h"
+
+enum { EXIT_USAGE = 2 };
+
+int command_line_failed(const struct command_line *line, int beanstalkd_status)
+{
+    return line->as_beanstalkd ? beanstalkd_status : EXIT_FAILURE;
+}
+
+/* Prints laterd's configuration for one of the Go server's; an exit status. */
+static int import_config(const char *path)
+{
+    struct buf out = {0};
+    struct config_error error;
+    enum err err = import_config_file(path, &out, &error);
+    if (err)
+        complain("%s", error.text);
+    else
+        (void)fwrite(out.at, 1, out.len, stdout);
+    buf_fini(&out);
+    return err == ERR_INVALID ? EXIT_USAGE : err ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static void print_sample(void)
+{
+    struct buf sample = {0};
+    config_print(&sample);
+    (void)fwrite(sample.at, 1, sample.len, stdout);
+    buf_fini(&sample);
+}
+
+static enum err check_address(const char *address, const char *example)
+{
+    enum err err = listen_check(address);
+    if (err)
+        complain("\"%s\" is no address to listen on: write 127.0.0.1:%s, "
+                 "[::1]:%s (ports are 0 to 65535) or unix:/path",
+                 address, example, example);
+    return err;
+}
+
+static enum err check_addresses(const struct config *config)
+{
+    enum err err = OK;
+    for (unsigned i = 0; i < config->http_count && !err; i++)
+        err = check_address(config->http[i].address, "9277");
+    for (unsigned i = 0; i < config->beanstalk_count && !err; i++)
+        err = check_address(config->beanstalk[i], "11300");
+    return err;
+}
+
+static enum err set_zone(const struct config *config)
+{
+    enum err err = zone_set(config->time_zone);
+    if (err)
+        complain("server.time_zone = %s: this machine's time zone data has no zone of that name "
+                 "(names are such as Europe/Berlin, Asia/Shanghai or UTC)",
+                 config->time_zone);
+    return err;
+}
+
+/* Of laterd's own command line. */
+static bool read_laterd(struct command_line *line, int *out_status)
+{
+    struct laterd_options options;
+    struct config_error error;
+    *out_status = EXIT_USAGE;
+    if (laterd_options_read(line->argc, line->argv, &line->config, &options, &error)) {
+        if (error.text[0])
+            complain("%s", error.text);
+        else
+            (void)fputs("Try: laterd --help\n", stderr);
+        return false;
+    }
+    line->persist = options.persist;
+    memcpy(line->file_data_dir, options.file_data_dir, sizeof(options.file_data_dir));
+    *out_status = EXIT_SUCCESS;
+    switch (options.wish) {
+    case LATERD_RUN:
+    case LATERD_CHECK_CONFIG: break;
+    case LATERD_PRINT_CONFIG: print_sample(); return false;
+    case LATERD_IMPORT_CONFIG: *out_status = import_config(options.import_config); return false;
+    case LATERD_SHOW_VERSION: (void)puts("laterd " LATERD_VERSION); return false;
+    case LATERD_SHOW_HELP: (void)fputs(laterd_help, stdout); return false;
+    }
+    *out_status = EXIT_USAGE;
+    if (check_addresses(&line->config) || engine_check(&line->config) || set_zone(&line->config))
+        return false;
+    *out_status = EXIT_SUCCESS;
+    if (options.wish == LATERD_CHECK_CONFIG)
+        (void)puts("laterd: the configuration is good");
+    return options.wish == LATERD_RUN;
+}
+
+/* Of beanstalkd's, which cannot name a file. */
+static bool read_beanstalkd(struct command_line *line, int *out_status)
+{
+    struct beanstalkd_options options;
+    struct config_error error;
+    *out_status = BEANSTALKD_EXIT_USAGE;
+    if (beanstalkd_options_read(line->argc, line->argv, &line->config, &options, &error)) {
+        complain("%s", error.text);
+        (void)fputs(beanstalkd_help, stderr);
+        return false;
+    }
+    *out_status = EXIT_SUCCESS;
+    switch (options.wish) {
+    case BEANSTALKD_RUN: break;
+    case BEANSTALKD_SHOW_HELP: (void)fputs(beanstalkd_help, stdout); return false;
+    case BEANSTALKD_SHOW_VERSION:
+        (void)puts("beanstalkd " BEANSTALKD_VERSION " (laterd " LATERD_VERSION ")");
+        return false;
+    }
+    if (options.notice[0])
+        complain("%s", options.notice);
+    line->persist = options.persist;
+    line->user = options.user;
+    *out_status = EXIT_USAGE;
+    return set_zone(&line->config) == OK;
+}
+
+bool command_line_read(int argc, char **argv, struct command_line *out_line, int *out_status)
+{
+    *out_line = (struct command_line){.argc = argc, .argv = argv, .persist = true};
+    config_init(&out_line->config);
+    out_line->as_beanstalkd = beanstalkd_wanted(argc, argv);
+    return out_line->as_beanstalkd ? read_beanstalkd(out_line, out_status)
+                                   : read_laterd(out_line, out_status);
+}

@@ -1,0 +1,8 @@
+/* What laterd tells the person who started it, on standard error, before its log begins. */
+#ifndef LATERD_LATERD_COMPLAIN_H
+#define LATERD_LATERD_COMPLAIN_H
+
+/* One line behind the name that we were called by: laterd, or beanstalkd. */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+#endif

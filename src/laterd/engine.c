@@ -1,0 +1,141 @@
+#include "laterd/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "laterd/complain.h"
+#include "server/config/beanstalkd_options.h"
+
+enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
+
+enum err engine_check(const struct config *config)
+{
+    return config->engine == ENGINE_REDIS ? engine_redis_check(config) : OK;
+}
+
+int engine_refuse_binlog(const struct command_line *line)
+{
+    char name[64];
+    const char *dir = line->config.data_dir;
+    if (!line->persist || !beanstalkd_binlog_find(dir, name, sizeof(name)))
+        return 0;
+    complain("%s holds a log of beanstalkd (%s), which laterd does not go on with: start with "
+             "another directory%s, then bring the jobs over with: later import beanstalkd %s",
+             dir, name, line->config.http_count ? "" : " and --http 127.0.0.1:9277", dir);
+    return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
+}
+
+/* ---- the embedded engine ---- */
+
+/* Such a directory is used all the same: in containers it is often the only one there is. */
+static void warn_if_exposed(struct os_disk *disk, const char *dir)
+{
+    struct os_disk_owner owner;
+    if (os_disk_exposed(disk, &owner))
+        log_event(LOG_WARN, "data_dir_exposed",
+                  "dir=%s owner=%ld mode=%04o hint=\"others can replace files of the store: "
+                  "chown it to laterd's user, chmod 0700\"",
+                  dir, (long)owner.uid, (unsigned)owner.mode);
+}
+
+static void complain_store(const char *dir, enum err err, const struct store_error *error)
+{
+    const char *colon = error->text[0] ? ": " : "";
+    if (!error->file[0]) {
+        complain("cannot open the store in %s: %s%s%s", dir, err_text(err), colon, error->text);
+        return;
+    }
+    complain("cannot open the store in %s: %s", dir, err_text(err));
+    complain("%s, byte %llu%s%s", error->file, (unsigned long long)error->offset, colon,
+             error->text);
+}
+
+static int open_embedded(const struct command_line *line, struct platform *platform,
+                         struct laterd_engine *engine)
+{
+    const char *dir = line->config.data_dir;
+    struct store_error error = {.text = ""};
+    if (line->persist) {
+        if (os_disk_new(dir, &engine->disk)) {
+            complain("cannot use %s as the data directory: %s", dir, strerror(errno));
+            return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
+        }
+        platform->disk = os_disk_port(engine->disk);
+        warn_if_exposed(engine->disk, dir);
+    }
+    platform->inline_commit_us = INLINE_COMMIT_US;
+    struct embedded_options options = assemble_embedded(&line->config, platform);
+    enum err err = embedded_open(&options, &engine->embedded, &error);
+    if (err) {
+        complain_store(dir, err, &error);
+        return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
+    }
+    if (error.text[0])
+        log_event(LOG_WARN, "store_notice", "file=%s offset=%llu text=\"%s\"", error.file,
+                  (unsigned long long)error.offset, error.text);
+    return 0;
+}
+
+static void log_embedded(const struct laterd_engine *engine, const char *dir)
+{
+    struct core_totals totals;
+    struct store_stats stats = {0};
+    core_totals(embedded_core(engine->embedded), &totals);
+    if (embedded_store(engine->embedded))
+        store_stats(embedded_store(engine->embedded), &stats);
+    log_event(LOG_INFO, "store_opened",
+              "dir=%s delayed=%llu ready=%llu reserved=%llu buried=%llu segments=%llu ms=%lld "
+              "dropped_tail_bytes=%llu",
+              dir, (unsigned long long)totals.jobs[JOB_DELAYED],
+              (unsigned long long)totals.jobs[JOB_READY],
+              (unsigned long long)totals.jobs[JOB_RESERVED],
+              (unsigned long long)totals.jobs[JOB_BURIED], (unsigned long long)stats.segments,
+              (long long)(stats.recovery_us / 1000), (unsigned long long)stats.dropped_tail_bytes);
+}
+
+/* ---- whichever it is ---- */
+
+int engine_open(const struct command_line *line, struct platform *platform,
+                struct laterd_engine *out_engine)
+{
+    if (line->config.engine == ENGINE_REDIS)
+        return engine_redis_open(line, platform, &out_engine->redis);
+    return open_embedded(line, platform, out_engine);
+}
+
+void engine_log(const struct laterd_engine *engine, const struct command_line *line)
+{
+    const struct config *config = &line->config;
+    if (engine->redis)
+        log_event(LOG_INFO, "redis_opened", "prefix=%s partitions=%lld", config->redis_prefix,
+                  (long long)config->redis_partitions);
+    else
+        log_embedded(engine, line->persist ? config->data_dir : "none");
+}
+
+void engine_offer(const struct laterd_engine *engine, struct server_options *options)
+{
+    options->embedded = engine->embedded;
+    options->engine = engine->redis ? engine_redis_port(engine->redis) : NULL;
+}
+
+unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform)
+{
+    return engine->disk ? store_descriptors(platform->store_files_max) : 0;
+}
+
+void engine_watch(const struct laterd_engine *engine, struct os_net *net)
+{
+    if (engine->disk)
+        os_net_watch(net, os_disk_eventfd(engine->disk));
+    if (engine->redis)
+        os_net_watch(net, engine_redis_fd(engine->redis));
+}
+
+void engine_close(struct laterd_engine *engine)
+{
+    embedded_close(engine->embedded);
+    engine_redis_close(engine->redis);
+    os_disk_free(engine->disk);
+}

@@ -1,0 +1,58 @@
+/*
+ * Opens the engine that the configuration asks for. Only here and in server/assemble.h is it
+ * known which one it is.
+ */
+#ifndef LATERD_LATERD_ENGINE_H
+#define LATERD_LATERD_ENGINE_H
+
+#include "laterd/command_line.h"
+#include "os/disk.h"
+#include "os/net.h"
+#include "server/assemble.h"
+
+struct redis_engine;
+
+struct laterd_engine {
+    struct os_disk *disk;      /* NULL: nothing is kept, or it is kept elsewhere */
+    struct embedded *embedded; /* this, or: */
+    struct redis_engine *redis;
+};
+
+/* What can be told of the configuration without opening anything; says what is wrong. */
+enum err engine_check(const struct config *config) MUST_USE;
+
+/* Nobody's jobs are left behind in a log of beanstalkd that we would not read. As engine_open. */
+int engine_refuse_binlog(const struct command_line *line) MUST_USE;
+
+/*
+ * Opens it, and the data directory if it has one: then platform->disk is set. 0, or the exit status
+ * of a start that failed, which has been said on standard error; close it all the same.
+ */
+int engine_open(const struct command_line *line, struct platform *platform,
+                struct laterd_engine *out_engine) MUST_USE;
+
+/* A line in the log: what was found there. */
+void engine_log(const struct laterd_engine *engine, const struct command_line *line);
+
+/* Fills in the engine of the server's options. */
+void engine_offer(const struct laterd_engine *engine, struct server_options *options);
+
+/* Descriptors that it will need beside those that are open, for os_net_new. */
+unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform);
+
+/* Has the descriptors that the engine waits for watched. */
+void engine_watch(const struct laterd_engine *engine, struct os_net *net);
+
+/* After the server, which gives back to it what did not reach its clients. */
+void engine_close(struct laterd_engine *engine);
+
+/* ---- of the Redis engine, for engine.c (engine_redis.c; nothing of it with REDIS=0) ---- */
+
+enum err engine_redis_check(const struct config *config) MUST_USE;
+int engine_redis_open(const struct command_line *line, const struct platform *platform,
+                      struct redis_engine **out_redis) MUST_USE;
+void engine_redis_close(struct redis_engine *redis);
+int engine_redis_fd(const struct redis_engine *redis);
+struct engine *engine_redis_port(struct redis_engine *redis);
+
+#endif

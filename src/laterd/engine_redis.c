@@ -1,0 +1,96 @@
+/* The Redis engine's part of engine.h; with REDIS=0, the refusal of that engine. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "laterd/complain.h"
+#include "laterd/engine.h"
+
+#ifdef LATERD_NO_REDIS
+
+enum err engine_redis_check(const struct config *config)
+{
+    (void)config; /* engine_redis_open says it */
+    return OK;
+}
+
+int engine_redis_open(const struct command_line *line, const struct platform *platform,
+                      struct redis_engine **out_redis)
+{
+    (void)platform;
+    (void)out_redis;
+    complain("engine = redis: this laterd was built without Redis");
+    return command_line_failed(line, EXIT_FAILURE);
+}
+
+void engine_redis_close(struct redis_engine *redis)
+{
+    (void)redis; /* there is none */
+}
+
+int engine_redis_fd(const struct redis_engine *redis)
+{
+    (void)redis;
+    return -1;
+}
+
+struct engine *engine_redis_port(struct redis_engine *redis)
+{
+    (void)redis;
+    return NULL;
+}
+
+#else
+
+enum err engine_redis_check(const struct config *config)
+{
+    struct redis_url url;
+    struct redis_error error = {.text = ""};
+    enum err err = redis_url_read(bytes_str(config->redis_url), &url, &error);
+    if (err)
+        complain("%s", error.text);
+    return err;
+}
+
+/* Passwords may come from the environment, where no configuration file shows them. */
+static void take_passwords(struct redis_options *options)
+{
+    const char *password = getenv("LATERD_REDIS_PASSWORD");
+    const char *sentinel_password = getenv("LATERD_REDIS_SENTINEL_PASSWORD");
+    if (password && !options->url.password[0])
+        (void)snprintf(options->url.password, sizeof(options->url.password), "%s", password);
+    if (sentinel_password && !options->sentinel_password[0])
+        options->sentinel_password = sentinel_password;
+}
+
+int engine_redis_open(const struct command_line *line, const struct platform *platform,
+                      struct redis_engine **out_redis)
+{
+    struct redis_options options;
+    struct redis_error error = {.text = ""};
+    enum err err = assemble_redis(&line->config, platform, &options, &error);
+    if (!err) {
+        take_passwords(&options);
+        err = redis_engine_open(&options, out_redis, &error);
+    }
+    if (!err)
+        return 0;
+    complain("cannot use Redis: %s", error.text);
+    return command_line_failed(line, EXIT_FAILURE);
+}
+
+void engine_redis_close(struct redis_engine *redis)
+{
+    redis_engine_close(redis);
+}
+
+int engine_redis_fd(const struct redis_engine *redis)
+{
+    return redis_engine_fd(redis);
+}
+
+struct engine *engine_redis_port(struct redis_engine *redis)
+{
+    return redis_engine_port(redis);
+}
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * The listening sockets: those of the configuration, or those that the service manager opened for
+ * us (socket activation) in their place.
+ */
+#ifndef LATERD_LATERD_LISTENERS_H
+#define LATERD_LATERD_LISTENERS_H
+
+#include "laterd/command_line.h"
+#include "os/net.h"
+#include "server/server.h"
+
+struct listeners {
+    struct server_listener what[NET_LISTENERS_MAX];
+    int fds[NET_LISTENERS_MAX];
+    unsigned count;
+};
+
+/*
+ * Opens all; HTTP first: who reads the log for the port finds that of HTTP in the first line. 0, or
+ * the exit status of a start that failed, which has been said on standard error. What was opened
+ * stays open until the process ends.
+ */
+int listeners_open(const struct command_line *line, struct listeners *out_listeners) MUST_USE;
+
+/* A line in the log for each. */
+void listeners_log(const struct listeners *listeners);
+
+#endif

@@ -1,0 +1,92 @@
+#include "laterd/process.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include "base/log.h"
+#include "laterd/complain.h"
+#include "os/memory_limit.h"
+#include "os/user.h"
+#include "server/config/beanstalkd_options.h"
+
+/*
+ * Left to itself, glibc raises the size from which a block has pages of its own up to 32 MiB, and
+ * memory below that comes back only when nothing lies above it. Fixed, large tables and buffers go
+ * back to the system when they are freed, as chunks of pools do by themselves. Up to 4 MiB that are
+ * free at the heap's end are kept, so that buffers which come and go do not ask the system each
+ * time.
+ */
+void process_set_heap(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024); /* another libc may know neither, and need not */
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+}
+
+void process_raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else we live with what there is */
+    }
+    /* The kernel may round our wake-ups by 50 µs to save power; due times are worth more. */
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+}
+
+uint32_t process_store_files(void)
+{
+    enum { FILES_MIN = 4, FILES_MAX = 64, PART = 16 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / PART > FILES_MAX)
+        return FILES_MAX;
+    return limit.rlim_cur / PART < FILES_MIN ? FILES_MIN : (uint32_t)(limit.rlim_cur / PART);
+}
+
+void process_find_memory(const struct config *config, struct platform *platform)
+{
+    struct memory_limit limit;
+    memory_limit_find("", memory_of_machine(), &limit);
+    platform->memory_available = limit.bytes;
+    uint64_t bytes = assemble_memory_bytes(config, platform);
+    log_event(bytes > limit.bytes ? LOG_WARN : LOG_INFO, "memory_limit",
+              "bytes=%llu from=%s available=%llu available_by=%s%s", (unsigned long long)bytes,
+              config->memory_bytes ? "limits.memory_bytes" : "three_quarters_of_available",
+              (unsigned long long)limit.bytes, limit.source,
+              bytes > limit.bytes ? " hint=\"the system ends laterd before the limit is reached\""
+                                  : "");
+}
+
+static uint64_t random_number(int64_t now_us)
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        number = (uint64_t)now_us; /* never fails or blocks this long after boot */
+    return number;
+}
+
+void process_randomize(struct platform *platform)
+{
+    int64_t now_us = platform->clock->now_us(platform->clock);
+    platform->hash_key = random_number(now_us);
+    platform->lease_key = random_number(now_us);
+    platform->instance = random_number(now_us);
+}
+
+int process_become_user(const struct command_line *line)
+{
+    if (!line->user)
+        return 0;
+    enum err err = user_become(line->user);
+    if (!err)
+        return 0;
+    if (err == ERR_NOT_FOUND) {
+        complain("there is no user \"%s\"", line->user);
+        return command_line_failed(line, BEANSTALKD_EXIT_NO_USER);
+    }
+    complain("cannot become the user \"%s\": %s", line->user, strerror(errno));
+    return command_line_failed(line, BEANSTALKD_EXIT_NO_RIGHT);
+}

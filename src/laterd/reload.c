@@ -1,0 +1,33 @@
+#include "laterd/reload.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "server/config/laterd_options.h"
+
+void reload(struct command_line *line)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    struct config config;
+    struct laterd_options options;
+    struct config_error error = {.text = ""};
+    if (line->as_beanstalkd) {
+        log_event(LOG_WARN, "reload_ignored",
+                  "signal=SIGHUP hint=\"in the place of beanstalkd there is no file to read\"");
+        return;
+    }
+    config_init(&config);
+    optind = 0; /* getopt begins anew */
+    if (laterd_options_read(line->argc, line->argv, &config, &options, &error)) {
+        log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"",
+                  error.text);
+        return;
+    }
+    line->config.log_level = config.log_level;
+    line->config.drain_us = config.drain_us;
+    log_level_set(LOG_INFO); /* this line is the answer to the signal: it is always shown */
+    log_event(LOG_INFO, "reloaded",
+              "log_level=%s drain_s=%lld hint=\"all other keys need a restart\"",
+              levels[config.log_level], (long long)(config.drain_us / 1000000));
+    log_level_set(config.log_level);
+}

@@ -1,0 +1,122 @@
+#include "server/assemble.h"
+
+uint64_t assemble_memory_bytes(const struct config *config, const struct platform *platform)
+{
+    return config->memory_bytes ? (uint64_t)config->memory_bytes
+                                : platform->memory_available / 4 * 3;
+}
+
+struct core_limits assemble_limits(const struct config *config, const struct platform *platform)
+{
+    return (struct core_limits){
+        .jobs = (uint64_t)config->jobs,
+        .topics = (uint32_t)config->topics,
+        .waiters = (uint32_t)config->waiters,
+        .memory_bytes = assemble_memory_bytes(config, platform),
+    };
+}
+
+/* Clients of beanstalkd have a limit of their own; the store keeps the bodies of all. */
+static uint32_t body_max(const struct config *config)
+{
+    return (uint32_t)(config->body_bytes > config->job_bytes ? config->body_bytes
+                                                             : config->job_bytes);
+}
+
+struct embedded_options assemble_embedded(const struct config *config,
+                                          const struct platform *platform)
+{
+    int64_t now_us = platform->clock->now_us(platform->clock);
+    return (struct embedded_options){
+        .limits = assemble_limits(config, platform),
+        .store =
+            {
+                .disk = platform->disk,
+                .segment_bytes = (uint64_t)config->segment_bytes,
+                .max_bytes = (uint64_t)config->max_bytes,
+                .recent_bytes = (uint64_t)config->recent_bytes,
+                .buffered = config->durability != DURABILITY_SYNC,
+                .interval_us = config->interval_us,
+                .inline_us = platform->inline_commit_us,
+                .files_max = platform->store_files_max,
+                .body_max = body_max(config),
+                .now_us = now_us,
+                .id_seed = platform->store_id,
+            },
+        .durability = config->durability,
+        .hash_key = platform->hash_key,
+        .lease_first = platform->lease_key >> 2, /* far from the end of 64 bits */
+        .now_us = now_us,
+    };
+}
+
+#ifndef LATERD_NO_REDIS
+
+enum err assemble_redis(const struct config *config, const struct platform *platform,
+                        struct redis_options *out_options, struct redis_error *out_error)
+{
+    struct redis_options options = {
+        .tls = {.ca = config->tls_ca,
+                .certificate = config->tls_certificate,
+                .key = config->tls_key},
+        .sentinel_user = config->sentinel_user,
+        .sentinel_password = config->sentinel_password,
+        .prefix = config->redis_prefix,
+        .partitions = (uint32_t)config->redis_partitions,
+        .timeout_us = config->redis_timeout_us,
+        .wait_replicas = (unsigned)config->redis_wait_replicas,
+        .jobs_max = (uint64_t)config->jobs,
+        .topics_max = (uint32_t)config->topics,
+        .waiters_max = (uint32_t)config->waiters,
+        .clock = platform->clock,
+    };
+    enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, out_error);
+    if (!err)
+        *out_options = options;
+    return err;
+}
+
+#endif
+
+static struct api_limits api_limits(const struct config *config, const struct platform *platform)
+{
+    struct core_limits limits = assemble_limits(config, platform);
+    return (struct api_limits){
+        .body_bytes = (uint32_t)config->body_bytes,
+        .json_depth = (uint32_t)config->json_depth,
+        .batch_jobs = (uint32_t)config->batch_jobs,
+        .reserve_topics = (uint32_t)config->reserve_topics,
+        .wait_us = config->wait_us,
+        .block_us = config->block_us,
+        .ttr_us = config->ttr_us,
+        .ttr_max_us = config->ttr_max_us,
+        .east_us = platform->east_us,
+        .jobs = limits.jobs,
+        .topics = limits.topics,
+        .waiters = limits.waiters,
+        /* A shared engine keeps its jobs elsewhere: our memory is not what it lacks. */
+        .memory_bytes = config->engine == ENGINE_REDIS ? 0 : limits.memory_bytes,
+        .disk_bytes = (uint64_t)config->max_bytes,
+    };
+}
+
+struct server_options assemble_server(const struct config *config, const struct platform *platform)
+{
+    return (struct server_options){
+        .config = config,
+        .clock = platform->clock,
+        .net = platform->net,
+        .worker = platform->worker,
+        .api = api_limits(config, platform),
+        .http =
+            {
+                .line_bytes = (uint32_t)config->line_bytes,
+                .headers = (uint32_t)config->headers,
+                .header_bytes = (uint32_t)config->header_bytes,
+                .body_bytes = (uint64_t)config->request_bytes,
+            },
+        .limits = assemble_limits(config, platform),
+        .hash_key = platform->hash_key,
+        .instance = platform->instance,
+    };
+}

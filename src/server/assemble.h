@@ -1,0 +1,54 @@
+/*
+ * From a configuration to the options of the parts: the one place that says which key goes where.
+ * The program (src/laterd) and the simulator (sim/world.c) build their engine and server by it, so
+ * that what is simulated is what runs; each adds only what struct platform holds.
+ *
+ * A key that the server alone needs is not here: server/ reads it from server_options::config.
+ * All functions are pure; what they return borrows from `config` and `platform`.
+ */
+#ifndef LATERD_SERVER_ASSEMBLE_H
+#define LATERD_SERVER_ASSEMBLE_H
+
+#include "engine/embedded/embedded.h"
+#ifndef LATERD_NO_REDIS
+#include "engine/redis/redis.h"
+#endif
+#include "server/config/config.h"
+#include "server/server.h"
+
+/* What no configuration says: the implementations of the ports, the machine, and chance. */
+struct platform {
+    struct clock *clock;
+    struct net *net;
+    struct worker *worker;
+    struct disk *disk;                 /* NULL: nothing is kept on disk */
+    int64_t inline_commit_us;          /* see store_options::inline_us */
+    uint32_t store_files_max;          /* see store_options::files_max */
+    uint64_t memory_available;         /* bytes that this process may use; 0: there is no limit */
+    int64_t (*east_us)(int64_t at_us); /* see api_limits::east_us */
+    /* Random numbers; of the simulator, made from its seed. */
+    uint64_t hash_key;
+    uint64_t lease_key; /* makes embedded_options::lease_first */
+    uint64_t instance;
+    uint64_t store_id; /* see store_options::id_seed; 0: the store takes a random one */
+};
+
+/* limits.memory_bytes; if it is 0, three quarters of what is available. 0: no limit. */
+uint64_t assemble_memory_bytes(const struct config *config, const struct platform *platform);
+
+struct core_limits assemble_limits(const struct config *config, const struct platform *platform);
+
+/* The clock is read once, for `now_us`. */
+struct embedded_options assemble_embedded(const struct config *config,
+                                          const struct platform *platform);
+
+#ifndef LATERD_NO_REDIS
+/* ERR_INVALID: redis.url cannot be read; out_error says why. */
+enum err assemble_redis(const struct config *config, const struct platform *platform,
+                        struct redis_options *out_options, struct redis_error *out_error) MUST_USE;
+#endif
+
+/* All but the engine and the listeners, which the caller fills in. */
+struct server_options assemble_server(const struct config *config, const struct platform *platform);
+
+#endif

@@ -1,0 +1,117 @@
+/* What each part is told of the configuration, for laterd and for the simulator alike. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "server/assemble.h"
+#include "sim/clock.h"
+
+struct fixture {
+    struct config config;
+    struct sim_clock clock;
+    struct platform platform;
+};
+
+static struct fixture *fixture(void)
+{
+    static struct fixture made;
+    made = (struct fixture){0};
+    config_init(&made.config);
+    sim_clock_init(&made.clock, 1000);
+    made.platform.clock = &made.clock.clock;
+    return &made;
+}
+
+static void the_memory_limit_is_three_quarters_of_what_is_available_if_none_is_set(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    assert_int_equal(assemble_memory_bytes(&it->config, &it->platform), 0);
+    it->platform.memory_available = 4000;
+    assert_int_equal(assemble_memory_bytes(&it->config, &it->platform), 3000);
+    it->config.memory_bytes = 5000;
+    assert_int_equal(assemble_limits(&it->config, &it->platform).memory_bytes, 5000);
+}
+
+static void the_store_keeps_the_largest_body_of_either_protocol(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    it->config.body_bytes = 100;
+    it->config.job_bytes = 200;
+    assert_int_equal(assemble_embedded(&it->config, &it->platform).store.body_max, 200);
+    it->config.body_bytes = 300;
+    assert_int_equal(assemble_embedded(&it->config, &it->platform).store.body_max, 300);
+}
+
+static void durability_reaches_engine_and_store(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    struct embedded_options sync = assemble_embedded(&it->config, &it->platform);
+    assert_int_equal(sync.durability, DURABILITY_SYNC);
+    assert_false(sync.store.buffered);
+    it->config.durability = DURABILITY_INTERVAL;
+    it->config.interval_us = 7000;
+    struct embedded_options interval = assemble_embedded(&it->config, &it->platform);
+    assert_int_equal(interval.durability, DURABILITY_INTERVAL);
+    assert_true(interval.store.buffered);
+    assert_int_equal(interval.store.interval_us, 7000);
+}
+
+static void errors_of_http_name_the_limits_of_the_engine(void **state)
+{
+    struct fixture *it = fixture();
+    (void)state;
+    it->config.jobs = 11;
+    it->config.topics = 12;
+    it->config.waiters = 13;
+    it->config.memory_bytes = 14;
+    it->config.max_bytes = 15;
+    struct api_limits api = assemble_server(&it->config, &it->platform).api;
+    assert_int_equal(api.jobs, 11);
+    assert_int_equal(api.topics, 12);
+    assert_int_equal(api.waiters, 13);
+    assert_int_equal(api.memory_bytes, 14);
+    assert_int_equal(api.disk_bytes, 15);
+    it->config.engine = ENGINE_REDIS; /* whose memory is not ours */
+    assert_int_equal(assemble_server(&it->config, &it->platform).api.memory_bytes, 0);
+}
+
+#ifndef LATERD_NO_REDIS
+static void a_url_that_cannot_be_read_leaves_the_options_untouched(void **state)
+{
+    struct fixture *it = fixture();
+    struct redis_error error = {.text = ""};
+    struct redis_options options = {.partitions = 99};
+    (void)state;
+    (void)snprintf(it->config.redis_url, sizeof(it->config.redis_url), "http://127.0.0.1");
+    assert_int_equal(assemble_redis(&it->config, &it->platform, &options, &error), ERR_INVALID);
+    assert_int_equal(options.partitions, 99);
+    assert_true(error.text[0]);
+    (void)snprintf(it->config.redis_url, sizeof(it->config.redis_url), "redis://127.0.0.1:7000/3");
+    it->config.redis_partitions = 4;
+    assert_int_equal(assemble_redis(&it->config, &it->platform, &options, &error), OK);
+    assert_int_equal(options.partitions, 4);
+    assert_int_equal(options.url.db, 3);
+    assert_ptr_equal(options.clock, &it->clock.clock);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_memory_limit_is_three_quarters_of_what_is_available_if_none_is_set),
+        cmocka_unit_test(the_store_keeps_the_largest_body_of_either_protocol),
+        cmocka_unit_test(durability_reaches_engine_and_store),
+        cmocka_unit_test(errors_of_http_name_the_limits_of_the_engine),
+#ifndef LATERD_NO_REDIS
+        cmocka_unit_test(a_url_that_cannot_be_read_leaves_the_options_untouched),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
