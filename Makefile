@@ -54,7 +54,7 @@ $(BUILD)/laterd: $(LATERD) $(ALL_LIB)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/later: $(CLI) $(BASE) $(CORE) $(PROTO) $(STORE) $(OS)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -ljansson -lm
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcurl -ljansson -lm
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)

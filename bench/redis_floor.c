@@ -166,11 +166,11 @@ static void tick(struct load_script *script, struct load *load)
 
 /* ---- a run ---- */
 
-static void load_scripts(struct floor *floor, const struct client *client)
+static void load_scripts(struct floor *floor, const struct dial *dial)
 {
-    redisContext *redis = redisConnect(client->host, (int)strtol(client->port, NULL, 10));
+    redisContext *redis = redisConnect(dial->host, (int)strtol(dial->port, NULL, 10));
     if (!redis || redis->err)
-        die(client->authority, redis ? redis->errstr : "no memory");
+        die(dial->authority, redis ? redis->errstr : "no memory");
     for (enum load_kind kind = LOAD_PUSH; kind <= LOAD_FINISH; kind++) {
         redisReply *reply = redisCommand(redis, "SCRIPT LOAD %s", scripts[kind]);
         if (!reply || reply->type != REDIS_REPLY_STRING || reply->len != 40)
@@ -192,10 +192,10 @@ static void report(const struct floor *floor, int64_t elapsed_us, uint64_t serve
                  (double)server_us / (double)floor->answered, (double)own_us / 1e6 / seconds);
 }
 
-static void run(struct floor *floor, struct load *load, const struct client *client, pid_t pid)
+static void run(struct floor *floor, struct load *load, const struct dial *dial, pid_t pid)
 {
     struct usage before = {0}, after = {0};
-    load_scripts(floor, client);
+    load_scripts(floor, dial);
     memset(floor->body, 'x', sizeof(floor->body));
     floor->script = (struct load_script){.begin = begin, .answer = answer, .tick = tick};
     if (pid && !usage_add(pid, &before))
@@ -228,7 +228,7 @@ int main(int argc, char **argv)
         {"jobs", required_argument, NULL, 'n'},        {0},
     };
     struct floor floor = {.depth = 1, .jobs = 100000};
-    struct client client;
+    struct dial dial;
     struct load load;
     const char *server = "127.0.0.1:6379";
     uint32_t connections = 64;
@@ -246,12 +246,11 @@ int main(int argc, char **argv)
     if (optind + 1 != argc)
         die("usage", "put or cycle was expected");
     floor.cycle = strcmp(argv[optind], "cycle") == 0;
-    if (client_init(&client, server))
-        die(server, client.error);
-    if (load_open(&load, &client, scan, connections, floor.depth))
-        die(server, client.error);
-    run(&floor, &load, &client, pid);
+    if (dial_init(&dial, server))
+        die(server, dial.error);
+    if (load_open(&load, &dial, scan, connections, floor.depth))
+        die(server, dial.error);
+    run(&floor, &load, &dial, pid);
     load_close(&load);
-    client_fini(&client);
     return floor.refused ? 1 : 0;
 }

@@ -13,6 +13,6 @@ bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions 
 	$(PYTHON) bench/beanstalk.py --build $(BUILD) --only exact
 
 # The bare queue in Redis is driven by the load engine of `later bench`.
-$(BUILD)/bench/redis_floor: $(patsubst %,$(BUILD)/src/cli/%.o,client bench/histogram bench/load bench/cpu_usage)
+$(BUILD)/bench/redis_floor: $(patsubst %,$(BUILD)/src/cli/%.o,bench/dial bench/histogram bench/load bench/cpu_usage)
 bench-redis: $(BENCH_PROGRAMS) $(BUILD)/bench/redis_floor ## laterd on Redis beside a bare Lua queue, with the bars, under 5 minutes
 	$(PYTHON) bench/redis.py --build $(BUILD)

@@ -24,7 +24,6 @@ static int post(struct bulk *bulk, struct bytes target, unsigned count, json_t *
         .target = target,
         .content_type = "application/x-ndjson",
         .body = bytes_of(bulk->text.at + start, bulk->ends[bulk->sent + count - 1] - start),
-        .timeout_us = bulk->cli->timeout_us,
     };
     return cli_call_bytes(bulk->cli, &request, out_answer);
 }

@@ -14,9 +14,9 @@ static void help(const struct command *command)
                  "Also: -s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n"
                  "      -j, --json         output for programs\n"
                  "      -t, --timeout D    give up on an answer after so long (10s)\n"
-                 "      -h, --help         this text\n",
+                 "      -h, --help         this text\n%s",
                  command->name, *command->synopsis ? " " : "", command->synopsis, command->summary,
-                 command->help);
+                 command->help, access_help);
 }
 
 /* How many long options begin like `word` ("--de" or "--de=5"), which getopt lets people cut. */
@@ -78,7 +78,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
         if (option > 0 && option < GIVEN_ROOM)
             cli->given[option] = optarg;
         switch (option) {
-        case 's': cli->server = optarg; break;
+        case 's': cli->access.client.url = optarg; break;
         case 'j': cli->json = true; break;
         case 't': cli->timeout_us = cli_duration_us(cli, "--timeout", optarg); break;
         case 'h':
@@ -88,15 +88,16 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
             exit(EXIT_DONE);
         case '?':
         case ':': bad_option(cli, argv, options, option);
-        default: return option;
+        default:
+            if (option < ACCESS_CACERT)
+                return option;
+            access_option(&cli->access, option, optarg);
         }
     }
 }
 
 static void say(const struct cli *cli, const char *format, va_list args)
 {
-    if (cli->quiet)
-        return;
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
     (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
                   cli->command ? cli->command->name : "");
@@ -111,6 +112,16 @@ static void say(const struct cli *cli, const char *format, va_list args)
 }
 
 void cli_say(const struct cli *cli, const char *format, ...)
+{
+    va_list args;
+    if (cli->quiet)
+        return;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+}
+
+void cli_warn(const struct cli *cli, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -216,48 +227,92 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
     return status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
 }
 
-/* What is no /v1 may still say what it is: a port for clients of beanstalkd does. */
-static int refused_in_text(struct cli *cli, const struct client_answer *answer)
+/* The first line of a text, which a port for clients of beanstalkd answers, and some proxies. */
+static void add_first_line(const struct client_answer *answer, struct buf *out)
 {
     enum { SHOWN_MAX = 200 };
-    struct buf line = {0};
     struct bytes body = answer->body;
+    if (!bytes_starts(answer->content_type, BYTES("text/plain")) && answer->content_type.len > 0)
+        return;
     while (body.len && (*body.at == '\n' || *body.at == '\r'))
         body = bytes_of(body.at + 1, body.len - 1);
     const char *end = body.len ? memchr(body.at, '\n', body.len) : NULL;
     size_t len = end ? (size_t)(end - body.at) : body.len;
     while (len && body.at[len - 1] == '\r')
         len--;
-    if (bytes_starts(answer->content_type, BYTES("text/plain")) || answer->content_type.len == 0)
-        text_add_safe(&line, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX), false);
-    cli_say(cli, "the server answered %d%s%.*s", answer->status, line.len ? ": " : "",
-            (int)line.len, line.at ? line.at : "");
-    buf_fini(&line);
-    if (answer->status == 404)
-        return EXIT_NOTHING;
-    return answer->status == 409 ? EXIT_CONFLICT : EXIT_REFUSED;
+    if (len > 0)
+        buf_add_str(out, ": ");
+    text_add_safe(out, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX), false);
 }
 
-int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer)
+/* A refusal that is no problem of /v1: what answers is no laterd, or stands in front of one. */
+static int refused_by_other(struct cli *cli, const struct client_request *request,
+                            const struct client_answer *answer)
+{
+    struct buf line = {0};
+    struct bytes location = answer->location;
+    bool redirected = location.len > 0, known = cli->client.has_credentials;
+    if (location.len > request->target.len &&
+        bytes_eq(bytes_of(location.at + location.len - request->target.len, request->target.len),
+                 request->target))
+        location.len -= request->target.len;
+    add_first_line(answer, &line);
+    if (redirected)
+        text_add_safe(&line, location, false);
+    const char *text = line.at ? line.at : "";
+    int len = (int)line.len;
+    if (redirected)
+        cli_say(cli, "%s sends us to another address (%d): give that as --server: %.*s",
+                cli->client.name.at, answer->status, len, text);
+    else if (answer->status == 401 && known)
+        cli_say(cli, "%s does not accept the user or token (401)%.*s", cli->client.name.at, len,
+                text);
+    else if (answer->status == 401)
+        cli_say(cli,
+                "%s asks for a user or a token (401): --user-file, --token-file, LATER_USER or "
+                "LATER_TOKEN%.*s",
+                cli->client.name.at, len, text);
+    else if (answer->status == 407)
+        cli_say(cli,
+                "the environment's proxy asks for a user (407): http://NAME:PASSWORD@HOST:PORT%.*s",
+                len, text);
+    else
+        cli_say(cli, "the server answered %d%.*s (%s is no laterd, or what stands before it)",
+                answer->status, len, text, cli->client.name.at);
+    buf_fini(&line);
+    return EXIT_REFUSED;
+}
+
+static void begin(struct cli *cli)
+{
+    if (cli->has_client)
+        return;
+    access_resolve(&cli->access, cli);
+    cli->has_client = true;
+    if (client_init(&cli->client, &cli->access.client))
+        cli_usage(cli, "%s", cli->client.error);
+}
+
+int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer)
 {
     struct client_answer answer;
-    if (!cli->has_client) {
-        if (client_init(&cli->client, cli->server))
-            cli_usage(cli, "%s", cli->client.error);
-        cli->has_client = true;
-    }
+    begin(cli);
+    request->connect_us = cli->timeout_us;
+    request->timeout_us = cli->timeout_us + cli->wait_us;
     if (client_call(&cli->client, request, &answer)) {
         cli_say(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
     json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
     if (answer.status < 200 || answer.status > 299) {
-        int code = value ? cli_refusal(cli, answer.status, value) : refused_in_text(cli, &answer);
+        bool is_problem = json_is_string(json_object_get(value, "code"));
+        int code = is_problem ? cli_refusal(cli, answer.status, value)
+                              : refused_by_other(cli, request, &answer);
         json_decref(value);
         return code;
     }
     if (!value && answer.status != 204) {
-        cli_say(cli, "%s does not speak /v1: is it a laterd?", cli->client.authority);
+        cli_say(cli, "%s does not speak /v1: is it a laterd?", cli->client.name.at);
         return EXIT_REFUSED;
     }
     *out_answer = value;
@@ -274,7 +329,6 @@ int cli_call(struct cli *cli, const char *method, const char *target, json_t *bo
         .target = bytes_str(target),
         .content_type = text ? "application/json" : NULL,
         .body = bytes_str(text ? text : ""),
-        .timeout_us = cli->timeout_us,
     };
     int code = cli_call_bytes(cli, &request, out_answer);
     free(text); /* jansson's */

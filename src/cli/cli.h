@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "cli/client.h"
+#include "cli/access.h"
 
 enum cli_exit {
     EXIT_DONE = 0,
@@ -43,14 +43,15 @@ enum { GIVEN_ROOM = 128 /* options with a letter of ASCII */ };
 struct cli {
     const struct command *command; /* NULL: main is still reading the options before it */
     const char *subject;           /* what the command is at, for its messages; NULL: nothing */
-    const char *server;
+    struct access access;
     bool json;           /* output for programs */
-    bool quiet;          /* a call that fails says nothing: client.trouble has it */
+    bool quiet;          /* a call that fails says nothing: client.error has it */
     bool terminal;       /* standard output is one */
     bool may_halve;      /* a refusal for limits.batch_jobs is not said: see limits.h */
     bool over_limit;     /* the last refusal was for that */
     const char *expects; /* the code of a refusal that is not said either; NULL: none */
-    int64_t timeout_us;
+    int64_t timeout_us;  /* to connect, and for an answer */
+    int64_t wait_us;     /* that the server may take on top, because it was asked to wait */
     const struct option *options;  /* of the command */
     const char *given[GIVEN_ROOM]; /* by an option's letter: the value that it was given */
     json_t *limits;                /* what limits.h knows of the server */
@@ -61,7 +62,7 @@ struct cli {
 
 /* Every command's table of long options ends with these. */
 #define CLI_OPTIONS                                                                                \
-    {"server", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},                    \
+    ACCESS_OPTIONS, {"server", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},    \
         {"timeout", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'},               \
     {                                                                                              \
         NULL, 0, NULL, 0                                                                           \
@@ -85,6 +86,8 @@ uint64_t cli_number(const struct cli *cli, const char *option, const char *text,
 
 /* "later CMD: …" on standard error. */
 void cli_say(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, also while cli->quiet. */
+void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
  * Asks the server. `body` (may be NULL) is given away. A refusal is said on standard error, with
@@ -93,8 +96,8 @@ void cli_say(const struct cli *cli, const char *format, ...) __attribute__((form
  */
 int cli_call(struct cli *cli, const char *method, const char *target, json_t *body,
              json_t **out_answer);
-/* The same with bytes as they are; used by the bulk push. `wait_us` more than the usual time. */
-int cli_call_bytes(struct cli *cli, const struct client_request *request, json_t **out_answer);
+/* The same with bytes as they are; used by the bulk push. The request's times are set here. */
+int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out_answer);
 /* Says a refusal of a call, or of one item of it; its exit code. `problem`: NULL if there is none.
  */
 int cli_refusal(struct cli *cli, int status, const json_t *problem);

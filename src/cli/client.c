@@ -1,298 +1,409 @@
 #include "cli/client.h"
 
-#include <errno.h>
-#include <llhttp.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
+#include <arpa/inet.h>
+#include <assert.h>
+#include <curl/curl.h>
 #include <stdio.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-/* One answer on its way in. */
-struct incoming {
-    struct client *client;
-    bool whole;
-    bool reading_type; /* the header under way is Content-Type */
-    char name[16];
-    size_t name_len;
+#include "base/check.h"
+
+enum {
+    POLL_MS = 60000,
+    RECEIVE_BYTES = 256 * 1024,
+    SEND_BYTES = 512 * 1024, /* a batch of a bulk push in one piece */
 };
 
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail with this clock */
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
+static_assert(sizeof(((struct client *)NULL)->reason) >= CURL_ERROR_SIZE, "libcurl writes so much");
 
-static enum err error(struct client *client, enum err err, const char *what, const char *why)
-{
-    (void)snprintf(client->error, sizeof(client->error), "%s %s: %s", what, client->authority,
-                   why); /* cut short if need be: it is for people */
-    return err;
-}
+/* An option of the handle. It fails only for one that this libcurl was built without. */
+#define SET(client, option, value)                                                                 \
+    CHECK(curl_easy_setopt((client)->easy, option, value) == CURLE_OK)
 
-/* Splits "host:port" or "[v6]:port". */
-static bool split_authority(struct client *client, struct bytes text)
-{
-    struct bytes host = text, port = BYTES("9277");
-    const char *colon = NULL;
-    bool bracketed = text.len > 0 && text.at[0] == '[';
-    if (bracketed) {
-        const char *close = memchr(text.at, ']', text.len);
-        if (!close)
-            return false;
-        host = bytes_of(text.at + 1, (size_t)(close - text.at) - 1);
-        if (close + 1 < text.at + text.len)
-            colon = close + 1;
-    } else {
-        colon = memchr(text.at, ':', text.len);
-        if (colon)
-            host.len = (size_t)(colon - text.at);
-    }
-    if (colon) {
-        if (*colon != ':')
-            return false;
-        port = bytes_of(colon + 1, (size_t)(text.at + text.len - colon) - 1);
-    }
-    uint64_t number;
-    if (!bytes_to_u64(port, &number) || number == 0 || number > 65535 || host.len == 0 ||
-        host.len >= sizeof(client->host))
-        return false;
-    memcpy(client->host, host.at, host.len);
-    client->host[host.len] = '\0';
-    (void)snprintf(client->port, sizeof(client->port), "%u", (unsigned)number); /* it fits */
-    (void)snprintf(client->authority, sizeof(client->authority), bracketed ? "[%s]:%s" : "%s:%s",
-                   client->host, client->port); /* it fits */
-    return true;
-}
+/* ---- where the server is ---- */
 
-enum err client_init(struct client *client, const char *url)
+static enum err invalid(struct client *client, const char *what, const char *why)
 {
-    *client = (struct client){.fd = -1};
-    struct bytes rest = bytes_str(url);
-    if (bytes_starts(rest, BYTES("http://")))
-        rest = bytes_of(url + 7, rest.len - 7);
-    if (rest.len > 0 && rest.at[rest.len - 1] == '/')
-        rest.len--;
-    bool plain = true; /* nothing that could break out of the Host header, no path, no user */
-    for (size_t i = 0; i < rest.len; i++)
-        plain = plain && rest.at[i] > ' ' && rest.at[i] < 127 && !strchr("/@?#\\", rest.at[i]);
-    if (plain && split_authority(client, rest))
-        return OK;
-    (void)snprintf(client->error, sizeof(client->error),
-                   "'%.200s' is not a server: give http://HOST:PORT", url); /* for people */
+    const char *at = strrchr(what, '@'); /* a password before it is not shown */
+    (void)snprintf(client->error, sizeof(client->error), "'%s%.200s' is not a server: %s",
+                   at ? "…" : "", at ? at : what, why); /* cut short if need be */
     return ERR_INVALID;
 }
 
-static void hang_up(struct client *client)
+/* On this machine: no proxy is asked, whatever the environment says. */
+static bool is_loopback(const char *host)
 {
-    if (client->fd >= 0)
-        (void)close(client->fd); /* nothing is written any more */
-    client->fd = -1;
+    struct in_addr four;
+    size_t len = strlen(host), tail = strlen(".localhost");
+    if (inet_pton(AF_INET, host, &four) == 1)
+        return ntohl(four.s_addr) >> 24 == 127;
+    return strcmp(host, "[::1]") == 0 || strcasecmp(host, "localhost") == 0 ||
+           (len > tail && strcasecmp(host + len - tail, ".localhost") == 0);
+}
+
+static void set_text(struct buf *out, const char *text, size_t len)
+{
+    buf_add(out, text, len);
+    buf_add_char(out, '\0');
+}
+
+static void set_base(struct client *client, const char *url)
+{
+    size_t len = strlen(url);
+    while (len > 0 && url[len - 1] == '/')
+        len--;
+    set_text(&client->base, url, len);
+    set_text(&client->name, url, len);
+}
+
+static enum err use_socket(struct client *client, const char *url)
+{
+    if (strcmp(url, "unix:") == 0)
+        return invalid(client, url, "give unix:/run/laterd.sock");
+    SET(client, CURLOPT_UNIX_SOCKET_PATH, url + strlen("unix:"));
+    SET(client, CURLOPT_PROXY, "");
+    set_text(&client->base, "http://localhost", strlen("http://localhost"));
+    set_text(&client->name, url, strlen(url));
+    return OK;
+}
+
+/* Takes user and password out of the URL. */
+static void take_user(struct client *client, CURLU *parts)
+{
+    char *user = NULL, *password = NULL;
+    (void)curl_url_get(parts, CURLUPART_USER, &user, CURLU_URLDECODE);         /* NULL: none */
+    (void)curl_url_get(parts, CURLUPART_PASSWORD, &password, CURLU_URLDECODE); /* NULL: none */
+    if (user) {
+        SET(client, CURLOPT_USERNAME, user);
+        SET(client, CURLOPT_PASSWORD, password ? password : "");
+        SET(client, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+        client->has_credentials = true;
+    }
+    curl_free(user);
+    curl_free(password);
+    (void)curl_url_set(parts, CURLUPART_USER, NULL, 0);     /* cannot fail: it is taken away */
+    (void)curl_url_set(parts, CURLUPART_PASSWORD, NULL, 0); /* as above */
+}
+
+static bool has_part(CURLU *parts, CURLUPart part)
+{
+    char *text = NULL;
+    bool has = curl_url_get(parts, part, &text, 0) == CURLUE_OK;
+    curl_free(text);
+    return has;
+}
+
+/* The parts of a URL with a scheme. */
+static enum err use_parts(struct client *client, const char *given, CURLU *parts)
+{
+    char *scheme = NULL, *host = NULL, *url = NULL, port[8];
+    enum err err = OK;
+    (void)snprintf(port, sizeof(port), "%d", CLIENT_PORT); /* it fits */
+    take_user(client, parts);
+    if (curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) ||
+        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+        err = invalid(client, given, "give http://HOST:PORT, https://HOST or unix:PATH");
+    else if (has_part(parts, CURLUPART_QUERY) || has_part(parts, CURLUPART_FRAGMENT))
+        err = invalid(client, given, "a URL of a server ends with its path");
+    else if (strcmp(scheme, "http") == 0 && !has_part(parts, CURLUPART_PORT) &&
+             curl_url_set(parts, CURLUPART_PORT, port, 0))
+        err = invalid(client, given, "it takes no port");
+    else if (curl_url_get(parts, CURLUPART_HOST, &host, 0) ||
+             curl_url_get(parts, CURLUPART_URL, &url, 0))
+        err = invalid(client, given, "it has no host");
+    if (!err && is_loopback(host))
+        SET(client, CURLOPT_PROXY, "");
+    if (!err)
+        set_base(client, url);
+    curl_free(scheme);
+    curl_free(host);
+    curl_free(url);
+    return err;
+}
+
+static enum err use_url(struct client *client, const char *given)
+{
+    struct buf text = {0};
+    if (strncmp(given, "unix:", 5) == 0)
+        return use_socket(client, given);
+    buf_add_str(&text, strstr(given, "://") ? "" : "http://");
+    buf_add_str(&text, given);
+    buf_add_char(&text, '\0');
+    CURLU *parts = curl_url();
+    CHECK(parts);
+    CURLUcode bad = curl_url_set(parts, CURLUPART_URL, text.at, 0);
+    enum err err = bad ? invalid(client, given, "give http://HOST:PORT, https://HOST or unix:PATH")
+                       : use_parts(client, given, parts);
+    curl_url_cleanup(parts);
+    buf_fini(&text);
+    return err;
+}
+
+/* ---- options ---- */
+
+static enum err use_user(struct client *client, const char *user)
+{
+    if (!strchr(user, ':')) {
+        (void)snprintf(client->error, sizeof(client->error),
+                       "the user is given as NAME:PASSWORD"); /* it fits */
+        return ERR_INVALID;
+    }
+    SET(client, CURLOPT_USERPWD, user);
+    SET(client, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+    client->has_credentials = true;
+    return OK;
+}
+
+static void use_token(struct client *client, const char *token)
+{
+    SET(client, CURLOPT_USERPWD, NULL);
+    SET(client, CURLOPT_XOAUTH2_BEARER, token);
+    SET(client, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    client->has_credentials = true;
+}
+
+static void use_tls(struct client *client, const struct client_options *options)
+{
+    SET(client, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2); /* or newer */
+    if (options->cacert)
+        SET(client, CURLOPT_CAINFO, options->cacert);
+    if (options->cert) {
+        SET(client, CURLOPT_SSLCERT, options->cert);
+        SET(client, CURLOPT_SSLKEY, options->key ? options->key : options->cert);
+    }
+    SET(client, CURLOPT_SSL_VERIFYPEER, options->insecure ? 0L : 1L);
+    SET(client, CURLOPT_SSL_VERIFYHOST, options->insecure ? 0L : 2L);
+}
+
+/* libcurl is about to send the request. The second time it would be sent again: see client.h. */
+static int on_send(void *ctx, char *remote_ip, char *local_ip, int remote_port, int local_port)
+{
+    struct client *client = ctx;
+    (void)remote_ip, (void)local_ip, (void)remote_port, (void)local_port;
+    return client->sent++ == 0 ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+static size_t on_body(char *at, size_t size, size_t count, void *ctx)
+{
+    struct client *client = ctx;
+    if (client->body.len + size * count > CLIENT_ANSWER_MAX)
+        return 0;
+    buf_add(&client->body, at, size * count);
+    return size * count;
+}
+
+static void set_defaults(struct client *client)
+{
+    SET(client, CURLOPT_NOSIGNAL, 1L); /* SIGALRM and SIGPIPE are not libcurl's business */
+    SET(client, CURLOPT_ERRORBUFFER, client->reason);
+    SET(client, CURLOPT_USERAGENT, "later/" LATERD_VERSION);
+    SET(client, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+    SET(client, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(client, CURLOPT_PATH_AS_IS, 1L);    /* a topic may be called ".." */
+    SET(client, CURLOPT_TCP_KEEPALIVE, 1L); /* a long poll says nothing for minutes */
+    SET(client, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
+    SET(client, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
+    SET(client, CURLOPT_WRITEFUNCTION, on_body);
+    SET(client, CURLOPT_WRITEDATA, client);
+    SET(client, CURLOPT_PREREQFUNCTION, on_send);
+    SET(client, CURLOPT_PREREQDATA, client);
+}
+
+enum err client_init(struct client *client, const struct client_options *options)
+{
+    *client = (struct client){0};
+    CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+    client->easy = curl_easy_init();
+    client->multi = curl_multi_init();
+    CHECK(client->easy && client->multi);
+    set_defaults(client);
+    use_tls(client, options);
+    enum err err = use_url(client, options->url);
+    if (!err && options->token)
+        use_token(client, options->token);
+    else if (!err && options->user)
+        err = use_user(client, options->user);
+    return err;
 }
 
 void client_fini(struct client *client)
 {
-    hang_up(client);
-    buf_fini(&client->out);
-    buf_fini(&client->head);
+    curl_easy_cleanup(client->easy);
+    if (client->multi)
+        (void)curl_multi_cleanup(client->multi); /* fails for a handle that is none */
+    buf_fini(&client->base);
+    buf_fini(&client->name);
+    buf_fini(&client->url);
     buf_fini(&client->body);
+    client->easy = client->multi = NULL;
 }
 
-/* Waits until the socket is ready for `events`, the time has come, or it is interrupted. */
-static bool wait_for(struct client *client, int fd, short events, int64_t until_us)
+/* ---- what went wrong ---- */
+
+/* Writes client->error: "WHAT URL: WHY", and what to do if there is something. */
+static void explain(struct client *client, const char *what, const char *why, const char *hint)
 {
-    for (;;) {
-        int64_t left_us = until_us - monotonic_us();
-        if (left_us <= 0 || client->interrupted)
-            return false;
-        int64_t left_ms = left_us / 1000 + 1;
-        struct pollfd both[] = {{.fd = fd, .events = events},
-                                {.fd = client->watch ? client->watch_fd : -1, .events = POLLIN}};
-        int count = poll(both, 2, left_ms > 60000 ? 60000 : (int)left_ms);
-        if (count > 0 && client->watch && both[1].revents)
+    (void)snprintf(client->error, sizeof(client->error), "%s %s: %s%s%s", what, client->name.at,
+                   why, *hint ? "; " : "", hint); /* cut short if need be: it is for people */
+}
+
+static long long value_of(struct client *client, CURLINFO info)
+{
+    curl_off_t value = 0;
+    CHECK(curl_easy_getinfo(client->easy, info, &value) == CURLE_OK);
+    return value;
+}
+
+static void explain_connect(struct client *client, const char *why)
+{
+    long number = 0;
+    CHECK(curl_easy_getinfo(client->easy, CURLINFO_OS_ERRNO, &number) == CURLE_OK);
+    char *host = NULL;
+    CURLU *parts = curl_url();
+    bool direct = false;
+    if (parts && !curl_url_set(parts, CURLUPART_URL, client->base.at, 0) &&
+        !curl_url_get(parts, CURLUPART_HOST, &host, 0))
+        direct = strncmp(client->name.at, "unix:", 5) == 0 || strstr(why, host);
+    curl_free(host);
+    curl_url_cleanup(parts);
+    if (direct)
+        explain(client, "cannot connect to", number ? strerror((int)number) : why,
+                "does laterd run there? --server or LATER_SERVER says where");
+    else
+        explain(client, "cannot connect to", why, "the environment's proxy was asked");
+}
+
+/* The connection is there no more, or was never whole. */
+static void explain_lost(struct client *client, const char *why)
+{
+    if (strstr(why, "CONNECT tunnel failed"))
+        explain(client, "cannot connect to", why, "the environment's proxy was asked");
+    else if (client->sent > 0)
+        explain(client, "lost", "it closed the connection without an answer",
+                "whether it did what was asked is not known");
+    else
+        explain(client, "lost", why, "");
+}
+
+static void explain_tls(struct client *client, CURLcode code, const char *why)
+{
+    if (code == CURLE_PEER_FAILED_VERIFICATION)
+        explain(client, "does not trust the certificate of", why,
+                "--cacert FILE says whom to trust, --insecure trusts anybody");
+    else if (code == CURLE_SSL_CONNECT_ERROR && strstr(why, "wrong version number"))
+        explain(client, "no TLS from", "it speaks something else", "is it an http:// server?");
+    else
+        explain(client, "no TLS with", why, "");
+}
+
+static void explain_failure(struct client *client, CURLcode code)
+{
+    const char *why = *client->reason ? client->reason : curl_easy_strerror(code);
+    switch ((int)code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+        explain(client, "cannot find", why, "--server or LATER_SERVER says where laterd is");
+        break;
+    case CURLE_COULDNT_RESOLVE_PROXY:
+        explain(client, "cannot find the proxy to", why, "see the environment's …_proxy");
+        break;
+    case CURLE_COULDNT_CONNECT: explain_connect(client, why); break;
+    case CURLE_OPERATION_TIMEDOUT:
+        if (value_of(client, CURLINFO_PRETRANSFER_TIME_T) == 0)
+            explain(client, "cannot connect to", "the time is up (--timeout)", "");
+        else
+            explain(client, "no answer from", "the time is up (--timeout)", "");
+        break;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE: explain_tls(client, code, why); break;
+    case CURLE_ABORTED_BY_CALLBACK: /* on_send() */
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE: explain_lost(client, why); break;
+    case CURLE_WRITE_ERROR: explain(client, "bad answer from", "it is too long", ""); break;
+    default: explain(client, "bad answer from", why, "is it a laterd?");
+    }
+}
+
+/* ---- a call ---- */
+
+/* The request that is set up, from beginning to end. */
+static CURLcode perform(struct client *client)
+{
+    int running = 1, left;
+    CURLMcode bad = curl_multi_add_handle(client->multi, client->easy);
+    while (!bad && running) {
+        bad = curl_multi_perform(client->multi, &running);
+        if (bad || !running)
+            break;
+        struct curl_waitfd keys = {.fd = client->watch_fd, .events = CURL_WAIT_POLLIN};
+        bad = curl_multi_poll(client->multi, &keys, client->watch ? 1 : 0, POLL_MS, NULL);
+        if (client->watch && keys.revents)
             client->interrupted = client->watch();
-        if (count > 0 && both[0].revents)
-            return true;
-        if (count < 0 && errno != EINTR)
-            return false;
+        if (client->interrupted)
+            break;
     }
+    const CURLMsg *end = curl_multi_info_read(client->multi, &left);
+    CURLcode code = end ? end->data.result : CURLE_ABORTED_BY_CALLBACK;
+    (void)curl_multi_remove_handle(client->multi, client->easy); /* fails for one not in it */
+    return code;
 }
 
-/* Connects to one address; 0 or an errno. */
-static int dial_one(struct client *client, const struct addrinfo *address, int64_t until_us,
-                    int *out_fd)
+static struct curl_slist *headers_of(const struct client_request *request)
 {
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return errno;
-    int failed = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (failed == EINPROGRESS) {
-        socklen_t len = sizeof(failed);
-        if (!wait_for(client, fd, POLLOUT, until_us))
-            failed = ETIMEDOUT;
-        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0)
-            failed = errno;
+    struct buf type = {0};
+    buf_addf(&type, "Content-Type:%s%s", request->content_type ? " " : "",
+             request->content_type ? request->content_type : "");
+    buf_add_char(&type, '\0');
+    struct curl_slist *headers = curl_slist_append(NULL, "Expect:"); /* no 100-continue */
+    CHECK(headers && curl_slist_append(headers, type.at));
+    buf_fini(&type);
+    return headers;
+}
+
+static void set_request(struct client *client, const struct client_request *request)
+{
+    bool has_body = request->content_type || strcmp(request->method, "POST") == 0;
+    client->url.len = 0;
+    buf_add_str(&client->url, client->base.at);
+    buf_add_bytes(&client->url, request->target);
+    buf_add_char(&client->url, '\0');
+    SET(client, CURLOPT_URL, client->url.at);
+    SET(client, CURLOPT_HTTPGET, 1L);
+    if (has_body) {
+        SET(client, CURLOPT_POSTFIELDS, request->body.len > 0 ? request->body.at : "");
+        SET(client, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.len);
     }
-    if (failed) {
-        (void)close(fd); /* never used */
-        return failed;
-    }
-    int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without */
-    *out_fd = fd;
-    return 0;
-}
-
-enum err client_dial(struct client *client, int64_t timeout_us, int *out_fd)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *found;
-    int64_t until_us = monotonic_us() + timeout_us;
-    int failed = getaddrinfo(client->host, client->port, &hints, &found);
-    if (failed)
-        return error(client, ERR_IO, "cannot find", gai_strerror(failed));
-    failed = ECONNREFUSED;
-    for (const struct addrinfo *at = found; at && failed; at = at->ai_next)
-        failed = dial_one(client, at, until_us, out_fd);
-    freeaddrinfo(found);
-    return failed ? error(client, ERR_IO, "cannot connect to", strerror(failed)) : OK;
-}
-
-static int on_field(llhttp_t *parser, const char *at, size_t len)
-{
-    struct incoming *incoming = parser->data;
-    for (size_t i = 0; i < len; i++) {
-        if (incoming->name_len < sizeof(incoming->name))
-            incoming->name[incoming->name_len] = at[i];
-        incoming->name_len++;
-    }
-    return 0;
-}
-
-static int on_field_complete(llhttp_t *parser)
-{
-    struct incoming *incoming = parser->data;
-    incoming->reading_type =
-        incoming->name_len < sizeof(incoming->name) &&
-        bytes_eq_nocase(bytes_of(incoming->name, incoming->name_len), BYTES("content-type"));
-    incoming->name_len = 0;
-    return 0;
-}
-
-static int on_value(llhttp_t *parser, const char *at, size_t len)
-{
-    struct incoming *incoming = parser->data;
-    if (incoming->reading_type && incoming->client->head.len < 256)
-        buf_add(&incoming->client->head, at, len);
-    return 0;
-}
-
-static int on_body(llhttp_t *parser, const char *at, size_t len)
-{
-    struct incoming *incoming = parser->data;
-    if (incoming->client->body.len + len > CLIENT_ANSWER_MAX)
-        return -1;
-    buf_add(&incoming->client->body, at, len);
-    return 0;
-}
-
-/* Pauses, so that llhttp_execute returns after one answer; an interim 1xx answer is skipped. */
-static int on_complete(llhttp_t *parser)
-{
-    struct incoming *incoming = parser->data;
-    if (parser->status_code < 200)
-        return 0;
-    incoming->whole = true;
-    return HPE_PAUSED;
-}
-
-static const llhttp_settings_t settings = {
-    .on_header_field = on_field,
-    .on_header_field_complete = on_field_complete,
-    .on_header_value = on_value,
-    .on_body = on_body,
-    .on_message_complete = on_complete,
-};
-
-static enum err send_all(struct client *client, int64_t until_us)
-{
-    size_t sent = 0;
-    while (sent < client->out.len) {
-        ssize_t count =
-            send(client->fd, client->out.at + sent, client->out.len - sent, MSG_NOSIGNAL);
-        if (count >= 0) {
-            sent += (size_t)count;
-        } else if (errno == EAGAIN) {
-            if (!wait_for(client, client->fd, POLLOUT, until_us))
-                return error(client, ERR_IO, "no answer from", "it does not read");
-        } else if (errno != EINTR) {
-            return error(client, ERR_IO, "lost", strerror(errno));
-        }
-    }
-    return OK;
-}
-
-static enum err receive(struct client *client, int64_t until_us, llhttp_t *parser,
-                        struct incoming *incoming)
-{
-    char room[65536];
-    while (!incoming->whole) {
-        ssize_t count = recv(client->fd, room, sizeof(room), 0);
-        if (count < 0 && errno == EAGAIN) {
-            if (!wait_for(client, client->fd, POLLIN, until_us))
-                return error(client, ERR_IO, "no answer from", "the time is up (--timeout)");
-            continue;
-        }
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return error(client, ERR_IO, "lost", strerror(errno));
-        if (count == 0) {
-            (void)llhttp_finish(parser); /* an answer without a length ends here */
-            if (incoming->whole)
-                return OK;
-            return error(client, ERR_IO, "lost", "it closed the connection without an answer");
-        }
-        llhttp_errno_t failed = llhttp_execute(parser, room, (size_t)count);
-        if (failed != HPE_OK && !incoming->whole)
-            return error(client, ERR_IO, "bad answer from", llhttp_errno_name(failed));
-    }
-    return OK;
+    SET(client, CURLOPT_CUSTOMREQUEST, request->method);
+    SET(client, CURLOPT_CONNECTTIMEOUT_MS, (long)(request->connect_us / 1000 + 1));
+    SET(client, CURLOPT_TIMEOUT_MS, (long)(request->timeout_us / 1000 + 1));
 }
 
 enum err client_call(struct client *client, const struct client_request *request,
                      struct client_answer *out_answer)
 {
-    int64_t until_us = monotonic_us() + request->timeout_us;
-    enum err err = client->fd >= 0 ? OK : client_dial(client, request->timeout_us, &client->fd);
-    if (err)
-        return err;
-    client->out.len = client->head.len = client->body.len = 0;
-    buf_addf(&client->out, "%s %.*s HTTP/1.1\r\nHost: %s\r\n", request->method,
-             (int)request->target.len, request->target.at, client->authority);
-    if (request->content_type)
-        buf_addf(&client->out, "Content-Type: %s\r\nContent-Length: %zu\r\n", request->content_type,
-                 request->body.len);
-    buf_add_str(&client->out, "\r\n");
-    if (request->content_type)
-        buf_add_bytes(&client->out, request->body);
-
-    llhttp_t parser;
-    struct incoming incoming = {.client = client};
-    llhttp_init(&parser, HTTP_RESPONSE, &settings);
-    parser.data = &incoming;
-    err = send_all(client, until_us);
-    if (!err)
-        err = receive(client, until_us, &parser, &incoming);
-    if (err || !llhttp_should_keep_alive(&parser))
-        hang_up(client);
-    if (err)
-        return err;
-    *out_answer = (struct client_answer){.status = parser.status_code,
-                                         .content_type = buf_bytes(&client->head),
+    struct curl_slist *headers = headers_of(request);
+    client->body.len = 0;
+    client->sent = 0;
+    client->reason[0] = client->error[0] = '\0';
+    set_request(client, request);
+    SET(client, CURLOPT_HTTPHEADER, headers);
+    CURLcode code = perform(client);
+    SET(client, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    if (code) {
+        explain_failure(client, code);
+        return ERR_IO;
+    }
+    long status = 0;
+    const char *type = NULL, *location = NULL;
+    CHECK(curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
+    CHECK(curl_easy_getinfo(client->easy, CURLINFO_CONTENT_TYPE, &type) == CURLE_OK);
+    CHECK(curl_easy_getinfo(client->easy, CURLINFO_REDIRECT_URL, &location) == CURLE_OK);
+    *out_answer = (struct client_answer){.status = (int)status,
+                                         .content_type = bytes_str(type ? type : ""),
+                                         .location = bytes_str(location ? location : ""),
                                          .body = buf_bytes(&client->body)};
     return OK;
 }

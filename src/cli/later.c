@@ -32,11 +32,14 @@ static const char examples[] =
     "  4 refused            5 no connection, or no answer in time\n"
     "  6 verify, salvage or import found damage, or bench saw a job early, lost or twice\n"
     "\nGeneral options, before or behind the command:\n"
-    "  -s, --server URL    else LATER_SERVER, else http://127.0.0.1:9277\n"
-    "  -j, --json          output for programs\n"
-    "  -t, --timeout D     give up on an answer after so long (10s)\n"
-    "  -V, --version       before the command only\n\n"
-    "`later COMMAND --help` teaches a command; `man later` has it all.\n";
+    "  -s, --server URL       http://HOST:PORT, https://HOST/PREFIX or unix:/run/laterd.sock;\n"
+    "                         else LATER_SERVER, else http://127.0.0.1:9277\n"
+    "  -j, --json             output for programs\n"
+    "  -t, --timeout D        give up on an answer after so long (10s)\n"
+    "  -V, --version          before the command only\n";
+
+static const char more_help[] =
+    "\n`later COMMAND --help` teaches a command; `man later` has it all.\n";
 
 static void help(FILE *to)
 {
@@ -46,6 +49,8 @@ static void help(FILE *to)
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         (void)fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
     (void)fputs(examples, to);
+    (void)fputs(access_help, to);
+    (void)fputs(more_help, to);
 }
 
 /* The options before the command; the command's own words begin at optind. */
@@ -106,6 +111,7 @@ static int run(struct cli *cli, int argc, char **argv)
     int code = cli->command->run(cli, argc, argv);
     if (cli->has_client)
         client_fini(&cli->client);
+    access_fini(&cli->access);
     json_decref(cli->limits);
     /* A full disk or a closed pipe behind standard output must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
@@ -117,12 +123,11 @@ static int run(struct cli *cli, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const char *server = getenv("LATER_SERVER");
     struct cli cli = {
-        .server = server && *server ? server : "http://127.0.0.1:9277",
         .terminal = isatty(STDOUT_FILENO),
         .timeout_us = 10 * INT64_C(1000000),
     };
+    access_init(&cli.access);
     (void)setlocale(LC_TIME, "");         /* without it times look American, no harm done */
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* what the server says is UTF-8, for text_width() */
     general_options(&cli, argc, argv);

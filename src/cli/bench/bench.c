@@ -133,18 +133,19 @@ static void options_of(struct cli *cli, int argc, char **argv, struct bench_opti
 static int run(struct cli *cli, int argc, char **argv)
 {
     struct bench bench = {.cli = cli, .progress = isatty(STDERR_FILENO) != 0};
-    char address[CLIENT_HOST_ROOM];
+    char address[DIAL_HOST_ROOM];
     options_of(cli, argc, argv, &bench.options);
-    const char *server = cli->server;
+    const char *server = cli->access.client.url;
     if (bench.options.beanstalk) {
         bool whole = strchr(bench.options.beanstalk, ':') != NULL;
         (void)snprintf(address, sizeof(address), "%s%s", bench.options.beanstalk,
                        whole ? "" : ":11300"); /* cut short it is no host's name */
         server = address;
-    }
-    if (client_init(&cli->client, server))
-        cli_usage(cli, "%s", cli->client.error);
-    cli->has_client = true;
+    } else if (access_has_secret(&cli->access))
+        cli_usage(cli,
+                  "the load goes to laterd itself, without user and token: give its own HOST:PORT");
+    if (dial_init(&bench.dial, server))
+        cli_usage(cli, "%s", bench.dial.error);
     bench.lateness = mem_zalloc(sizeof(*bench.lateness));
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */

@@ -62,7 +62,8 @@ struct bench_job {
 struct bench {
     struct load_script script; /* first: the engine hands it back */
     struct bench_options options;
-    struct cli *cli;
+    struct cli *cli;  /* for messages, and to clean up afterwards */
+    struct dial dial; /* of the load's own connections */
     bool progress;
     uint32_t mark; /* of this run, in every id: a second run's ids are others */
     struct form push, reserve, cancel;

@@ -30,7 +30,7 @@ int64_t load_clock(struct load *load)
     return load->now_us;
 }
 
-enum err load_open(struct load *load, struct client *client, load_scan *scan, uint32_t connections,
+enum err load_open(struct load *load, struct dial *dial, load_scan *scan, uint32_t connections,
                    uint32_t deep)
 {
     *load = (struct load){.epoll = epoll_create1(EPOLL_CLOEXEC), .scan = scan, .ring = 4};
@@ -46,7 +46,7 @@ enum err load_open(struct load *load, struct client *client, load_scan *scan, ui
     for (uint32_t i = 0; i < connections; i++) {
         struct load_conn *conn = &load->conns[i];
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-        if (client_dial(client, CONNECT_US, &conn->fd))
+        if (dial_connect(dial, CONNECT_US, &conn->fd))
             return ERR_IO;
         load->conn_count++;
         conn->asked = mem_alloc(load->ring * sizeof(*conn->asked));

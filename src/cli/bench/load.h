@@ -11,8 +11,8 @@
 #ifndef LATERD_CLI_BENCH_LOAD_H
 #define LATERD_CLI_BENCH_LOAD_H
 
+#include "cli/bench/dial.h"
 #include "cli/bench/histogram.h"
-#include "cli/client.h"
 
 /* LOAD_SETUP is whatever prepares or clears away: nobody looks at its latency. */
 enum load_kind { LOAD_PUSH, LOAD_RESERVE, LOAD_FINISH, LOAD_CANCEL, LOAD_SETUP, LOAD_KINDS };
@@ -83,9 +83,9 @@ struct load {
 
 /*
  * Connects, to a server that answers as `scan` understands. `deep`: requests under way on a
- * connection at most. ERR_IO: client->trouble.
+ * connection at most. ERR_IO: dial->error.
  */
-enum err load_open(struct load *load, struct client *client, load_scan *scan, uint32_t connections,
+enum err load_open(struct load *load, struct dial *dial, load_scan *scan, uint32_t connections,
                    uint32_t deep) MUST_USE;
 void load_close(struct load *load);
 

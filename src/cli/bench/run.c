@@ -84,7 +84,7 @@ static void run_cycle(struct bench *bench, struct load *load)
         sleep_until(load, load_clock(load) + 2 * SECOND_US);
         bench->mark = (bench->mark + 1) & 0xffffff; /* fresh ids: a second push would replace */
         bench_forms_fini(bench);
-        bench_forms(bench, bench->cli->client.authority);
+        bench_forms(bench, bench->dial.authority);
     }
     phase(bench, "cycle", bench->options.jobs);
     bench_script_cycle(bench);
@@ -259,12 +259,12 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     struct cli *cli = bench->cli;
     bool beanstalk = bench->options.dialect == SPEAK_BEANSTALK;
     load_scan *scan = beanstalk ? load_scan_beanstalk : load_scan_http;
-    if (load_open(load, &cli->client, scan, connections, deep)) {
-        cli_say(cli, "%s", *cli->client.error ? cli->client.error : strerror(errno));
+    if (load_open(load, &bench->dial, scan, connections, deep)) {
+        cli_say(cli, "%s", *bench->dial.error ? bench->dial.error : strerror(errno));
         return EXIT_UNREACHABLE;
     }
     bench_forms_fini(bench);
-    bench_forms(bench, cli->client.authority);
+    bench_forms(bench, bench->dial.authority);
     if (!beanstalk)
         return EXIT_DONE;
     uint64_t refused_before = bench->refused; /* cleaning up comes after a run */

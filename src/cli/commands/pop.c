@@ -71,16 +71,15 @@ static void show(struct pop *pop, const json_t *jobs)
 static int reserve(struct pop *pop, json_t *topics, int64_t wait_us, uint64_t max, json_t **out)
 {
     struct cli *cli = pop->cli;
-    int64_t usual_us = cli->timeout_us;
     int code;
-    cli->timeout_us += wait_us;
+    cli->wait_us = wait_us;
     do {
         json_t *body = json_pack("{sOsIsI}", "topics", topics, "wait", (json_int_t)(wait_us / 1000),
                                  "max", (json_int_t)max);
         cli->may_halve = max > 1;
         code = cli_call(cli, "POST", "/v1/reserve", body, out);
     } while (limits_halve(cli, code, &max));
-    cli->timeout_us = usual_us;
+    cli->wait_us = 0;
     return code;
 }
 

@@ -1,0 +1,108 @@
+#include "cli/access.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+
+enum { SECRET_MAX = 16 * 1024 /* bytes: a proxy takes no longer header */ };
+
+const char access_help[] =
+    "      --cacert FILE      https: trust the authorities of this file (LATER_CACERT)\n"
+    "      --cert FILE, --key FILE   https: our own certificate (LATER_CERT, LATER_KEY)\n"
+    "      --insecure         https: do not check the server's certificate\n"
+    "      --token-file FILE  a bearer token goes with each request (LATER_TOKEN)\n"
+    "      --user-file FILE   NAME:PASSWORD goes with each request (LATER_USER)\n";
+
+/* A variable that is set and not empty, or NULL. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+void access_init(struct access *access)
+{
+    const char *server = variable("LATER_SERVER");
+    *access = (struct access){.client.url = server ? server : "http://127.0.0.1:9277"};
+}
+
+void access_fini(struct access *access)
+{
+    buf_fini(&access->token);
+    buf_fini(&access->user);
+}
+
+void access_option(struct access *access, int option, const char *value)
+{
+    switch (option) {
+    case ACCESS_CACERT: access->client.cacert = value; break;
+    case ACCESS_CERT: access->client.cert = value; break;
+    case ACCESS_KEY: access->client.key = value; break;
+    case ACCESS_INSECURE: access->client.insecure = true; break;
+    case ACCESS_TOKEN_FILE: access->token_file = value; break;
+    case ACCESS_USER_FILE: access->user_file = value; break;
+    default: break;
+    }
+}
+
+/* The first line of a file. It becomes a header, so it is one line of printable text. */
+static const char *read_secret(const struct cli *cli, const char *option, const char *path,
+                               struct buf *out)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        cli_usage(cli, "%s: cannot read %s: %s", option, path, strerror(errno));
+    buf_reserve(out, SECRET_MAX + 1);
+    size_t len = fread(out->at, 1, SECRET_MAX, file);
+    if (ferror(file) || len == SECRET_MAX)
+        cli_usage(cli, "%s: cannot read all of %s", option, path);
+    (void)fclose(file); /* only read from */
+    while (len > 0 && (out->at[len - 1] == '\n' || out->at[len - 1] == '\r'))
+        len--;
+    bool printable = len > 0;
+    for (size_t i = 0; i < len; i++)
+        printable = printable && (unsigned char)out->at[i] >= ' ' && out->at[i] != 127;
+    if (!printable)
+        cli_usage(cli, "%s: %s is not one line of text", option, path);
+    out->len = len;
+    buf_add_char(out, '\0');
+    return out->at;
+}
+
+/* Has the URL a user before its host? */
+static bool url_has_user(const char *url)
+{
+    const char *host = strstr(url, "://");
+    host = host ? host + 3 : url;
+    return strncmp(url, "unix:", 5) != 0 && memchr(host, '@', strcspn(host, "/"));
+}
+
+void access_resolve(struct access *access, const struct cli *cli)
+{
+    struct client_options *client = &access->client;
+    if (access->token_file && access->user_file)
+        cli_usage(cli, "--token-file or --user-file, not both");
+    if (access->token_file)
+        client->token = read_secret(cli, "--token-file", access->token_file, &access->token);
+    else if (access->user_file)
+        client->user = read_secret(cli, "--user-file", access->user_file, &access->user);
+    else if (!url_has_user(client->url) && !(client->token = variable("LATER_TOKEN")))
+        client->user = variable("LATER_USER");
+    client->cacert = client->cacert ? client->cacert : variable("LATER_CACERT");
+    if (!client->cert) {
+        client->cert = variable("LATER_CERT");
+        client->key = client->key ? client->key : variable("LATER_KEY");
+    }
+    if (client->key && !client->cert)
+        cli_usage(cli, "--key belongs to a --cert");
+    if (client->insecure && strncmp(client->url, "https:", 6) == 0)
+        cli_warn(cli,
+                 "--insecure: the server's certificate is not checked, so anybody could be it");
+}
+
+bool access_has_secret(const struct access *access)
+{
+    return access->token_file || access->user_file || url_has_user(access->client.url) ||
+           variable("LATER_TOKEN") || variable("LATER_USER");
+}

@@ -1,0 +1,357 @@
+"""How later reaches its server: TLS, users and tokens, unix sockets, prefixes, proxies; and what it
+says when it does not."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from front import Front, Proxy, certificates
+from process import LATER
+
+DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
+
+
+def environment(url, more):
+    plain = {name: value for name, value in os.environ.items()
+             if not name.lower().endswith("_proxy") and not name.startswith("LATER")}
+    return dict(plain, LATER_SERVER=url, **more)
+
+
+def later(url, *words, env=(), **options):
+    return subprocess.run([LATER, *words], env=environment(url, dict(env)), capture_output=True,
+                          text=True, timeout=30, check=False, **options)
+
+
+def one_line(answer, code):
+    """The message of a call that failed so."""
+    assert answer.returncode == code and answer.stdout == ""
+    line, = answer.stderr.splitlines()
+    return line
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    return certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def pair(papers, name="server"):
+    return papers / f"{name}.crt", papers / f"{name}.key"
+
+
+# TLS
+
+def test_https_is_served_below_an_authority_that_is_trusted(shared, topic, papers):
+    with Front(shared.port, certificate=pair(papers)) as front:
+        authority = ("--cacert", str(papers / "ca.crt"))
+        assert later(front.url, "push", topic, "over TLS", *authority).returncode == DONE
+        answer = later(front.url, "pop", topic, "--body", env={"LATER_CACERT": papers / "ca.crt"})
+        assert answer.stdout == "over TLS\n" and answer.stderr == ""
+
+
+def test_a_certificate_that_is_not_trusted_is_refused_with_what_to_do(shared, papers):
+    with Front(shared.port, certificate=pair(papers)) as front:
+        for words in ((), ("--cacert", str(papers / "other.crt"))):
+            line = one_line(later(front.url, "topics", *words), UNREACHABLE)
+            assert "does not trust the certificate of" in line and "--cacert FILE" in line
+        assert front.requests == []
+        answer = later(front.url, "topics", "--insecure")
+        assert answer.returncode == DONE and "--insecure: the server's certificate" in answer.stderr
+        line = one_line(later(front.url, "topics", "--cacert", "/nowhere.crt"), UNREACHABLE)
+        assert "/nowhere.crt" in line
+
+
+def test_a_certificate_for_another_name_is_refused(shared, papers):
+    with Front(shared.port, certificate=pair(papers, "elsewhere")) as front:
+        line = one_line(later(front.url, "topics", "--cacert", str(papers / "ca.crt")), UNREACHABLE)
+        assert "does not trust the certificate of" in line
+
+
+def test_a_client_certificate_is_shown_to_a_server_that_asks_for_it(shared, papers):
+    with Front(shared.port, certificate=pair(papers), client_ca=papers / "ca.crt") as front:
+        certificate, key = pair(papers, "client")
+        words = ("topics", "--cacert", str(papers / "ca.crt"))
+        assert later(front.url, *words).returncode == UNREACHABLE
+        assert later(front.url, *words, "--cert", certificate, "--key", key).returncode == DONE
+        both = papers / "both.pem"
+        both.write_text(certificate.read_text() + key.read_text())
+        assert later(front.url, *words, env={"LATER_CERT": both}).returncode == DONE
+
+
+def test_https_to_a_server_without_tls_says_so(shared):
+    line = one_line(later(f"https://127.0.0.1:{shared.port}", "topics"), UNREACHABLE)
+    assert "is it an http:// server?" in line
+
+
+# Users and tokens
+
+def test_a_user_comes_from_a_file_the_environment_or_the_url(shared, tmp_path):
+    secret = tmp_path / "user"
+    secret.write_text("jo:p@ss word\n")
+    with Front(shared.port, accept="Basic am86cEBzcyB3b3Jk") as front:
+        line = one_line(later(front.url, "topics"), REFUSED)
+        assert "asks for a user or a token (401)" in line and "--token-file" in line
+        assert later(front.url, "topics", "--user-file", secret).returncode == DONE
+        assert later(front.url, "topics", env={"LATER_USER": "jo:p@ss word"}).returncode == DONE
+        url = f"http://jo:p%40ss%20word@{front.address}"
+        assert later(url, "topics").returncode == DONE
+        assert later(url, "topics", env={"LATER_USER": "jo:old"}).returncode == DONE
+        wrong = one_line(later(f"http://jo:secret@{front.address}", "topics"), REFUSED)
+        assert "does not accept the user or token (401)" in wrong and "secret" not in wrong
+
+
+def test_a_token_comes_from_a_file_or_the_environment(shared, tmp_path):
+    secret = tmp_path / "token"
+    secret.write_text("abc.DEF-123\n")
+    with Front(shared.port, accept="Bearer abc.DEF-123") as front:
+        assert later(front.url, "topics", "--token-file", secret).returncode == DONE
+        assert later(front.url, "topics", env={"LATER_TOKEN": "abc.DEF-123"}).returncode == DONE
+        both = {"LATER_TOKEN": "old", "LATER_USER": "jo:x"}
+        assert later(front.url, "topics", "--token-file", secret, env=both).returncode == DONE
+        answer = later(front.url, "topics", env={"LATER_TOKEN": "stale"})
+        assert "does not accept" in one_line(answer, REFUSED)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two\nlines\n", "a\tb\n"])
+def test_a_file_that_is_no_secret_is_bad_usage(shared, tmp_path, text):
+    secret = tmp_path / "token"
+    secret.write_text(text)
+    answer = later(f"http://127.0.0.1:{shared.port}", "topics", "--token-file", secret)
+    assert answer.returncode == USAGE and "is not one line of text" in answer.stderr
+
+
+def test_no_message_shows_a_password():
+    for url in ("http://jo:secret@127.0.0.1:1", "http://jo:secret@127.0.0.1:99999",
+                "http://jo:secret@nowhere.invalid", "ftp://jo:secret@127.0.0.1"):
+        for words in (["topics"], ["bench", "put"]):
+            answer = later(url, *words)
+            assert answer.returncode in (USAGE, UNREACHABLE)
+            assert "secret" not in answer.stderr
+
+
+# Unix sockets and prefixes
+
+def test_a_unix_socket_is_an_address(laterd, tmp_path):
+    path = tmp_path / "laterd.sock"
+    laterd(listeners=(f"unix:{path}",))
+    proxies = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}
+    assert later(f"unix:{path}", "push", "t", "local", env=proxies).returncode == DONE
+    assert later(f"unix:{path}", "pop", "t", "--body").stdout == "local\n"
+    line = one_line(later(f"unix:{path}.not", "topics"), UNREACHABLE)
+    assert f"cannot connect to unix:{path}.not: No such file" in line
+
+
+def test_a_url_may_have_a_prefix(shared, topic):
+    with Front(shared.port, prefix="/queues/laterd") as front:
+        for url in (f"{front.url}/queues/laterd", f"{front.url}/queues/laterd/"):
+            assert later(url, "push", topic, "x").returncode == DONE
+        assert {path for _, path, _ in front.requests} == {f"/queues/laterd/v1/topics/{topic}/jobs"}
+        line = one_line(later(f"{front.url}/queue", "topics", topic), REFUSED)
+        assert "the server answered 404" in line and f"{front.url}/queue is no laterd" in line
+
+
+def test_topics_that_look_like_paths_reach_the_server_as_they_are(shared):
+    url = f"http://127.0.0.1:{shared.port}"
+    for name in ("..", ".", "../.."):
+        code = later(url, "push", name, "x").returncode
+        assert code in (DONE, REFUSED)
+        if code == DONE:
+            assert later(url, "topics", name).stdout.split()[:2] == ["topic", name]
+            assert later(url, "delete-topic", "--yes", name).returncode == DONE
+
+
+def test_a_redirection_is_told_and_not_followed(shared):
+    status = (301, {"Location": "https://queues.example/laterd/v1/topics?limit=1000"})
+    with Front(shared.port, status=status) as front:
+        line = one_line(later(front.url, "get", "x"), REFUSED)
+        assert "sends us to another address (301)" in line and "https://queues.example/" in line
+
+
+# Proxies
+
+def test_the_environments_proxy_is_asked_for_other_hosts_only(shared, topic):
+    with Proxy(shared.port) as proxy:
+        proxies = {"http_proxy": proxy.url}
+        assert later("http://queues.example:80", "push", topic, "x", env=proxies).returncode == DONE
+        assert proxy.lines == [f"POST http://queues.example:80/v1/topics/{topic}/jobs HTTP/1.1"] or \
+            proxy.lines == [f"POST http://queues.example/v1/topics/{topic}/jobs HTTP/1.1"]
+        for host in ("127.0.0.1", "localhost", "[::1]", "127.1.2.3"):
+            later(f"http://{host}:{shared.port}", "topics", env=proxies)
+        none = dict(proxies, no_proxy="queues.example")
+        later("http://queues.example", "topics", "--timeout", "1s", env=none)
+        assert len(proxy.lines) == 1
+
+
+def test_https_goes_through_a_proxy_as_a_tunnel(shared, papers):
+    with Front(shared.port, certificate=pair(papers, "elsewhere")) as front, \
+            Proxy(front.server.server_address[1]) as proxy:
+        words = ("topics", "--cacert", str(papers / "ca.crt"))
+        answer = later("https://elsewhere/", *words, env={"HTTPS_PROXY": proxy.url})
+        assert answer.returncode == DONE and proxy.lines == ["CONNECT elsewhere:443 HTTP/1.1"]
+
+
+def test_a_proxy_that_does_not_serve_is_named(shared):
+    for url in ("http://queues.example", "https://queues.example"):
+        env = {"ALL_PROXY": "http://127.0.0.1:1"}
+        assert "the environment's proxy" in one_line(later(url, "topics", env=env), UNREACHABLE)
+        env = {"ALL_PROXY": "http://proxy.invalid:1"}
+        assert "the proxy to" in one_line(later(url, "topics", env=env), UNREACHABLE)
+    env = {"ALL_PROXY": f"http://127.0.0.1:{shared.port}"}  # laterd is none
+    line = one_line(later("https://queues.example", "topics", env=env), UNREACHABLE)
+    assert "CONNECT tunnel failed" in line and "the environment's proxy" in line
+
+
+# What else goes wrong
+
+@pytest.mark.parametrize("url, says", [
+    ("http://127.0.0.1:1", "cannot connect to http://127.0.0.1:1: Connection refused; "),
+    ("http://nowhere.invalid", "cannot find http://nowhere.invalid:9277: "),
+])
+def test_a_server_that_is_not_there_is_said_with_its_address(url, says):
+    line = one_line(later(url, "topics"), UNREACHABLE)
+    assert line.startswith(f"later topics: {says}") and "LATER_SERVER" in line
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://", "http://h:0x1", "http://h/?q", "unix:",
+                                 "http://a b", "http://h/\n"])
+def test_what_is_no_server_is_bad_usage(url):
+    answer = later(url, "topics")
+    assert answer.returncode == USAGE and "is not a server" in answer.stderr
+
+
+def test_a_host_that_laterd_does_not_know_is_told_with_the_way_out(shared):
+    """libcurl takes every name below localhost for this machine; laterd only those it was told."""
+    line = one_line(later(f"http://any.localhost:{shared.port}", "topics"), REFUSED)
+    assert "server.hosts" in line and "(unknown_host)" in line
+
+
+class Listener:
+    """Answers requests by what `serve(connection)` does, a connection after the other."""
+
+    def __init__(self, serve):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.serve = serve
+        self.requests = []
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def _run(self):
+        while True:
+            try:
+                one = self.listener.accept()[0]
+            except OSError:
+                return
+            with one:
+                self.serve(self, one)
+
+    def request(self, one):
+        """The next request of a connection; False at its end."""
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = one.recv(65536)
+            if not more:
+                return False
+            data += more
+        head, body = data.split(b"\r\n\r\n", 1)
+        length = int(next((line.split(b":")[1] for line in head.split(b"\r\n")
+                           if line.lower().startswith(b"content-length")), 0))
+        while len(body) < length:
+            body += one.recv(65536)
+        self.requests.append(head.split(b"\r\n")[0].decode())
+        return True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join(5)
+
+
+def test_a_request_whose_answer_is_lost_is_not_sent_again():
+    def serve(listener, one):
+        """Answers the first request and leaves the second without an answer."""
+        if listener.request(one):
+            body = b'{"limits":{}}'
+            one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                        b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            listener.request(one)
+
+    with Listener(serve) as listener:
+        answer = later(listener.url, "push", "t", "--lines", input="one\ntwo\n")
+        assert answer.returncode == UNREACHABLE
+        assert "it closed the connection without an answer" in answer.stderr
+        pushes = [line for line in listener.requests if line.startswith("POST")]
+        assert len(pushes) == 1 and len(listener.requests) == 2
+
+
+@pytest.mark.parametrize("answer, says", [
+    (b"", "closed the connection without an answer"),
+    (b"SSH-2.0-OpenSSH\r\n", "is it a laterd?"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "does not speak /v1: is it a laterd?"),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{", "closed the connection"),
+    (b"HTTP/1.1 403 No\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nnot today",
+     "the server answered 403: not today ("),
+    (b"HTTP/1.1 502 Bad\r\nContent-Length: 0\r\n\r\n", "the server answered 502 ("),
+])
+def test_answers_that_are_not_of_laterd_are_told_as_such(answer, says):
+    def serve(listener, one):
+        if listener.request(one):
+            one.sendall(answer)
+
+    with Listener(serve) as listener:
+        got = later(listener.url, "get", "x")
+        assert says in one_line(got, UNREACHABLE if got.returncode == UNREACHABLE else REFUSED)
+
+
+def test_a_server_that_is_silent_is_given_up_after_the_timeout():
+    def serve(listener, one):
+        if listener.request(one):
+            listener.request(one)  # until the client goes
+
+    with Listener(serve) as listener:
+        line = one_line(later(listener.url, "topics", "--timeout", "300ms"), UNREACHABLE)
+        assert "no answer from" in line and "the time is up (--timeout)" in line
+
+
+def test_a_long_poll_outlives_the_timeout_and_ends_at_once_at_ctrl_c(shared, topic):
+    url = f"http://127.0.0.1:{shared.port}"
+    words = [LATER, "pop", topic, "--wait", "20s", "--timeout", "200ms", "--body"]
+    with subprocess.Popen(words, env=environment(url, {}), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as poll:
+        wait_for_waiter(url, topic)
+        time.sleep(0.5)  # real time, as the client's own clock is what is tested
+        assert poll.poll() is None
+        assert later(url, "push", topic, "x").returncode == DONE
+        assert poll.communicate(timeout=10)[0] == b"x\n" and poll.returncode == DONE
+    with subprocess.Popen(words, env=environment(url, {}), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as poll:
+        wait_for_waiter(url, topic)
+        begun = time.monotonic()
+        poll.send_signal(signal.SIGINT)
+        assert poll.wait(10) == -signal.SIGINT and time.monotonic() - begun < 2
+
+
+def wait_for_waiter(url, topic):
+    for _ in range(200):
+        row = [line.split() for line in later(url, "topics").stdout.splitlines()]
+        if [topic, "1"] in [[line[0], line[-1]] for line in row]:
+            return
+        time.sleep(0.02)
+    raise AssertionError("no poll is waiting")
+
+
+def test_many_pushes_go_over_one_connection(shared, topic):
+    with Front(shared.port) as front:
+        text = "".join(f"job {i}\n" for i in range(2000))
+        answer = later(front.url, "push", topic, "--lines", "--delay", "1h", input=text)
+        assert answer.stdout == "2000 pushed, 0 refused\n"
+        assert front.connections == 1 and len(front.requests) >= 4
