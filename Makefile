@@ -40,11 +40,13 @@ SERVER   := $(call folder,src/server) $(call folder,src/engine/embedded)
 REDIS_C  := $(if $(filter 0,$(REDIS)),,$(call folder,src/engine/redis) $(call folder,src/client/redis))
 LATERD   := $(BUILD)/src/main.o $(call folder,src/laterd)
 CLI      := $(call folder,src/cli)
-SIM      := $(call folder,sim)
+# The simulated Redis runs the engine's scripts, so it needs Lua: only the tests in test/unit/sim have it.
+SIM_REDIS := $(if $(filter 0,$(REDIS)),,$(call folder,sim/redis))
+SIM      := $(filter-out $(BUILD)/sim/redis/%,$(call folder,sim))
 ALL_LIB  := $(BASE) $(CORE) $(PROTO) $(STORE) $(OS) $(SERVER) $(REDIS_C)
 
 UNIT     := $(patsubst test/unit/%.c,$(BUILD)/test/%,$(sort $(wildcard test/unit/*/*_test.c)))
-UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_%),$(UNIT))
+UNIT     := $(filter-out $(if $(REDIS_C),,$(BUILD)/test/engine/redis_% $(BUILD)/test/client/redis_% $(BUILD)/test/sim/redis_%),$(UNIT))
 BENCHES  := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all

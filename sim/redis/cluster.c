@@ -1,0 +1,225 @@
+#include "sim/redis/cluster.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "sim/redis/server_parts.h"
+
+/* CRC16-XMODEM, bit by bit, as the Redis Cluster specification has it. */
+unsigned sim_cluster_slot(struct bytes key)
+{
+    const char *open = key.len ? memchr(key.at, '{', key.len) : NULL;
+    const char *close = open ? memchr(open + 1, '}', key.len - (size_t)(open + 1 - key.at)) : NULL;
+    if (close && close > open + 1)
+        key = bytes_of(open + 1, (size_t)(close - open - 1));
+    unsigned crc = 0;
+    for (size_t i = 0; i < key.len; i++) {
+        crc ^= (unsigned)(unsigned char)key.at[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+    }
+    return crc % SIM_CLUSTER_SLOTS;
+}
+
+void sim_cluster_init(struct sim_cluster *cluster, struct sim_redis *const *servers, unsigned count,
+                      unsigned masters, uint64_t seed)
+{
+    CHECK(count <= SIM_CLUSTER_NODES_MAX && masters > 0 && masters <= count);
+    *cluster = (struct sim_cluster){.count = count, .random.state = seed};
+    for (unsigned i = 0; i < count; i++) {
+        cluster->nodes[i] = servers[i];
+        servers[i]->cluster = cluster;
+    }
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot++)
+        cluster->owner[slot] = (uint8_t)(slot * masters / SIM_CLUSTER_SLOTS);
+    memset(cluster->to, SIM_CLUSTER_NONE, sizeof(cluster->to));
+}
+
+static unsigned place_of(const struct sim_cluster *cluster, const struct sim_redis *redis)
+{
+    for (unsigned i = 0; i < cluster->count; i++) {
+        if (cluster->nodes[i] == redis)
+            return i;
+    }
+    CHECK(!"the server is in its cluster");
+    return 0;
+}
+
+/* ---- who may answer ---- */
+
+static bool send_to(struct buf *out, const char *how, unsigned slot, const struct sim_redis *node)
+{
+    buf_addf(out, "-%s %u %s:%u\r\n", how, slot, node->options.host, node->options.port);
+    return false;
+}
+
+static uint32_t keys_there(const struct sim_redis_conn *conn, const struct bytes *keys,
+                           uint32_t count)
+{
+    uint32_t there = 0;
+    for (uint32_t i = 0; i < count; i++)
+        there += keyspace_find(&conn->redis->keys, conn->db, keys[i]) != NULL;
+    return there;
+}
+
+/* As getNodeByQuery() of Redis 7.0. */
+bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys, uint32_t count,
+                    struct buf *out)
+{
+    const struct sim_cluster *cluster = conn->redis->cluster;
+    unsigned slot = sim_cluster_slot(keys[0]), us = place_of(cluster, conn->redis);
+    bool partial = keys_there(conn, keys, count) < count;
+    static const char crossed[] = "CROSSSLOT Keys in request don't hash to the same slot";
+    static const char again[] = "TRYAGAIN Multiple keys request during rehashing of slot";
+    for (uint32_t i = 1; i < count; i++) {
+        if (sim_cluster_slot(keys[i]) != slot) {
+            resp_error(out, crossed);
+            return false;
+        }
+    }
+    uint8_t owner = cluster->owner[slot], to = cluster->to[slot];
+    if (owner == SIM_CLUSTER_NONE || cluster->down) {
+        resp_error(out, owner == SIM_CLUSTER_NONE ? "CLUSTERDOWN Hash slot not served"
+                                                  : "CLUSTERDOWN The cluster is down");
+        return false;
+    }
+    if (owner == us && to != SIM_CLUSTER_NONE && partial) {
+        if (keys_there(conn, keys, count) == 0)
+            return send_to(out, "ASK", slot, cluster->nodes[to]);
+        resp_error(out, again);
+        return false;
+    }
+    if (to == us && conn->asking) {
+        if (count > 1 && partial)
+            resp_error(out, again);
+        return count == 1 || !partial;
+    }
+    return owner == us || send_to(out, "MOVED", slot, cluster->nodes[owner]);
+}
+
+/* ---- the map ---- */
+
+static void add_node(struct buf *out, const struct sim_redis *node, unsigned place)
+{
+    char name[48];
+    resp_array(out, 4);
+    resp_bulk(out, bytes_str(node->options.host));
+    resp_integer(out, node->options.port);
+    int len = snprintf(name, sizeof(name), "%040u", place);
+    resp_bulk(out, bytes_of(name, (size_t)len));
+    resp_array(out, 0);
+}
+
+static unsigned run_end(const struct sim_cluster *cluster, unsigned first)
+{
+    unsigned last = first;
+    while (last + 1 < SIM_CLUSTER_SLOTS && cluster->owner[last + 1] == cluster->owner[first])
+        last++;
+    return last;
+}
+
+void cluster_show_slots(const struct sim_redis *redis, struct buf *out)
+{
+    const struct sim_cluster *cluster = redis->cluster;
+    size_t rows = 0;
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(cluster, slot) + 1)
+        rows += cluster->owner[slot] != SIM_CLUSTER_NONE;
+    resp_array(out, rows);
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(cluster, slot) + 1) {
+        if (cluster->owner[slot] == SIM_CLUSTER_NONE)
+            continue;
+        const struct sim_redis *owner = cluster->nodes[cluster->owner[slot]];
+        resp_array(out, 3 + owner->replica_count);
+        resp_integer(out, slot);
+        resp_integer(out, run_end(cluster, slot));
+        add_node(out, owner, cluster->owner[slot]);
+        for (unsigned i = 0; i < owner->replica_count; i++)
+            add_node(out, owner->replicas[i], place_of(cluster, owner->replicas[i]));
+    }
+}
+
+void cluster_publish(const struct sim_redis *from, struct bytes channel, struct bytes message)
+{
+    struct sim_cluster *cluster = from->cluster;
+    for (unsigned i = 0; i < cluster->count; i++) {
+        bool lost = sim_random_chance(&cluster->random, cluster->lost_per_mille);
+        if (cluster->nodes[i] != from && !lost)
+            (void)sim_redis_publish(cluster->nodes[i], channel, message); /* however many hear it */
+    }
+}
+
+/* ---- slots that move ---- */
+
+void sim_cluster_begin_move(struct sim_cluster *cluster, unsigned slot, unsigned to)
+{
+    CHECK(to < cluster->count && to != cluster->owner[slot]);
+    cluster->to[slot] = (uint8_t)to;
+}
+
+static void log_item(struct sim_redis *to, const struct value *value, const struct value_item *item)
+{
+    char score[64];
+    int len = snprintf(score, sizeof(score), "%.17g", item->score);
+    if (value->kind == VALUE_HASH) {
+        struct bytes words[] = {BYTES("hset"), value->name, item->member, buf_bytes(&item->value)};
+        log_add(to, value->db, words, 4);
+    } else {
+        struct bytes words[] = {BYTES("zadd"), value->name, bytes_of(score, (size_t)len),
+                                item->member};
+        log_add(to, value->db, words, 4);
+    }
+}
+
+/* MIGRATE: the key is there and then gone here, at one moment. */
+static void move_value(struct sim_redis *from, struct sim_redis *to, struct value *value)
+{
+    struct bytes gone[] = {BYTES("del"), value->name};
+    struct value *there = keyspace_find(&to->keys, value->db, value->name);
+    if (there)
+        keyspace_drop(&to->keys, there);
+    log_add(to, value->db, gone, 2);
+    there = keyspace_add(&to->keys, value->db, value->name, value->kind);
+    for (size_t i = 0; i < value->count; i++) {
+        const struct value_item *item = &value->items[i];
+        if (value->kind == VALUE_HASH)
+            (void)hash_set(there, item->member, buf_bytes(&item->value)); /* it is new */
+        else
+            (void)zset_set(there, item->member, item->score); /* it is new */
+        log_item(to, value, item);
+    }
+    log_mark(to);
+    log_add(from, value->db, gone, 2);
+    log_mark(from);
+    keyspace_drop(&from->keys, value);
+}
+
+bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot)
+{
+    struct sim_redis *from = cluster->nodes[cluster->owner[slot]];
+    struct sim_redis *to = cluster->nodes[cluster->to[slot]];
+    for (size_t i = 0; i < from->keys.count; i++) {
+        if (sim_cluster_slot(from->keys.values[i]->name) == slot) {
+            move_value(from, to, from->keys.values[i]);
+            return true;
+        }
+    }
+    cluster->owner[slot] = cluster->to[slot];
+    cluster->to[slot] = SIM_CLUSTER_NONE;
+    return false;
+}
+
+void sim_cluster_take_over(struct sim_cluster *cluster, struct sim_redis *replica,
+                           struct sim_redis *master)
+{
+    unsigned old = place_of(cluster, master), new = place_of(cluster, replica);
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot++) {
+        if (cluster->owner[slot] == old)
+            cluster->owner[slot] = (uint8_t) new;
+        if (cluster->to[slot] == old)
+            cluster->to[slot] = (uint8_t) new;
+        if (cluster->to[slot] == cluster->owner[slot])
+            cluster->to[slot] = SIM_CLUSTER_NONE;
+    }
+    sim_redis_follow(replica, NULL);
+    sim_redis_follow(master, replica);
+}

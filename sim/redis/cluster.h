@@ -1,0 +1,35 @@
+/*
+ * Which node of a simulated cluster has which slot, and slots that move, one key at a time. All
+ * nodes see the same map at once; the bus that carries their messages may lose some.
+ */
+#ifndef LATERD_SIM_REDIS_CLUSTER_H
+#define LATERD_SIM_REDIS_CLUSTER_H
+
+#include "sim/random.h"
+#include "sim/redis/server.h"
+
+enum { SIM_CLUSTER_NODES_MAX = 12, SIM_CLUSTER_SLOTS = 16384, SIM_CLUSTER_NONE = 255 };
+
+struct sim_cluster {
+    struct sim_redis *nodes[SIM_CLUSTER_NODES_MAX]; /* masters and replicas; the test's */
+    unsigned count;
+    uint8_t owner[SIM_CLUSTER_SLOTS]; /* a place in nodes, or SIM_CLUSTER_NONE */
+    uint8_t to[SIM_CLUSTER_SLOTS];    /* where the slot moves; SIM_CLUSTER_NONE: it stays */
+    bool down;                        /* cluster_state:fail */
+    unsigned lost_per_mille;          /* of what is published, on the way to another node */
+    struct sim_random random;
+};
+
+/* The first `masters` of the servers share all slots evenly. */
+void sim_cluster_init(struct sim_cluster *cluster, struct sim_redis *const *servers, unsigned count,
+                      unsigned masters, uint64_t seed);
+unsigned sim_cluster_slot(struct bytes key);
+/* The slot begins to move: CLUSTER SETSLOT IMPORTING and MIGRATING. */
+void sim_cluster_begin_move(struct sim_cluster *cluster, unsigned slot, unsigned to);
+/* MIGRATEs one key of the slot. False: none was left, and the move is finished. */
+bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot);
+/* The replica takes over all slots of its master, which follows it from now on. */
+void sim_cluster_take_over(struct sim_cluster *cluster, struct sim_redis *replica,
+                           struct sim_redis *master);
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * Redis' scripts under the same Lua (5.1) that Redis embeds: the text as it is, with
+ * redis.call, pcall, error_reply, status_reply, sha1hex and the library `struct`; numbers, strings
+ * and errors go to and fro as in Redis 7.0. Other libraries of Redis' (cjson, bit, cmsgpack) no
+ * script of ours uses.
+ *
+ * One Lua state for the whole process, since a script may keep nothing in it: globals are
+ * forbidden, as Redis forbids them. So a text is compiled once, however many servers load it. One
+ * thread.
+ */
+#ifndef LATERD_SIM_REDIS_LUA_RUN_H
+#define LATERD_SIM_REDIS_LUA_RUN_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+enum { LUA_SHA_DIGITS = 40, LUA_SCRIPTS_MAX = 256 };
+
+struct sim_lua_words {
+    const struct bytes *at;
+    uint32_t count;
+};
+
+/* What a script calls. */
+struct sim_lua_host {
+    /* redis.call: appends the command's answer, in RESP. The words live until it returns. */
+    void (*call)(struct sim_lua_host *host, struct sim_lua_words words, struct buf *out);
+};
+
+/* Compiles the text, if it was not yet. ERR_INVALID: an error was appended to out_error, in RESP.
+ */
+enum err sim_lua_load(struct bytes text, uint32_t *out_script, struct buf *out_error) MUST_USE;
+/* Its digits, not NUL-terminated. */
+const char *sim_lua_sha(uint32_t script);
+/* UINT32_MAX: no script of any server has this digest. */
+uint32_t sim_lua_find(struct bytes sha);
+/* Runs it: appends its answer to `out`, in RESP. */
+void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_words arguments,
+                 struct sim_lua_host *host, struct buf *out);
+
+#endif

@@ -1,0 +1,205 @@
+#include "sim/redis/values.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+
+static struct bytes copy_of(struct bytes bytes)
+{
+    char *at = mem_alloc(bytes.len + 1);
+    if (bytes.len)
+        memcpy(at, bytes.at, bytes.len);
+    return bytes_of(at, bytes.len);
+}
+
+static void bytes_free(struct bytes bytes)
+{
+    mem_free((void *)(uintptr_t)bytes.at);
+}
+
+static void item_fini(struct value_item *item)
+{
+    bytes_free(item->member);
+    buf_fini(&item->value);
+}
+
+static void value_free(struct value *value)
+{
+    for (size_t i = 0; i < value->count; i++)
+        item_fini(&value->items[i]);
+    mem_free(value->items);
+    buf_fini(&value->string);
+    bytes_free(value->name);
+    mem_free(value);
+}
+
+/* ---- keys ---- */
+
+void keyspace_clear(struct keyspace *keys)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        value_free(keys->values[i]);
+    mem_free(keys->values);
+    *keys = (struct keyspace){0};
+}
+
+static int compare_key(const struct value *value, unsigned db, struct bytes name)
+{
+    if (value->db != db)
+        return value->db < db ? -1 : 1;
+    return bytes_cmp(value->name, name);
+}
+
+/* The first that does not come before it. */
+static size_t key_place(const struct keyspace *keys, unsigned db, struct bytes name)
+{
+    size_t low = 0, high = keys->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (compare_key(keys->values[middle], db, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct bytes name)
+{
+    size_t at = key_place(keys, db, name);
+    bool there = at < keys->count && compare_key(keys->values[at], db, name) == 0;
+    return there ? keys->values[at] : NULL;
+}
+
+struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
+                           enum value_kind kind)
+{
+    size_t at = key_place(keys, db, name);
+    struct value *value = mem_zalloc(sizeof(*value));
+    value->db = db;
+    value->name = copy_of(name);
+    value->kind = kind;
+    if (keys->count == keys->cap) {
+        keys->cap = keys->cap ? 2 * keys->cap : 16;
+        keys->values = mem_realloc(keys->values, keys->cap * sizeof(*keys->values));
+    }
+    memmove(&keys->values[at + 1], &keys->values[at], (keys->count - at) * sizeof(*keys->values));
+    keys->values[at] = value;
+    keys->count++;
+    return value;
+}
+
+void keyspace_drop(struct keyspace *keys, struct value *value)
+{
+    size_t at = key_place(keys, value->db, value->name);
+    CHECK(at < keys->count && keys->values[at] == value);
+    keys->count--;
+    memmove(&keys->values[at], &keys->values[at + 1], (keys->count - at) * sizeof(*keys->values));
+    value_free(value);
+}
+
+/* ---- members ---- */
+
+static struct value_item *insert(struct value *value, size_t at)
+{
+    if (value->count == value->cap) {
+        value->cap = value->cap ? 2 * value->cap : 8;
+        value->items = mem_realloc(value->items, value->cap * sizeof(*value->items));
+    }
+    memmove(&value->items[at + 1], &value->items[at], (value->count - at) * sizeof(*value->items));
+    value->count++;
+    value->items[at] = (struct value_item){0};
+    return &value->items[at];
+}
+
+static void take_out(struct value *value, size_t at)
+{
+    value->count--;
+    memmove(&value->items[at], &value->items[at + 1], (value->count - at) * sizeof(*value->items));
+}
+
+static size_t field_place(const struct value *value, struct bytes field, bool *out_there)
+{
+    size_t low = 0, high = value->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (bytes_cmp(value->items[middle].member, field) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *out_there = low < value->count && bytes_eq(value->items[low].member, field);
+    return low;
+}
+
+struct buf *hash_get(const struct value *value, struct bytes field)
+{
+    bool there;
+    size_t at = field_place(value, field, &there);
+    return there ? &value->items[at].value : NULL;
+}
+
+bool hash_set(struct value *value, struct bytes field, struct bytes content)
+{
+    bool there;
+    size_t at = field_place(value, field, &there);
+    struct value_item *item = there ? &value->items[at] : insert(value, at);
+    if (!there)
+        item->member = copy_of(field);
+    item->value.len = 0;
+    buf_add_bytes(&item->value, content);
+    return !there;
+}
+
+bool hash_remove(struct value *value, struct bytes field)
+{
+    bool there;
+    size_t at = field_place(value, field, &there);
+    if (!there)
+        return false;
+    item_fini(&value->items[at]);
+    take_out(value, at);
+    return true;
+}
+
+size_t zset_find(const struct value *value, struct bytes member)
+{
+    for (size_t i = 0; i < value->count; i++) {
+        if (bytes_eq(value->items[i].member, member))
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+static size_t zset_place(const struct value *value, struct bytes member, double score)
+{
+    size_t low = 0, high = value->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct value_item *item = &value->items[middle];
+        bool before =
+            item->score < score || (item->score <= score && bytes_cmp(item->member, member) < 0);
+        if (before)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool zset_set(struct value *value, struct bytes member, double score)
+{
+    size_t old = zset_find(value, member);
+    struct bytes own = old == SIZE_MAX ? copy_of(member) : value->items[old].member;
+    if (old != SIZE_MAX)
+        take_out(value, old);
+    struct value_item *item = insert(value, zset_place(value, own, score));
+    item->member = own;
+    item->score = score;
+    return old == SIZE_MAX;
+}
+
+void zset_remove_at(struct value *value, size_t at)
+{
+    item_fini(&value->items[at]);
+    take_out(value, at);
+}

@@ -1,0 +1,55 @@
+/*
+ * The values of the simulated Redis: hashes, sorted sets and strings under keys, in numbered
+ * databases. All are sorted arrays: a simulated queue is small, and the order is always the same.
+ *
+ * A hash is sorted by member; a sorted set by score, then by member, as Redis has it. A key whose
+ * last member goes away goes too. One thread.
+ */
+#ifndef LATERD_SIM_REDIS_VALUES_H
+#define LATERD_SIM_REDIS_VALUES_H
+
+#include "base/bytes.h"
+
+enum value_kind { VALUE_HASH, VALUE_ZSET, VALUE_STRING };
+
+struct value_item {
+    struct bytes member; /* owned */
+    double score;        /* of a sorted set */
+    struct buf value;    /* of a hash */
+};
+
+struct value {
+    unsigned db;
+    struct bytes name; /* owned */
+    enum value_kind kind;
+    struct value_item *items;
+    size_t count, cap;
+    struct buf string;
+};
+
+struct keyspace {
+    struct value **values; /* sorted by database and name */
+    size_t count, cap;
+};
+
+/* A zeroed keyspace is empty and valid. */
+void keyspace_clear(struct keyspace *keys);
+struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct bytes name);
+/* The key must not be there. */
+struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
+                           enum value_kind kind);
+void keyspace_drop(struct keyspace *keys, struct value *value);
+
+/* NULL: there is no such field. Borrowed until the next change. */
+struct buf *hash_get(const struct value *value, struct bytes field);
+/* True: the field is new. */
+bool hash_set(struct value *value, struct bytes field, struct bytes content);
+bool hash_remove(struct value *value, struct bytes field);
+
+/* The place of the member, or SIZE_MAX. Linear. */
+size_t zset_find(const struct value *value, struct bytes member);
+/* Adds the member or changes its score. True: the member is new. */
+bool zset_set(struct value *value, struct bytes member, double score);
+void zset_remove_at(struct value *value, size_t at);
+
+#endif
