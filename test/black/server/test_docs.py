@@ -26,6 +26,12 @@ def text_of(*path):
         return file.read()
 
 
+def files_below(*folder):
+    """The paths of the C and Python files of a folder and of the folders in it."""
+    return [os.path.join(place, name) for place, _, names in os.walk(os.path.join(ROOT, *folder))
+            for name in names if name.endswith((".c", ".h", ".py"))]
+
+
 def said_by(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
