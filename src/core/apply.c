@@ -104,48 +104,20 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
 
 /* ---- one job ---- */
 
-/* May somebody with this lease (0: none given) end or change the reservation? */
-static enum err check_lease(const struct job *job, uint64_t lease)
-{
-    if (job->state != JOB_RESERVED)
-        return lease ? ERR_STALE_LEASE : ERR_WRONG_STATE;
-    return lease && lease != job->lease ? ERR_STALE_LEASE : OK;
-}
-
+/* May it be done to a job in this state, by who has this lease (0: none given)? */
 static enum err check(const struct job *job, const struct cmd *cmd)
 {
-    bool delayed = job->state == JOB_DELAYED;
-    switch (cmd->kind) {
-    case CMD_FINISH:
-    case CMD_RELEASE:
-    case CMD_TOUCH:
-    case CMD_BURY: return check_lease(job, cmd->job.lease);
-    case CMD_DELETE:
-        if (cmd->job.if_free && job->state == JOB_RESERVED)
-            return ERR_WRONG_STATE;
-        return cmd->job.lease ? check_lease(job, cmd->job.lease) : OK;
-    case CMD_RESERVE_JOB: return job->state == JOB_RESERVED ? ERR_WRONG_STATE : OK;
-    case CMD_KICK: return delayed || job->state == JOB_BURIED ? OK : ERR_WRONG_STATE;
-    case CMD_RUN: return delayed ? OK : ERR_WRONG_STATE;
-    case CMD_RESCHEDULE:
-        if (cmd->job.has_body &&
-            (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
-            return ERR_INVALID;
-        return delayed ? OK : ERR_WRONG_STATE;
-    case CMD_GET: return OK;
-    case CMD_PUSH:
-    case CMD_RESERVE:
-    case CMD_PEEK:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: break;
-    }
-    return ERR_INVALID; /* not a command on one job: core_apply() sends none here */
+    const struct cmd_traits *traits = cmd_traits(cmd->kind);
+    const struct cmd_job *args = &cmd->job;
+    bool reserved = job->state == JOB_RESERVED;
+    if (cmd->kind == CMD_RESCHEDULE && args->has_body &&
+        (args->content_type.len > CONTENT_TYPE_MAX || args->body.len > UINT32_MAX))
+        return ERR_INVALID;
+    if (cmd->kind == CMD_DELETE && args->if_free && reserved)
+        return ERR_WRONG_STATE;
+    if (traits->takes_lease && args->lease && (!reserved || args->lease != job->lease))
+        return ERR_STALE_LEASE;
+    return traits->states >> job->state & 1 ? OK : ERR_WRONG_STATE;
 }
 
 /* Finish and delete: the reply shows the job as it last was. */
@@ -287,28 +259,11 @@ void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *
     budget_spend(core->budget, COMMAND_NS);
     if (now_us > core->now_us)
         core->now_us = now_us;
-    switch (cmd->kind) {
-    case CMD_PUSH: push(core, &cmd->push, ctx); break;
-    case CMD_RESERVE: core_reserve(core, &cmd->reserve, ctx, &parked); break;
-    case CMD_RESERVE_JOB:
-    case CMD_FINISH:
-    case CMD_RELEASE:
-    case CMD_TOUCH:
-    case CMD_BURY:
-    case CMD_KICK:
-    case CMD_RUN:
-    case CMD_RESCHEDULE:
-    case CMD_GET:
-    case CMD_DELETE: job_cmd(core, cmd, ctx); break;
-    case CMD_PEEK:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: core_topic_cmd(core, cmd, ctx, &parked); break;
+    switch (cmd_traits(cmd->kind)->subject) {
+    case CMD_ON_NEW_JOB: push(core, &cmd->push, ctx); break;
+    case CMD_ON_READY_JOBS: core_reserve(core, &cmd->reserve, ctx, &parked); break;
+    case CMD_ON_JOB: job_cmd(core, cmd, ctx); break;
+    case CMD_ON_TOPICS: core_topic_cmd(core, cmd, ctx, &parked); break;
     }
     if (out_parked)
         *out_parked = parked;

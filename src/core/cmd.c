@@ -1,32 +1,46 @@
 /*
- * What is known of commands without a queue.
+ * What is known of commands without a queue: one row for each kind.
  */
 #include "core/cmd.h"
 
-bool cmd_changes(enum cmd_kind kind)
-{
-    switch (kind) {
-    case CMD_RESERVE:
-    case CMD_RESERVE_JOB:
-    case CMD_GET:
-    case CMD_PEEK:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: return false;
-    case CMD_PUSH:
-    case CMD_FINISH:
-    case CMD_RELEASE:
-    case CMD_TOUCH:
-    case CMD_BURY:
-    case CMD_KICK:
-    case CMD_RUN:
-    case CMD_RESCHEDULE:
-    case CMD_DELETE:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC: return true;
-    }
-    return true;
-}
+enum {
+    DELAYED = 1 << JOB_DELAYED,
+    READY = 1 << JOB_READY,
+    RESERVED = 1 << JOB_RESERVED,
+    BURIED = 1 << JOB_BURIED,
+    ANY = DELAYED | READY | RESERVED | BURIED,
+};
+
+/* clang-format off */
+const struct cmd_traits cmd_table[CMD_KINDS] = {
+    [CMD_PUSH] = {"push", CMD_ON_NEW_JOB, CMD_PRODUCE, .changes = true},
+    [CMD_RESERVE] = {"reserve", CMD_ON_READY_JOBS, CMD_CONSUME,
+                     .takes_jobs = true, .shows_bodies = true, .waits = true},
+    [CMD_RESERVE_JOB] = {"reserve_job", CMD_ON_JOB, CMD_CONSUME,
+                         .takes_jobs = true, .shows_bodies = true,
+                         .states = ANY & ~RESERVED},
+    [CMD_FINISH] = {"finish", CMD_ON_JOB, CMD_CONSUME,
+                    .changes = true, .takes_lease = true, .states = RESERVED},
+    [CMD_RELEASE] = {"release", CMD_ON_JOB, CMD_CONSUME,
+                     .changes = true, .takes_lease = true, .states = RESERVED},
+    [CMD_TOUCH] = {"touch", CMD_ON_JOB, CMD_CONSUME,
+                   .changes = true, .takes_lease = true, .states = RESERVED},
+    [CMD_BURY] = {"bury", CMD_ON_JOB, CMD_CONSUME,
+                  .changes = true, .takes_lease = true, .states = RESERVED},
+    [CMD_KICK] = {"kick", CMD_ON_JOB, CMD_MANAGE, .changes = true, .states = DELAYED | BURIED},
+    [CMD_RUN] = {"run", CMD_ON_JOB, CMD_PRODUCE, .changes = true, .states = DELAYED},
+    [CMD_RESCHEDULE] = {"reschedule", CMD_ON_JOB, CMD_PRODUCE, .changes = true, .states = DELAYED},
+    [CMD_GET] = {"get", CMD_ON_JOB, CMD_READ, .shows_bodies = true, .states = ANY},
+    [CMD_DELETE] = {"delete", CMD_ON_JOB, CMD_PRODUCE,
+                    .changes = true, .takes_lease = true, .states = ANY},
+    [CMD_PEEK] = {"peek", CMD_ON_TOPICS, CMD_READ, .shows_bodies = true},
+    [CMD_KICK_TOPIC] = {"kick_topic", CMD_ON_TOPICS, CMD_MANAGE, .changes = true},
+    [CMD_CLEAR_TOPIC] = {"clear_topic", CMD_ON_TOPICS, CMD_MANAGE, .changes = true},
+    [CMD_PAUSE] = {"pause", CMD_ON_TOPICS, CMD_MANAGE, .changes = true},
+    [CMD_RESUME] = {"resume", CMD_ON_TOPICS, CMD_MANAGE, .changes = true},
+    [CMD_REMOVE_TOPIC] = {"remove_topic", CMD_ON_TOPICS, CMD_MANAGE, .changes = true},
+    [CMD_TOPICS] = {"topics", CMD_ON_TOPICS, CMD_READ},
+    [CMD_TOPIC] = {"topic", CMD_ON_TOPICS, CMD_READ},
+    [CMD_LIST] = {"list", CMD_ON_TOPICS, CMD_READ},
+};
+/* clang-format on */

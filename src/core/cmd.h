@@ -36,6 +36,44 @@ enum cmd_kind {
     CMD_TOPIC,        /* one topic's counts */
     CMD_LIST,         /* one page of a topic's jobs in one state; delayed ones by due time */
 };
+enum { CMD_KINDS = CMD_LIST + 1 };
+
+/* What a command is about, and so which member of struct cmd it has. */
+enum cmd_subject {
+    CMD_ON_NEW_JOB,    /* cmd_push */
+    CMD_ON_READY_JOBS, /* cmd_reserve */
+    CMD_ON_JOB,        /* cmd_job: one job by name */
+    CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS) all */
+};
+
+/* What somebody must be allowed to do who asks for it. */
+enum cmd_permission {
+    CMD_PRODUCE, /* push jobs, and change or take back what was pushed */
+    CMD_CONSUME, /* reserve jobs, and say what came of them */
+    CMD_MANAGE,  /* bring buried jobs back, stop and empty topics */
+    CMD_READ,    /* look, and change nothing */
+};
+
+/* What is true of each command of a kind, whatever its arguments. */
+struct cmd_traits {
+    const char *name; /* "push" … */
+    enum cmd_subject subject;
+    enum cmd_permission
+        permission;    /* a DELETE that is_done ends a reservation: CONSUME does, too */
+    bool changes;      /* what must survive a crash. RESERVE does not count: see decision 3 */
+    bool takes_jobs;   /* reserves them for who asks: an answer that nobody takes gives them back */
+    bool shows_bodies; /* its reply has jobs with their bodies */
+    bool takes_lease;  /* cmd_job::lease, if given, must be that of the present reservation */
+    bool waits;        /* is parked until there is a job, or its time is up */
+    uint8_t states;    /* CMD_ON_JOB: bits of enum job_state that it may be done in */
+};
+
+extern const struct cmd_traits cmd_table[CMD_KINDS];
+
+static inline const struct cmd_traits *cmd_traits(enum cmd_kind kind)
+{
+    return &cmd_table[kind];
+}
 
 /* What a push does when a live job has the id. */
 enum if_exists {
@@ -186,8 +224,5 @@ struct reply {
     int64_t next_rank_us;
     uint64_t next_seq;
 };
-
-/* Does the command change what must survive a crash? RESERVE does not count: see decision 3. */
-bool cmd_changes(enum cmd_kind kind);
 
 #endif

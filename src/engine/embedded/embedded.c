@@ -218,7 +218,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
         }
         log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread",
                   "job=%llu error=%s", (unsigned long long)job->ref.seq, err_name(err));
-        if (reply->kind == CMD_RESERVE || reply->kind == CMD_RESERVE_JOB)
+        if (cmd_traits(reply->kind)->takes_jobs)
             note_unread(embedded, job, err);
         reply->err = err;
     }
@@ -235,7 +235,7 @@ static void read_bodies(struct embedded *embedded, struct reply *reply)
 static bool tells_of_change(const struct embedded *embedded, const struct reply *reply)
 {
     bool tells = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
-    return embedded->store && cmd_changes(reply->kind) && tells;
+    return embedded->store && cmd_traits(reply->kind)->changes && tells;
 }
 
 static bool must_wait(const struct embedded *embedded)
@@ -243,11 +243,6 @@ static bool must_wait(const struct embedded *embedded)
     if (wants_sync(embedded))
         return store_promised(embedded->store) > store_synced(embedded->store);
     return store_promised(embedded->store) > store_durable(embedded->store);
-}
-
-static bool shows_bodies(enum cmd_kind kind)
-{
-    return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET || kind == CMD_PEEK;
 }
 
 static void core_replied(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
@@ -268,7 +263,7 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
         hold_reply(embedded, ticket, reply);
         return;
     }
-    if (shows_bodies(reply->kind) && reply->err == OK) {
+    if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK) {
         struct reply full = *reply;
         read_bodies(embedded, &full);
         ticket->answered(ticket, &full);
@@ -529,12 +524,12 @@ static void engine_begin(struct engine *engine)
 /* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
 static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
 {
-    bool takes = cmd->kind == CMD_RESERVE || cmd->kind == CMD_RESERVE_JOB;
+    const struct cmd_traits *traits = cmd_traits(cmd->kind);
     if (cmd->kind == CMD_PUSH && embedded->refusing_pushes)
         return ERR_DRAINING;
     if (!embedded->store)
         return OK;
-    if (store_failed(embedded->store) && (cmd_changes(cmd->kind) || takes))
+    if (store_failed(embedded->store) && (traits->changes || traits->takes_jobs))
         return ERR_STORE_FAILED;
     if (cmd->kind == CMD_PUSH)
         return store_admit(embedded->store,
@@ -561,7 +556,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
                                     struct ticket *ticket)
 {
     struct embedded *embedded = of_engine(engine);
-    CHECK(ticket || (cmd->kind != CMD_RESERVE && cmd->kind != CMD_RESERVE_JOB));
+    CHECK(ticket || !cmd_traits(cmd->kind)->takes_jobs);
     if (ticket) {
         ticket->parked = 0;
         ticket->held = NULL;

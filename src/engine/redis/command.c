@@ -80,7 +80,7 @@ void command_bury_damaged(void *owner, const struct job_view *job)
 /* What its answer says about a job is news for those who wait. */
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
-    if (reply->kind == CMD_RESERVE_JOB && reply->count)
+    if (cmd_traits(reply->kind)->takes_jobs && reply->count)
         consumers_handed(&redis->consumers, reply->jobs);
     else if (reply->jobs && reply->jobs->state == JOB_READY)
         consumers_see(&redis->consumers, reply->jobs, partition);
@@ -131,12 +131,6 @@ static void job_command_late(void *owner)
     pending_fail(&command->pending, ERR_AGAIN);
 }
 
-/* Its answer, if it comes too late, gives back what it took. */
-static bool takes_job(enum cmd_kind kind)
-{
-    return kind == CMD_RESERVE_JOB;
-}
-
 enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, const struct cmd *cmd,
                               struct ticket *ticket)
 {
@@ -149,8 +143,8 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
     struct job_command *command = mem_alloc(sizeof(*command));
     pending_begin(&command->pending, redis, cmd->kind, ticket);
     script_ask(&call->request, &redis->space, &call->id, cmd);
-    call->changes = cmd_changes(cmd->kind);
-    call->at_most_once = takes_job(cmd->kind);
+    call->changes = cmd_traits(cmd->kind)->changes;
+    call->at_most_once = cmd_traits(cmd->kind)->takes_jobs;
     call->on_timeout = job_command_late;
     script_requests_send(call, command, job_command_done);
     return ticket ? SUBMIT_PENDING : SUBMIT_ANSWERED;
@@ -253,7 +247,7 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
         return;
     }
     fanout_ask(gathering->fanout, &call->request, &call->id);
-    call->changes = cmd_changes(gathering->pending.kind);
+    call->changes = cmd_traits(gathering->pending.kind)->changes;
     gathering->under_way++;
     script_requests_send(call, gathering, gathered);
 }

@@ -169,7 +169,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     struct redis_engine *redis = of_engine(engine);
     uint32_t partition = 0;
     enum err err = OK;
-    CHECK(ticket || (cmd->kind != CMD_RESERVE && cmd->kind != CMD_RESERVE_JOB));
+    CHECK(ticket || !cmd_traits(cmd->kind)->takes_jobs);
     if (ticket) {
         ticket->parked = 0;
         ticket->held = NULL;

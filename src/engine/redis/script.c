@@ -149,6 +149,19 @@ static enum script_route route_push(const struct script_space *space, const stru
     return push->id.len ? route_ref(space, &ref, out_partition) : SCRIPT_ANY;
 }
 
+static enum script_route route_reserve(const struct cmd_reserve *reserve, enum err *out_err)
+{
+    if (reserve->topic_count > TOPICS_MAX) {
+        *out_err = ERR_UNSUPPORTED;
+        return SCRIPT_REFUSED;
+    }
+    for (uint32_t i = 0; i < reserve->topic_count; i++) {
+        if (!is_topic(reserve->topics[i]))
+            return refuse(out_err);
+    }
+    return SCRIPT_READY;
+}
+
 static enum script_route route_topic(const struct cmd *cmd, enum err *out_err)
 {
     enum job_state state = cmd->topic.state;
@@ -163,41 +176,15 @@ static enum script_route route_topic(const struct cmd *cmd, enum err *out_err)
 enum script_route script_route(const struct script_space *space, const struct cmd *cmd,
                                uint32_t *out_partition, enum err *out_err)
 {
-    switch (cmd->kind) {
-    case CMD_PUSH: return route_push(space, &cmd->push, out_partition, out_err);
-    case CMD_RESERVE:
-        if (cmd->reserve.topic_count > TOPICS_MAX) {
-            *out_err = ERR_UNSUPPORTED;
-            return SCRIPT_REFUSED;
-        }
-        for (uint32_t i = 0; i < cmd->reserve.topic_count; i++) {
-            if (!is_topic(cmd->reserve.topics[i]))
-                return refuse(out_err);
-        }
-        return SCRIPT_READY;
-    case CMD_RESCHEDULE:
-        if (cmd->job.has_body &&
+    switch (cmd_traits(cmd->kind)->subject) {
+    case CMD_ON_NEW_JOB: return route_push(space, &cmd->push, out_partition, out_err);
+    case CMD_ON_READY_JOBS: return route_reserve(&cmd->reserve, out_err);
+    case CMD_ON_JOB:
+        if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body &&
             (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
             return refuse(out_err);
         return route_ref(space, &cmd->job.ref, out_partition);
-    case CMD_RESERVE_JOB:
-    case CMD_FINISH:
-    case CMD_RELEASE:
-    case CMD_TOUCH:
-    case CMD_BURY:
-    case CMD_KICK:
-    case CMD_RUN:
-    case CMD_GET:
-    case CMD_DELETE: return route_ref(space, &cmd->job.ref, out_partition);
-    case CMD_PEEK:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: return route_topic(cmd, out_err);
+    case CMD_ON_TOPICS: return route_topic(cmd, out_err);
     }
     return refuse(out_err);
 }
@@ -400,6 +387,13 @@ static void add_ref(struct buf *out, const struct cmd_job *job)
     script_add_i64(out, job->lease <= SCRIPT_FOREVER ? (int64_t)job->lease : SCRIPT_FOREVER);
 }
 
+/* By which end.lua and change.lua know what to do. */
+static const char letters[CMD_KINDS] = {
+    [CMD_FINISH] = 'f',  [CMD_DELETE] = 'd', [CMD_RESERVE_JOB] = 'v',
+    [CMD_RELEASE] = 'l', [CMD_TOUCH] = 't',  [CMD_BURY] = 'b',
+    [CMD_KICK] = 'k',    [CMD_RUN] = 'r',    [CMD_RESCHEDULE] = 's',
+};
+
 static void ask_end(struct buf *out, const struct script_space *space,
                     const struct script_call *call, const struct cmd *cmd)
 {
@@ -410,7 +404,7 @@ static void ask_end(struct buf *out, const struct script_space *space,
     if (cmd->job.if_free)
         options[count++] = 'f';
     script_begin(out, space, call, SCRIPT_END, 5);
-    script_add(out, cmd->kind == CMD_FINISH ? BYTES("f") : BYTES("d"));
+    script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, &cmd->job);
     script_add(out, bytes_of(options, count));
 }
@@ -435,7 +429,7 @@ static struct bytes change_options(const struct cmd *cmd)
 }
 
 static void ask_change(struct buf *out, const struct script_space *space,
-                       const struct script_call *call, const struct cmd *cmd, struct bytes what)
+                       const struct script_call *call, const struct cmd *cmd)
 {
     const struct cmd_job *job = &cmd->job;
     bool has_due = (cmd->kind == CMD_RELEASE && job->has_delay) ||
@@ -444,7 +438,7 @@ static void ask_change(struct buf *out, const struct script_space *space,
                                               cmd->kind == CMD_RESCHEDULE);
     bool has_body = cmd->kind == CMD_RESCHEDULE && job->has_body;
     script_begin(out, space, call, SCRIPT_CHANGE, has_body ? 10 : 9);
-    script_add(out, what);
+    script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, job);
     script_add(out, change_options(cmd));
     add_maybe(out, has_due, script_time_in(space, call->partition, job->due_us));
@@ -471,30 +465,16 @@ static void ask_get(struct buf *out, const struct script_space *space,
 void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
                 const struct cmd *cmd)
 {
-    switch (cmd->kind) {
-    case CMD_PUSH: ask_push(out, space, call, &cmd->push); return;
-    case CMD_FINISH:
-    case CMD_DELETE: ask_end(out, space, call, cmd); return;
-    case CMD_GET: ask_get(out, space, call, &cmd->job); return;
-    case CMD_RESERVE_JOB: ask_change(out, space, call, cmd, BYTES("v")); return;
-    case CMD_RELEASE: ask_change(out, space, call, cmd, BYTES("l")); return;
-    case CMD_TOUCH: ask_change(out, space, call, cmd, BYTES("t")); return;
-    case CMD_BURY: ask_change(out, space, call, cmd, BYTES("b")); return;
-    case CMD_KICK: ask_change(out, space, call, cmd, BYTES("k")); return;
-    case CMD_RUN: ask_change(out, space, call, cmd, BYTES("r")); return;
-    case CMD_RESCHEDULE: ask_change(out, space, call, cmd, BYTES("s")); return;
-    case CMD_RESERVE:
-    case CMD_PEEK:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: break;
-    }
-    CHECK(cmd->kind == CMD_PUSH); /* script_route() sends no other here */
+    enum cmd_subject subject = cmd_traits(cmd->kind)->subject;
+    CHECK(subject == CMD_ON_NEW_JOB || subject == CMD_ON_JOB); /* script_route() sends no other */
+    if (cmd->kind == CMD_PUSH)
+        ask_push(out, space, call, &cmd->push);
+    else if (cmd->kind == CMD_GET)
+        ask_get(out, space, call, &cmd->job);
+    else if (cmd->kind == CMD_FINISH || cmd->kind == CMD_DELETE)
+        ask_end(out, space, call, cmd);
+    else
+        ask_change(out, space, call, cmd);
 }
 
 /* ---- what is not one job's ---- */

@@ -143,11 +143,6 @@ enum err script_read_content(struct bytes part, struct script_head *head)
     return OK;
 }
 
-static bool shows_bodies(enum cmd_kind kind)
-{
-    return kind == CMD_RESERVE || kind == CMD_RESERVE_JOB || kind == CMD_GET;
-}
-
 /* The last part of a reserve's answer: see script_first(). */
 static enum err take_firsts(struct script_parts *parts, struct script_answer *answer)
 {
@@ -180,7 +175,7 @@ static enum err read_jobs(const struct script_space *space, const struct script_
                           struct arena *arena, struct script_answer *answer)
 {
     struct reply *reply = &answer->reply;
-    bool bodies = shows_bodies(reply->kind);
+    bool bodies = cmd_traits(reply->kind)->shows_bodies;
     uint32_t step = bodies ? 2 : 1, good = 0;
     if (parts->count < 1 + step || (parts->count - 1) % step != 0)
         return ERR_CORRUPT;

@@ -158,7 +158,7 @@ static bool has_query_for(const struct v1_call *v1)
 /* The topic or id in the path. */
 static bool read_part(struct v1_call *v1, struct bytes raw)
 {
-    bool is_job = v1->kind == CMD_FINISH || (v1->kind >= CMD_RELEASE && v1->kind <= CMD_DELETE);
+    bool is_job = cmd_traits(v1->kind)->subject == CMD_ON_JOB;
     const char *field = is_job ? "id" : "topic";
     if (!api_unescape(raw, false, v1->input.scratch, &v1->part))
         return api_refuse(v1->input.problem, 400, "bad_path", field,

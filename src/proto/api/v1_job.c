@@ -1,42 +1,21 @@
 /* Commands on one job or on a list of them, and reserve. */
 #include "proto/api/v1.h"
 
-static uint32_t fields_of(enum cmd_kind kind)
-{
-    switch (kind) {
-    case CMD_FINISH: return V1_BIT(V1_LEASE);
-    case CMD_RELEASE:
-        return V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY);
-    case CMD_TOUCH: return V1_BIT(V1_LEASE) | V1_BIT(V1_TTR);
-    case CMD_BURY: return V1_BIT(V1_LEASE) | V1_BIT(V1_PRIORITY);
-    case CMD_RESCHEDULE:
-        return V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_BODY) |
-               V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE);
-    case CMD_PUSH:
-    case CMD_RESERVE:
-    case CMD_RESERVE_JOB:
-    case CMD_PEEK:
-    case CMD_KICK:
-    case CMD_RUN:
-    case CMD_GET:
-    case CMD_DELETE:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: break;
-    }
-    return 0;
-}
+/* What the body of a request may hold; of other commands nothing. */
+static const uint32_t fields_of[CMD_KINDS] = {
+    [CMD_FINISH] = V1_BIT(V1_LEASE),
+    [CMD_RELEASE] = V1_BIT(V1_LEASE) | V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY),
+    [CMD_TOUCH] = V1_BIT(V1_LEASE) | V1_BIT(V1_TTR),
+    [CMD_BURY] = V1_BIT(V1_LEASE) | V1_BIT(V1_PRIORITY),
+    [CMD_RESCHEDULE] = V1_BIT(V1_DELAY) | V1_BIT(V1_DUE) | V1_BIT(V1_PRIORITY) | V1_BIT(V1_BODY) |
+                       V1_BIT(V1_BODY_BASE64) | V1_BIT(V1_CONTENT_TYPE),
+};
 
 bool v1_decode_job(const struct v1_call *v1)
 {
     struct v1_fields fields;
     struct cmd_job job = {0};
-    if (!v1_read_body(&v1->input, v1->request->body, fields_of(v1->kind), &fields))
+    if (!v1_read_body(&v1->input, v1->request->body, fields_of[v1->kind], &fields))
         return false;
     bool timed = v1_given(&fields, V1_DELAY) || v1_given(&fields, V1_DUE);
     bool bodied = v1_given(&fields, V1_BODY) || v1_given(&fields, V1_BODY_BASE64);

@@ -306,31 +306,17 @@ static void add_answer(struct buf *out, const struct reply *reply, enum cmd_kind
 /* Which state the command wants, and what to do in another. */
 static const char *wanted_state(enum cmd_kind kind)
 {
-    switch (kind) {
-    case CMD_FINISH: return "only a reserved job can be finished; DELETE takes it from any state";
-    case CMD_RELEASE: return "only a reserved job can be released; reserve it first";
-    case CMD_TOUCH: return "only a reserved job can be touched; reserve it first";
-    case CMD_BURY: return "only a reserved job can be buried; reserve it first";
-    case CMD_KICK: return "only a buried or delayed job can be kicked; a holder can release it";
-    case CMD_RUN: return "only a delayed job can be run now; kick a buried one";
-    case CMD_RESCHEDULE:
-        return "only a delayed job can be changed; push it again with \"if_exists\":\"replace\"";
-    case CMD_PUSH:
-    case CMD_RESERVE:
-    case CMD_RESERVE_JOB:
-    case CMD_PEEK:
-    case CMD_GET:
-    case CMD_DELETE:
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPICS:
-    case CMD_TOPIC:
-    case CMD_LIST: break;
-    }
-    return err_text(ERR_WRONG_STATE);
+    static const char *const texts[CMD_KINDS] = {
+        [CMD_FINISH] = "only a reserved job can be finished; DELETE takes it from any state",
+        [CMD_RELEASE] = "only a reserved job can be released; reserve it first",
+        [CMD_TOUCH] = "only a reserved job can be touched; reserve it first",
+        [CMD_BURY] = "only a reserved job can be buried; reserve it first",
+        [CMD_KICK] = "only a buried or delayed job can be kicked; a holder can release it",
+        [CMD_RUN] = "only a delayed job can be run now; kick a buried one",
+        [CMD_RESCHEDULE] = "only a delayed job can be changed; push it again with "
+                           "\"if_exists\":\"replace\"",
+    };
+    return texts[kind] ? texts[kind] : err_text(ERR_WRONG_STATE);
 }
 
 static struct problem problem_of(const struct response_format *format, const struct reply *reply,
@@ -339,7 +325,7 @@ static struct problem problem_of(const struct response_format *format, const str
     enum err err = reply->err;
     struct problem problem;
     api_problem_of(&problem, format->limits, err);
-    bool of_job = kind == CMD_FINISH || (kind >= CMD_RELEASE && kind <= CMD_DELETE);
+    bool of_job = cmd_traits(kind)->subject == CMD_ON_JOB;
     if (err == ERR_NOT_FOUND)
         api_problem_set(&problem, problem.status, problem.code, "",
                         of_job ? "no such job" : "no such topic");

@@ -418,7 +418,7 @@ static bool evict(struct session *session)
 {
     struct http_session *http = of(session);
     struct request *waits = parked(http);
-    if (waits && cmd_changes(waits->format.cmd))
+    if (waits && cmd_traits(waits->format.cmd)->changes)
         return false; /* some of it has been done */
     if (session->out.len || unsent(session) || http->request_count > (waits ? 1 : 0))
         return false; /* what was asked may have been done */
