@@ -70,8 +70,6 @@ struct engine_verbs {
      * wanted next: a past time is at once, INT64_MAX only when something comes in.
      */
     int64_t (*end)(struct engine *engine);
-    /* From now on pushes are answered ERR_DRAINING; everything else goes on (SIGUSR1). */
-    void (*refuse_pushes)(struct engine *engine);
     /* No more waiting: parked reserves are answered ERR_DRAINING, and so are later ones. */
     void (*drain)(struct engine *engine);
     /* OK, or why it cannot take pushes now. */

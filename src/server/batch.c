@@ -27,30 +27,26 @@ struct batch {
     struct batch_item *first;
     struct batch_item **last;
     uint32_t waiting;     /* items not answered yet */
-    size_t counted_bytes; /* in http_session::batch_bytes */
+    size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
 };
-
-bool batch_is_unfinished(const struct batch *batch)
-{
-    return batch && !batch->decoded;
-}
 
 void batch_free(struct batch *batch)
 {
     if (!batch)
         return;
-    batch->request->http->batch_bytes -= batch->counted_bytes;
+    batch->request->http->pipeline.working_bytes -= batch->counted_bytes;
     list_remove(&batch->place);
     arena_fini(&batch->arena);
     mem_free(batch);
 }
 
-void batch_cancel(struct batch *batch, struct engine *engine)
+void batch_cancel(struct batch *batch)
 {
+    struct server *server = http_server(batch->request->http);
     for (struct batch_item *item = batch->first; item; item = item->next) {
         if (!item->answered)
-            engine->verbs->cancel(engine, &item->ticket);
+            server_cancel(server, &item->ticket);
     }
 }
 
@@ -94,10 +90,10 @@ static void answered(struct ticket *ticket, const struct reply *reply)
 static void count_memory(struct batch *batch)
 {
     struct http_session *http = batch->request->http;
-    http->batch_bytes -= batch->counted_bytes;
+    http->pipeline.working_bytes -= batch->counted_bytes;
     batch->counted_bytes = batch->arena.held + batch->waiting * (size_t)HELD_BYTES;
-    http->batch_bytes += batch->counted_bytes;
-    buffers_changed(&http->session);
+    http->pipeline.working_bytes += batch->counted_bytes;
+    buffers_changed(&http->pipeline.session);
 }
 
 static struct batch_item *item_new(struct batch *batch)
@@ -114,7 +110,8 @@ static struct batch_item *item_new(struct batch *batch)
 /* Reads the next command and submits it. False: there is none. */
 static bool step(struct batch *batch)
 {
-    struct server *server = batch->request->http->session.server;
+    struct session *session = &batch->request->http->pipeline.session;
+    struct server *server = session->server;
     struct problem problem = {0};
     struct cmd cmd;
     size_t before = batch->items.rest.len;
@@ -127,18 +124,19 @@ static bool step(struct batch *batch)
     if (problem.status)
         item_done(item, NULL, &problem);
     else
-        (void)server->engine->verbs->submit(server->engine, &cmd, &item->ticket);
+        (void)server_submit(server, &session->principal, &cmd, &item->ticket);
     return true;
 }
 
 /* One slice. True: all commands are submitted (and the batch may have been answered and freed). */
 static bool go_on(struct batch *batch)
 {
-    const struct session *session = &batch->request->http->session;
+    const struct session *session = &batch->request->http->pipeline.session;
     unsigned count = 0;
     while (count++ < SLICE_MIN || session_may_go_on(session)) {
         if (!step(batch)) {
             batch->decoded = true;
+            batch->request->pending.state = PENDING_OPEN;
             count_memory(batch);
             list_remove(&batch->place);
             finish(batch);
@@ -150,13 +148,14 @@ static bool go_on(struct batch *batch)
 
 void batch_begin(struct request *request, const struct api_batch *items)
 {
-    struct server *server = request->http->session.server;
+    struct server *server = http_server(request->http);
     struct batch *batch = mem_zalloc(sizeof(*batch));
     batch->request = request;
     batch->items = *items;
     batch->last = &batch->first;
     list_init(&batch->place);
     request->batch = batch;
+    request->pending.state = PENDING_EXCLUSIVE; /* until all its commands are with the engine */
     if (go_on(batch))
         return;
     if (!request->decoding) /* the text is the parser's, which goes on */
@@ -177,7 +176,7 @@ bool batches_step(struct server *server)
         server_look_at_clock(server);
         server_begin_visit(server);
         if (go_on(batch))
-            http_session_read_on(http);
+            pipeline_read_on(&http->pipeline);
         else
             list_add_tail(batches, &batch->place); /* the others' turn */
     }

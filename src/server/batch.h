@@ -10,10 +10,8 @@
 
 /* Begins the batch that answers the request. `items` is borrowed during the call. */
 void batch_begin(struct request *request, const struct api_batch *items);
-/* Are there commands that the engine does not have yet? */
-bool batch_is_unfinished(const struct batch *batch);
 /* Nobody waits any more: cancels what is under way. */
-void batch_cancel(struct batch *batch, struct engine *engine);
+void batch_cancel(struct batch *batch);
 void batch_free(struct batch *batch); /* NULL does nothing */
 
 /* For turn.c: goes on with unfinished batches as far as the budget goes. True: there is more. */

@@ -102,7 +102,7 @@ static void evict(struct session *session)
     say_closed(server, session->footprint);
     server->counts.evicted++;
     server->turn_again = true; /* its jobs go back, somebody may wait for them */
-    bool answers = !session->closing && session->kind->evict(session);
+    bool answers = session->state != SESSION_CLOSING && session->kind->evict(session);
     if (!answers || !session_flush(session))
         session_free(session, SESSION_DROPPED);
 }

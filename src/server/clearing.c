@@ -39,9 +39,9 @@ static void answer(const struct clearing *clearing, enum err err, bool more)
 
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
-    struct request *request = LIST_ENTRY(ticket, struct request, ticket);
+    struct request *request = LIST_ENTRY(ticket, struct request, pending.ticket);
     struct clearing *clearing = request->clearing;
-    struct server *server = request->http->session.server;
+    struct server *server = http_server(request->http);
     bool removes = clearing->kind == CMD_REMOVE_TOPIC;
     bool gone = reply->err == ERR_NOT_FOUND && clearing->begun; /* idle, it made room for others */
     if (gone || reply->err || reply->kind == CMD_REMOVE_TOPIC) {
@@ -64,7 +64,7 @@ static void answered(struct ticket *ticket, const struct reply *reply)
 
 static void step(struct clearing *clearing)
 {
-    struct engine *engine = clearing->request->http->session.server->engine;
+    struct pending *pending = &clearing->request->pending;
     bool clear = clearing->state == JOB_STATES;
     struct cmd cmd = {
         .kind = clear ? CMD_REMOVE_TOPIC : CMD_CLEAR_TOPIC,
@@ -72,7 +72,8 @@ static void step(struct clearing *clearing)
                   .state = clearing->state,
                   .max = clearing->left},
     };
-    (void)engine->verbs->submit(engine, &cmd, &clearing->request->ticket);
+    pending->state = PENDING_EXCLUSIVE; /* the next step may be parked or not */
+    pipeline_submit(pending, &cmd);
 }
 
 void clearing_begin(struct request *request, const struct cmd *cmd)
@@ -88,7 +89,7 @@ void clearing_begin(struct request *request, const struct cmd *cmd)
     memcpy(clearing->name, name.at, name.len);
     list_init(&clearing->place);
     request->clearing = clearing;
-    request->ticket.answered = answered;
+    request->pending.ticket.answered = answered;
     step(clearing);
 }
 

@@ -12,7 +12,7 @@ enum {
 struct decoding {
     struct offload offload;
     struct request *request; /* NULL: nobody waits, it ends when it is not in use */
-    size_t bytes;            /* of the body, in http_session::batch_bytes */
+    size_t bytes;            /* of the body, in pipeline::working_bytes */
     bool in_use;             /* by the worker, or by the command that it became */
     struct api_site site;
     struct api_limits limits;
@@ -25,7 +25,7 @@ struct decoding {
 
 bool decode_is_long(const struct http_session *http)
 {
-    return http->session.server->worker && http->http.request.body.len > LONG_BYTES;
+    return http_server(http)->worker && http->http.request.body.len > LONG_BYTES;
 }
 
 static void free_it(struct decoding *decoding)
@@ -56,7 +56,7 @@ static void done(struct work *work)
 void decode_begin(struct request *request, const struct api_site *site)
 {
     struct http_session *http = request->http;
-    struct server *server = http->session.server;
+    struct server *server = http_server(http);
     struct decoding *decoding = mem_zalloc(sizeof(*decoding));
     decoding->request = request;
     decoding->in_use = true;
@@ -65,9 +65,9 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->now_us = server->now_us;
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
-    http->batch_bytes += decoding->bytes;
+    http->pipeline.working_bytes += decoding->bytes;
     request->decoding = decoding;
-    request->undecoded = true;
+    request->pending.state = PENDING_EXCLUSIVE;
     offload_submit(&decoding->offload, server, decoding->bytes * BYTES_OF_TEXT, run, done);
 }
 
@@ -75,7 +75,7 @@ void decode_free(struct decoding *decoding)
 {
     if (!decoding)
         return;
-    decoding->request->http->batch_bytes -= decoding->bytes;
+    decoding->request->http->pipeline.working_bytes -= decoding->bytes;
     decoding->request = NULL;
     if (offload_withdraw(&decoding->offload) || !decoding->in_use) /* else done() does it */
         free_it(decoding);

@@ -82,13 +82,13 @@ static void copy_jobs(struct encoding *encoding, const struct reply *reply)
 
 void encode_begin(struct request *request, const struct reply *reply)
 {
-    struct server *server = request->http->session.server;
+    struct server *server = http_server(request->http);
     struct encoding *encoding = mem_zalloc(sizeof(*encoding));
     encoding->request = request;
     encoding->in_use = true;
     encoding->format = request->format;
     encoding->body_bytes = body_bytes(reply);
-    buffers_changed(&request->http->session);
+    buffers_changed(&request->http->pipeline.session);
     encoding->now_us = server->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));
     copy_jobs(encoding, reply);

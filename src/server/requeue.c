@@ -6,14 +6,16 @@ enum { REQUEUE_NS = 1500 }; /* work for one job */
 
 /* What one client left behind. */
 struct requeue {
-    struct list place; // server::requeues
-    struct buf handed; // struct delivery
-    size_t next;       /* in `handed` */
+    struct list place;     // server::requeues
+    struct buf deliveries; // struct delivery
+    size_t next;           /* in `deliveries` */
     struct beanstalk_holder *held;
     uint64_t sent;
     int64_t ended_us;
     enum session_end end;
 };
+
+static const struct principal ourselves = {.peer = PEER_SERVER};
 
 static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
 {
@@ -25,7 +27,7 @@ static void release(struct server *server, uint64_t seq, uint64_t lease, enum re
     server->counts.undelivered += why == RELEASE_UNDELIVERED;
     server->counts.abandoned += why == RELEASE_ABANDONED;
     /* The job may have timed out meanwhile: then there is nothing to give back. */
-    (void)server->engine->verbs->submit(server->engine, &cmd, NULL);
+    (void)server_submit(server, &ourselves, &cmd, NULL);
 }
 
 static struct requeue *add(struct server *server)
@@ -37,16 +39,16 @@ static struct requeue *add(struct server *server)
     return requeue;
 }
 
-void requeue_deliveries(struct server *server, struct buf *handed, uint64_t sent)
+void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t sent)
 {
-    if (handed->len) {
+    if (deliveries->len) {
         struct requeue *requeue = add(server);
-        requeue->handed = *handed;
+        requeue->deliveries = *deliveries;
         requeue->sent = sent;
-        *handed = (struct buf){0};
+        *deliveries = (struct buf){0};
         (void)requeue_step(server); /* at once what the budget allows: all, as a rule */
     } else {
-        buf_fini(handed);
+        buf_fini(deliveries);
     }
 }
 
@@ -73,8 +75,8 @@ static bool undelivered(const struct requeue *requeue,
         return false;
     if (reservation->end > requeue->sent)
         return true;
-    int64_t handed_us = reservation->until_us - reservation->ttr_us;
-    return requeue->end == SESSION_RESET && requeue->ended_us - handed_us <= RESET_SOON_US;
+    int64_t reserved_us = reservation->until_us - reservation->ttr_us;
+    return requeue->end == SESSION_RESET && requeue->ended_us - reserved_us <= RESET_SOON_US;
 }
 
 /* Gives one job back. False: none is left. */
@@ -90,20 +92,20 @@ static bool step(struct server *server, struct requeue *requeue)
         release(server, seq, lease, lost ? RELEASE_UNDELIVERED : RELEASE_ABANDONED);
         return true;
     }
-    if (requeue->next == requeue->handed.len)
+    if (requeue->next == requeue->deliveries.len)
         return false;
-    struct delivery handed;
-    memcpy(&handed, requeue->handed.at + requeue->next, sizeof(handed));
-    requeue->next += sizeof(handed);
-    if (handed.end > requeue->sent)
-        release(server, handed.seq, handed.lease, RELEASE_UNDELIVERED);
+    struct delivery delivery;
+    memcpy(&delivery, requeue->deliveries.at + requeue->next, sizeof(delivery));
+    requeue->next += sizeof(delivery);
+    if (delivery.end > requeue->sent)
+        release(server, delivery.seq, delivery.lease, RELEASE_UNDELIVERED);
     return true;
 }
 
 static void requeue_free(struct requeue *requeue)
 {
     list_remove(&requeue->place);
-    buf_fini(&requeue->handed);
+    buf_fini(&requeue->deliveries);
     if (requeue->held)
         beanstalk_holder_fini(requeue->held);
     mem_free(requeue->held);

@@ -16,9 +16,9 @@ struct delivery {
 
 /*
  * An HTTP client has gone: gives back what stands in answers that end behind `sent` (see
- * session_sent). Takes over the bytes of `handed` (struct delivery), which is empty afterwards.
+ * session_sent). Takes over the bytes of `deliveries` (struct delivery), which is empty afterwards.
  */
-void requeue_deliveries(struct server *server, struct buf *handed, uint64_t sent);
+void requeue_deliveries(struct server *server, struct buf *deliveries, uint64_t sent);
 
 /*
  * A beanstalkd client has gone: gives back all that it held. Takes over `held` (may be NULL);

@@ -37,7 +37,7 @@ struct server *server_new(const struct server_options *options)
     pool_init(&server->requests, sizeof(struct request));
     list_init(&server->clearings);
     sessions_init(server);
-    pool_init(&server->beanstalk.owed, sizeof(struct beanstalk_owed));
+    pool_init(&server->beanstalk.pending, sizeof(struct beanstalk_pending));
     list_init(&server->beanstalk.surveys);
     beanstalk_reservations_init(&server->beanstalk.reservations);
     beanstalk_tubes_init(&server->beanstalk.tubes, options->limits.topics, options->hash_key);
@@ -55,7 +55,7 @@ void server_free(struct server *server)
         server->worker->verbs->wait(server->worker);
     pool_fini(&server->sessions);
     pool_fini(&server->requests);
-    pool_fini(&server->beanstalk.owed);
+    pool_fini(&server->beanstalk.pending);
     beanstalk_reservations_fini(&server->beanstalk.reservations);
     beanstalk_tubes_fini(&server->beanstalk.tubes);
     server->engine->verbs->use_budget(server->engine, NULL);
@@ -67,8 +67,7 @@ void server_free(struct server *server)
 
 void server_refuse_pushes(struct server *server)
 {
-    server->refusing_pushes = true;
-    server->engine->verbs->refuse_pushes(server->engine);
+    server->refusing_pushes = true; /* server_submit() looks at it */
 }
 
 void server_drain(struct server *server)
@@ -93,7 +92,7 @@ bool server_trim(struct server *server)
 {
     bool more = pool_trim(&server->sessions);
     more |= pool_trim(&server->requests);
-    more |= pool_trim(&server->beanstalk.owed);
+    more |= pool_trim(&server->beanstalk.pending);
     more |= pool_trim(&server->beanstalk.reservations.pool);
     more |= pool_trim(&server->beanstalk.tubes.pool);
     return more;

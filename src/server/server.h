@@ -20,17 +20,15 @@
 #include "server/buffers.h"
 #include "server/config/config.h"
 #include "server/http/misdirected.h"
+#include "server/protocol.h"
 
 struct embedded;
 struct session;
 
 enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600 };
 
-/* What a listener speaks. */
-enum protocol { PROTOCOL_HTTP, PROTOCOL_BEANSTALK };
-
 struct server_listener {
-    enum protocol protocol;
+    enum protocol_kind protocol;
     enum api_dialect dialect; /* HTTP: who owns the paths outside /v1 */
     bool any_host;            /* HTTP: see struct api_site */
 };
@@ -60,6 +58,8 @@ struct server_counts {
     uint64_t turn_us_sum;
     uint64_t accepted, refused, timed_out, evicted, turns, undelivered, abandoned;
     uint64_t requests[SERVER_STATUS_MAX]; /* by HTTP status */
+    /* By who asked (our own are the last row) and what for: see server_submit(). */
+    uint64_t commands[PROTOCOL_KINDS + 1][CMD_KINDS];
 };
 
 struct server {
@@ -69,7 +69,7 @@ struct server {
     struct net *net;
     struct worker *worker;
     struct engine *engine;
-    struct pool sessions;  // union any_session, see session.c
+    struct pool sessions;  // of all protocols, see protocol.h
     struct pool requests;  // struct request
     struct wheel timers;   // struct session, by timer_us
     struct list dirty;     // session::dirty: has bytes to send

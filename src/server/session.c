@@ -1,8 +1,7 @@
 #include "server/session.h"
 
 #include "base/check.h"
-#include "server/beanstalk/session.h"
-#include "server/http/session.h"
+#include "server/protocol.h"
 
 enum {
     TIMER_GRAIN_US = 5000000, /* a thousand idle connections wake us once in 5 s, not each alone */
@@ -18,12 +17,6 @@ enum {
     EXPIRE_NS = 100,
     SENT_MAX_BYTES = 256 * 1024, /* the network sends no more at once */
     BYTES_PER_NS = 4,            /* copied, here and in the system */
-};
-
-/* A place in the pool holds a session of any kind. */
-union any_session {
-    struct http_session http;
-    struct beanstalk_session beanstalk;
 };
 
 static struct server *of_handler(struct net_handler *handler)
@@ -145,13 +138,9 @@ void session_free(struct session *session, enum session_end end)
 
 /* ---- what the network says ---- */
 
-static const struct session_kind *kind_of(enum protocol protocol)
+static bool is_closing(const struct session *session)
 {
-    switch (protocol) {
-    case PROTOCOL_HTTP: return &http_session_kind;
-    case PROTOCOL_BEANSTALK: return &beanstalk_session_kind;
-    }
-    CHECK(false); /* the options name no other */
+    return session->state == SESSION_CLOSING;
 }
 
 static void *handle_opened(struct net_handler *handler, struct net_conn *conn, unsigned listener)
@@ -162,8 +151,11 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
     session->number = number;
     session->server = server;
     session->conn = conn;
-    session->listener = &server->options.listeners[listener];
-    session->kind = kind_of(session->listener->protocol);
+    const struct server_listener *where = &server->options.listeners[listener];
+    CHECK(where->protocol < PROTOCOL_KINDS);
+    session->principal =
+        (struct principal){.peer = PEER_CLIENT, .protocol = where->protocol, .listener = where};
+    session->kind = protocols[where->protocol].session;
     list_init(&session->dirty);
     list_init(&session->changed);
     list_init(&session->of_size);
@@ -188,7 +180,7 @@ static size_t handle_input(struct net_handler *handler, void *user, struct bytes
 {
     struct session *session = user;
     struct server *server = of_handler(handler);
-    if (session->closing)
+    if (is_closing(session))
         return bytes.len;
     server_look_at_clock(server);
     server_begin_visit(server);
@@ -215,7 +207,7 @@ static void handle_leaving(struct net_handler *handler, void *user)
 {
     struct session *session = user;
     (void)handler;
-    if (!session->closing)
+    if (!is_closing(session))
         session->kind->leaving(session);
 }
 
@@ -237,7 +229,7 @@ static void handle_drained(struct net_handler *handler, void *user)
     session->window_us = 0;
     buffers_changed(session);
     session->kind->drained(session);
-    if (session->closing)
+    if (is_closing(session))
         session_touch(session);
 }
 
@@ -252,7 +244,11 @@ void sessions_init(struct server *server)
         .moved = handle_moved,
         .spent = handle_spent,
     };
-    pool_init(&server->sessions, sizeof(union any_session));
+    size_t session_bytes = 0; /* a place in the pool holds a session of any kind */
+    for (int i = 0; i < PROTOCOL_KINDS; i++)
+        if (protocols[i].session_bytes > session_bytes)
+            session_bytes = protocols[i].session_bytes;
+    pool_init(&server->sessions, session_bytes);
     wheel_init(&server->timers, &server->sessions, offsetof(struct session, timer_prev), timer_when,
                server->now_us);
     list_init(&server->dirty);
@@ -300,7 +296,7 @@ bool session_flush(struct session *session)
     list_remove(&session->dirty);
     if (session->out.len)
         send_out(session);
-    if (session->closing && unsent(session) == 0) {
+    if (is_closing(session) && unsent(session) == 0) {
         session_free(session, SESSION_POLITE);
         return true;
     }

@@ -7,7 +7,9 @@
 #ifndef LATERD_SERVER_SESSION_H
 #define LATERD_SERVER_SESSION_H
 
+#include "server/door.h"
 #include "server/server.h"
+#include "server/session_state.h"
 
 /* How a connection ends. */
 enum session_end {
@@ -47,12 +49,12 @@ struct session {
     uint32_t timer_prev, timer_next; /* the timers wheel's */
     uint32_t number;                 /* in server::sessions */
     bool timed;                      /* is on the wheel */
-    bool closing;                    /* close when all is sent, or its time is up */
+    enum session_state state;        /* see session_state_move() */
     int64_t timer_us;                /* when the wheel looks at deadline_us() again */
     const struct session_kind *kind;
     struct server *server;
     struct net_conn *conn;
-    const struct server_listener *listener; /* where it came in */
+    struct principal principal; /* who asks: the client, by its listener */
     struct buf out;
     uint64_t passed;      /* bytes ever passed from `out` to the network */
     int64_t begun_us;     /* when the request under way began; 0 = none */

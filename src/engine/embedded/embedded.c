@@ -77,7 +77,6 @@ struct embedded {
     int64_t now_us;
     bool busy; /* the last slice of work left some over */
     bool draining;
-    bool refusing_pushes;
     bool replaying;
     int64_t progress_said_us;
     uint64_t held_count;
@@ -525,8 +524,6 @@ static void engine_begin(struct engine *engine)
 static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
 {
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
-    if (cmd->kind == CMD_PUSH && embedded->refusing_pushes)
-        return ERR_DRAINING;
     if (!embedded->store)
         return OK;
     if (store_failed(embedded->store) && (traits->changes || traits->takes_jobs))
@@ -629,11 +626,6 @@ static int64_t engine_end(struct engine *engine)
     return next_us;
 }
 
-static void engine_refuse_pushes(struct engine *engine)
-{
-    of_engine(engine)->refusing_pushes = true;
-}
-
 static void engine_drain(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
@@ -644,7 +636,7 @@ static void engine_drain(struct engine *engine)
 static enum err engine_health(const struct engine *engine)
 {
     const struct embedded *embedded = (const struct embedded *)engine;
-    if (embedded->draining || embedded->refusing_pushes)
+    if (embedded->draining)
         return ERR_DRAINING;
     return embedded->store ? store_admit(embedded->store, 0) : OK;
 }
@@ -679,7 +671,6 @@ static const struct engine_verbs verbs = {
     .cancel = engine_cancel,
     .match = engine_match,
     .end = engine_end,
-    .refuse_pushes = engine_refuse_pushes,
     .drain = engine_drain,
     .health = engine_health,
     .figures = engine_figures,

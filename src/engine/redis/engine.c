@@ -176,8 +176,6 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     }
     if (redis->budget)
         budget_spend(redis->budget, COMMAND_NS);
-    if (cmd->kind == CMD_PUSH && redis->refusing_pushes)
-        return answer_at_once(cmd, ticket, ERR_DRAINING);
     if (must_return(cmd)) {
         redis_requeue_add(&redis->requeue, &cmd->job);
         return answer_at_once(cmd, ticket, OK); /* it will be done */
@@ -230,11 +228,6 @@ static int64_t engine_end(struct engine *engine)
     return sooner(next_us, consumers_next_us(&redis->consumers));
 }
 
-static void engine_refuse_pushes(struct engine *engine)
-{
-    of_engine(engine)->refusing_pushes = true;
-}
-
 static void engine_drain(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
@@ -245,7 +238,7 @@ static void engine_drain(struct engine *engine)
 static enum err engine_health(const struct engine *engine)
 {
     const struct redis_engine *redis = (const struct redis_engine *)engine;
-    if (redis->draining || redis->refusing_pushes)
+    if (redis->draining)
         return ERR_DRAINING;
     return reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
 }
@@ -267,7 +260,6 @@ static const struct engine_verbs verbs = {
     .cancel = engine_cancel,
     .match = engine_match,
     .end = engine_end,
-    .refuse_pushes = engine_refuse_pushes,
     .drain = engine_drain,
     .health = engine_health,
     .figures = engine_figures,

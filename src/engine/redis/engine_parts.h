@@ -36,7 +36,7 @@ struct redis_engine {
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
     int64_t now_us;
-    bool refusing_pushes, draining;
+    bool draining;
 };
 
 /* A command on one job; on topics. See engine_verbs::submit. */

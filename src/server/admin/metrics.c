@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
 #include "server/admin/pages.h"
+#include "server/door.h"
 
 static void family(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -261,8 +262,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     family(out, "info", "gauge", "The version that runs.");
     buf_addf(out, "laterd_info{version=\"%s\"} 1\n", LATERD_VERSION);
     family(out, "ready", "gauge", "1 if pushes are accepted.");
-    buf_addf(out, "laterd_ready %d\n",
-             !server->draining && !server->engine->verbs->health(server->engine));
+    buf_addf(out, "laterd_ready %d\n", !server_health(server));
     family(out, "uptime_seconds", "gauge", "Since the start.");
     buf_add_str(out, "laterd_uptime_seconds ");
     add_seconds(out, (uint64_t)(server->now_us - server->started_us));

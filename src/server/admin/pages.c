@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
+#include "server/door.h"
 
 static void respond(struct server *server, const struct response_format *format, int status,
                     const char *content_type, struct bytes body, struct buf *out)
@@ -30,7 +31,7 @@ static void add_damage(const struct embedded *embedded, struct buf *out)
 
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
 {
-    enum err err = server->draining ? ERR_DRAINING : server->engine->verbs->health(server->engine);
+    enum err err = server_health(server);
     struct buf body = {0};
     buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
     add_damage(server->options.embedded, &body);
@@ -185,7 +186,7 @@ static void add_store(const struct embedded *embedded, struct buf *out)
 void stats_write(struct server *server, struct buf *out)
 {
     struct figures totals;
-    bool ready = !server->draining && !server->engine->verbs->health(server->engine);
+    bool ready = !server_health(server);
     server->engine->verbs->figures(server->engine, &totals);
     buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
     add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));

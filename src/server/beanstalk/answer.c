@@ -1,6 +1,6 @@
 /*
  * What the engine's reply to a command is in beanstalkd's words. Called when the reply comes, maybe
- * turns after the command: all that is needed is in `owed`.
+ * turns after the command: all that is needed is in the beanstalk_pending.
  */
 #include "base/mem.h"
 #include "server/beanstalk/pages.h"
@@ -36,16 +36,17 @@ enum beanstalk_word beanstalk_word_of(enum err err)
     return BEANSTALK_INTERNAL_ERROR;
 }
 
-static void refused(const struct beanstalk_owed *owed, enum err err, struct buf *out)
+static void refused(const struct beanstalk_pending *pending, enum err err, struct buf *out)
 {
-    bool waited = owed->cmd == BEANSTALK_RESERVE || owed->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT;
-    if (owed->cmd == BEANSTALK_KICK && err == ERR_NOT_FOUND)
+    bool waited =
+        pending->cmd == BEANSTALK_RESERVE || pending->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT;
+    if (pending->cmd == BEANSTALK_KICK && err == ERR_NOT_FOUND)
         beanstalk_encode_kicked(out, 0); /* nothing was ever put into this tube */
-    else if (owed->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
-             beanstalk_tubes_find(&owed->session->session.server->beanstalk.tubes,
-                                  buf_bytes(&owed->tube)))
+    else if (pending->cmd == BEANSTALK_PAUSE_TUBE && err == ERR_NOT_FOUND &&
+             beanstalk_tubes_find(&beanstalk_server(pending->session)->beanstalk.tubes,
+                                  buf_bytes(&pending->tube)))
         beanstalk_encode(out, BEANSTALK_PAUSED); /* for no time: nor into this one */
-    else if (waited && err == ERR_EMPTY && owed->deadline_soon)
+    else if (waited && err == ERR_EMPTY && pending->deadline_soon)
         beanstalk_encode(out, BEANSTALK_DEADLINE_SOON);
     else if (waited && err == ERR_DRAINING)
         beanstalk_encode(out, BEANSTALK_TIMED_OUT); /* DRAINING is for put alone */
@@ -54,94 +55,94 @@ static void refused(const struct beanstalk_owed *owed, enum err err, struct buf 
 }
 
 /* A touch that was refused: the reservation is over. */
-static void forget_reservation(const struct beanstalk_owed *owed)
+static void forget_reservation(const struct beanstalk_pending *pending)
 {
-    struct beanstalk_session *beanstalk = owed->session;
+    struct beanstalk_session *beanstalk = pending->session;
     struct beanstalk_reservations *reservations =
-        &beanstalk->session.server->beanstalk.reservations;
+        &beanstalk_server(beanstalk)->beanstalk.reservations;
     struct beanstalk_reservation *reservation =
-        beanstalk_reservations_find(reservations, beanstalk->held, owed->id);
+        beanstalk_reservations_find(reservations, beanstalk->held, pending->id);
     if (reservation)
         beanstalk_reservations_drop(reservations, reservation);
 }
 
-static void reserved(struct beanstalk_owed *owed, const struct job_view *job, struct buf *out)
+static void reserved(struct beanstalk_pending *pending, const struct job_view *job, struct buf *out)
 {
-    struct beanstalk_session *beanstalk = owed->session;
-    owed->id = job->ref.seq;
+    struct beanstalk_session *beanstalk = pending->session;
+    pending->id = job->ref.seq;
     beanstalk_is_worker(beanstalk);
     if (!beanstalk->held)
         beanstalk->held = mem_zalloc(sizeof(*beanstalk->held));
-    (void)beanstalk_reservations_add(&beanstalk->session.server->beanstalk.reservations,
+    (void)beanstalk_reservations_add(&beanstalk_server(beanstalk)->beanstalk.reservations,
                                      beanstalk->held,
                                      job); /* found again when its answer has gone out */
     beanstalk_encode_reserved(out, job->ref.seq, job->body);
 }
 
-static void stats_job(const struct beanstalk_owed *owed, const struct job_view *job,
+static void stats_job(const struct beanstalk_pending *pending, const struct job_view *job,
                       struct buf *out)
 {
-    struct server *server = owed->session->session.server;
+    struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
     beanstalk_yaml_job(yaml, job, server->now_us);
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
-static void stats(const struct beanstalk_owed *owed, struct buf *out)
+static void stats(const struct beanstalk_pending *pending, struct buf *out)
 {
-    struct server *server = owed->session->session.server;
+    struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
-    beanstalk_stats_page(server, &owed->survey->figures, owed->survey->tubes, yaml);
+    beanstalk_stats_page(server, &pending->survey->figures, pending->survey->tubes, yaml);
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
-static void list_tubes(const struct beanstalk_owed *owed, struct buf *out)
+static void list_tubes(const struct beanstalk_pending *pending, struct buf *out)
 {
-    struct server *server = owed->session->session.server;
+    struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
     beanstalk_yaml_list(yaml);
-    buf_add_bytes(yaml, buf_bytes(&owed->survey->names));
+    buf_add_bytes(yaml, buf_bytes(&pending->survey->names));
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }
 
 /* False: there is no such tube. */
-static bool stats_tube(const struct beanstalk_owed *owed, const struct reply *reply,
+static bool stats_tube(const struct beanstalk_pending *pending, const struct reply *reply,
                        struct buf *out)
 {
-    struct server *server = owed->session->session.server;
+    struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
-    if (!beanstalk_tube_page(server, buf_bytes(&owed->tube), reply, yaml))
+    if (!beanstalk_tube_page(server, buf_bytes(&pending->tube), reply, yaml))
         return false;
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
     return true;
 }
 
-void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, struct buf *out)
+void beanstalk_answer(struct beanstalk_pending *pending, const struct reply *reply, struct buf *out)
 {
-    if (owed->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND &&
-        stats_tube(owed, reply, out))
+    if (pending->cmd == BEANSTALK_STATS_TUBE && reply->err == ERR_NOT_FOUND &&
+        stats_tube(pending, reply, out))
         return; /* a tube that is used or watched, and was never put into */
     if (reply->err) {
-        if (owed->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
-            forget_reservation(owed);
-        refused(owed, reply->err, out);
+        if (pending->cmd == BEANSTALK_TOUCH && reply->err != ERR_STORE_FAILED)
+            forget_reservation(pending);
+        refused(pending, reply->err, out);
         return;
     }
     const struct job_view *job = reply->jobs;
-    switch (owed->cmd) {
+    switch (pending->cmd) {
     case BEANSTALK_PUT: beanstalk_encode_inserted(out, job->ref.seq); break;
     case BEANSTALK_RESERVE:
     case BEANSTALK_RESERVE_WITH_TIMEOUT:
-    case BEANSTALK_RESERVE_JOB: reserved(owed, job, out); break;
+    case BEANSTALK_RESERVE_JOB: reserved(pending, job, out); break;
     case BEANSTALK_PEEK:
     case BEANSTALK_PEEK_READY:
     case BEANSTALK_PEEK_DELAYED:
     case BEANSTALK_PEEK_BURIED: beanstalk_encode_found(out, job->ref.seq, job->body); break;
-    case BEANSTALK_STATS_JOB: stats_job(owed, job, out); break;
+    case BEANSTALK_STATS_JOB: stats_job(pending, job, out); break;
     case BEANSTALK_DELETE: beanstalk_encode(out, BEANSTALK_DELETED); break;
     case BEANSTALK_RELEASE: /* a retry schedule that is used up buries the job */
         beanstalk_encode(out, job->state == JOB_BURIED ? BEANSTALK_BURIED : BEANSTALK_RELEASED);
@@ -151,10 +152,10 @@ void beanstalk_answer(struct beanstalk_owed *owed, const struct reply *reply, st
     case BEANSTALK_KICK: beanstalk_encode_kicked(out, reply->count); break;
     case BEANSTALK_KICK_JOB: beanstalk_encode(out, BEANSTALK_KICKED_JOB); break;
     case BEANSTALK_PAUSE_TUBE: beanstalk_encode(out, BEANSTALK_PAUSED); break;
-    case BEANSTALK_STATS: stats(owed, out); break;
-    case BEANSTALK_LIST_TUBES: list_tubes(owed, out); break;
+    case BEANSTALK_STATS: stats(pending, out); break;
+    case BEANSTALK_LIST_TUBES: list_tubes(pending, out); break;
     case BEANSTALK_STATS_TUBE:
-        if (!stats_tube(owed, reply, out))
+        if (!stats_tube(pending, reply, out))
             beanstalk_encode(out, BEANSTALK_NOT_FOUND);
         break;
     case BEANSTALK_USE:

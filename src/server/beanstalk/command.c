@@ -14,32 +14,27 @@ enum {
     DEADLINE_MARGIN_US = SECOND_US, /* of a reservation: in it its holder is not made to wait */
 };
 
-static struct server *server_of(const struct beanstalk_session *beanstalk)
-{
-    return beanstalk->session.server;
-}
-
 static struct beanstalk_tubes *tubes_of(const struct beanstalk_session *beanstalk)
 {
-    return &server_of(beanstalk)->beanstalk.tubes;
+    return &beanstalk_server(beanstalk)->beanstalk.tubes;
 }
 
 static struct beanstalk_reservation *reservation_of(const struct beanstalk_session *beanstalk,
                                                     uint64_t id)
 {
-    return beanstalk_reservations_find(&server_of(beanstalk)->beanstalk.reservations,
+    return beanstalk_reservations_find(&beanstalk_server(beanstalk)->beanstalk.reservations,
                                        beanstalk->held, id);
 }
 
 static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t delay_s)
 {
-    return server_of(beanstalk)->now_us + (int64_t)delay_s * SECOND_US;
+    return beanstalk_server(beanstalk)->now_us + (int64_t)delay_s * SECOND_US;
 }
 
 static void ask(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
                 const struct cmd *cmd)
 {
-    beanstalk_ask(beanstalk, beanstalk_owed_new(beanstalk, request->cmd, request->id), cmd);
+    beanstalk_ask(beanstalk_pending_new(beanstalk, request->cmd, request->id), cmd);
 }
 
 /* ---- producers ---- */
@@ -64,10 +59,8 @@ static void put(struct beanstalk_session *beanstalk, const struct beanstalk_requ
 static enum err need_tube(struct beanstalk_session *beanstalk, struct bytes name,
                           struct beanstalk_tube **out_tube)
 {
-    uint64_t memory_max = server_of(beanstalk)->options.limits.memory_bytes;
-    if (memory_max && mem_used() > memory_max)
-        return ERR_MEMORY_LIMIT;
-    return beanstalk_tubes_need(tubes_of(beanstalk), name, out_tube);
+    enum err err = server_admit_memory(beanstalk_server(beanstalk));
+    return err ? err : beanstalk_tubes_need(tubes_of(beanstalk), name, out_tube);
 }
 
 static void use(struct beanstalk_session *beanstalk, struct bytes name)
@@ -82,18 +75,18 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
     beanstalk->used->users--;
     beanstalk_tubes_settle(tubes_of(beanstalk), beanstalk->used);
     beanstalk->used = tube;
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_using(text.out, tube->name);
-    beanstalk_text_end(beanstalk, text);
+    pipeline_end_now(&beanstalk->pipeline, text);
 }
 
 /* ---- the watch list ---- */
 
 static void say_watching(struct beanstalk_session *beanstalk)
 {
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_watching(text.out, beanstalk->watch_count);
-    beanstalk_text_end(beanstalk, text);
+    pipeline_end_now(&beanstalk->pipeline, text);
 }
 
 /* Its place in the watch list; the count if it is not there. */
@@ -103,7 +96,7 @@ static uint32_t watch_place(const struct beanstalk_session *beanstalk,
     uint32_t place = 0;
     while (place < beanstalk->watch_count && beanstalk->watched[place] != tube)
         place++;
-    budget_spend(&server_of(beanstalk)->budget, place / PLACES_PER_NS);
+    budget_spend(&beanstalk_server(beanstalk)->budget, place / PLACES_PER_NS);
     return place;
 }
 
@@ -157,7 +150,7 @@ static void ignore(struct beanstalk_session *beanstalk, struct bytes name)
 void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
 {
     struct beanstalk_tubes *tubes = tubes_of(beanstalk);
-    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * FORGET_NS);
+    budget_spend(&beanstalk_server(beanstalk)->budget, (int64_t)beanstalk->watch_count * FORGET_NS);
     beanstalk->used->users--;
     beanstalk_tubes_settle(tubes, beanstalk->used);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++) {
@@ -177,18 +170,18 @@ void beanstalk_forget_tubes(struct beanstalk_session *beanstalk)
  */
 static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    struct server *server = server_of(beanstalk);
+    struct server *server = beanstalk_server(beanstalk);
     bool timed = request->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT && request->timeout_s != UINT32_MAX;
     int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
     const struct beanstalk_reservation *soonest = beanstalk_reservations_soonest(
         &server->beanstalk.reservations, beanstalk->held, server->now_us);
     beanstalk_is_worker(beanstalk);
-    if (beanstalk->ended)
+    if (session_state_left(beanstalk->pipeline.session.state))
         wait_us = 0;
-    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, 0);
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, 0);
     if (soonest && soonest->until_us - DEADLINE_MARGIN_US - server->now_us <= wait_us) {
         wait_us = soonest->until_us - DEADLINE_MARGIN_US - server->now_us;
-        owed->deadline_soon = true;
+        pending->deadline_soon = true;
     }
     struct bytes *topics = &beanstalk->watched[0]->name;
     if (beanstalk->watch_count > 1) {
@@ -206,7 +199,7 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
                     .bound = true,
                     .wait_us = wait_us > 0 ? wait_us : 0},
     };
-    beanstalk_ask(beanstalk, owed, &cmd);
+    beanstalk_ask(pending, &cmd);
 }
 
 /* RELEASE, BURY and TOUCH are for who holds the job; anybody else is answered without asking. */
@@ -223,14 +216,15 @@ static void holder_only(struct beanstalk_session *beanstalk,
         cmd.kind = CMD_TOUCH;
         reservation->end = 0; /* who touches it has got it */
         beanstalk_reservations_extend(reservation,
-                                      server_of(beanstalk)->now_us + reservation->ttr_us);
+                                      beanstalk_server(beanstalk)->now_us + reservation->ttr_us);
     } else {
         cmd.kind = request->cmd == BEANSTALK_BURY ? CMD_BURY : CMD_RELEASE;
         cmd.job.has_priority = true;
         cmd.job.priority = request->priority;
         cmd.job.has_delay = request->delay_s > 0; /* else by its retry schedule, if it has one */
         cmd.job.due_us = later_us(beanstalk, request->delay_s);
-        beanstalk_reservations_drop(&server_of(beanstalk)->beanstalk.reservations, reservation);
+        beanstalk_reservations_drop(&beanstalk_server(beanstalk)->beanstalk.reservations,
+                                    reservation);
     }
     ask(beanstalk, request, &cmd);
 }
@@ -240,14 +234,15 @@ static void delete_job(struct beanstalk_session *beanstalk, const struct beansta
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id}};
     struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
-    if (reservation && reservation->until_us > server_of(beanstalk)->now_us) {
+    if (reservation && reservation->until_us > beanstalk_server(beanstalk)->now_us) {
         cmd.job.lease = reservation->lease;
         cmd.job.is_done = true;
     } else {
         cmd.job.if_free = true;
     }
     if (reservation)
-        beanstalk_reservations_drop(&server_of(beanstalk)->beanstalk.reservations, reservation);
+        beanstalk_reservations_drop(&beanstalk_server(beanstalk)->beanstalk.reservations,
+                                    reservation);
     ask(beanstalk, request, &cmd);
 }
 
@@ -276,9 +271,9 @@ static void kick(struct beanstalk_session *beanstalk, const struct beanstalk_req
         ask(beanstalk, request, &cmd);
         return;
     }
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_kicked(text.out, 0);
-    beanstalk_text_end(beanstalk, text);
+    pipeline_end_now(&beanstalk->pipeline, text);
 }
 
 static void pause_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
@@ -289,47 +284,48 @@ static void pause_tube(struct beanstalk_session *beanstalk, const struct beansta
                   .pause_until_us = later_us(beanstalk, request->delay_s),
                   .in_use = !beanstalk_tubes_find(tubes_of(beanstalk), request->tube)},
     };
-    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
-    buf_add_bytes(&owed->tube, request->tube);
-    beanstalk_ask(beanstalk, owed, &cmd);
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&pending->tube, request->tube);
+    beanstalk_ask(pending, &cmd);
 }
 
 /* ---- answers from our own tables ---- */
 
 static void list_used(struct beanstalk_session *beanstalk)
 {
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_using(text.out, beanstalk->used->name);
-    beanstalk_text_end(beanstalk, text);
+    pipeline_end_now(&beanstalk->pipeline, text);
 }
 
 static void list_watched(struct beanstalk_session *beanstalk)
 {
-    struct buf *yaml = &server_of(beanstalk)->beanstalk.yaml;
+    struct buf *yaml = &beanstalk_server(beanstalk)->beanstalk.yaml;
     yaml->len = 0;
     beanstalk_yaml_list(yaml);
     for (uint32_t i = 0; i < beanstalk->watch_count; i++)
         beanstalk_yaml_list_add(yaml, beanstalk->watched[i]->name);
-    budget_spend(&server_of(beanstalk)->budget, (int64_t)beanstalk->watch_count * NAME_NS * 4);
-    struct beanstalk_text text = beanstalk_text_begin(beanstalk);
+    budget_spend(&beanstalk_server(beanstalk)->budget,
+                 (int64_t)beanstalk->watch_count * NAME_NS * 4);
+    struct pipeline_text text = pipeline_begin_now(&beanstalk->pipeline);
     beanstalk_encode_ok(text.out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
-    beanstalk_text_end(beanstalk, text);
+    pipeline_end_now(&beanstalk->pipeline, text);
 }
 
 /* ---- what the engine is asked for first ---- */
 
 static void survey(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    beanstalk_survey_begin(beanstalk_owed_new(beanstalk, request->cmd, request->id));
+    beanstalk_survey_begin(beanstalk_pending_new(beanstalk, request->cmd, request->id));
 }
 
 static void stats_tube(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
     struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = request->tube, .brief = true}};
-    struct beanstalk_owed *owed = beanstalk_owed_new(beanstalk, request->cmd, request->id);
-    buf_add_bytes(&owed->tube, request->tube);
-    beanstalk_ask(beanstalk, owed, &cmd);
+    struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, request->id);
+    buf_add_bytes(&pending->tube, request->tube);
+    beanstalk_ask(pending, &cmd);
 }
 
 static void reserve_job(struct beanstalk_session *beanstalk,
@@ -341,7 +337,7 @@ static void reserve_job(struct beanstalk_session *beanstalk,
 
 void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    server_of(beanstalk)->beanstalk.cmds[request->cmd]++;
+    beanstalk_server(beanstalk)->beanstalk.cmds[request->cmd]++;
     switch (request->cmd) {
     case BEANSTALK_PUT: put(beanstalk, request); break;
     case BEANSTALK_USE: use(beanstalk, request->tube); break;
@@ -367,7 +363,7 @@ void beanstalk_do(struct beanstalk_session *beanstalk, const struct beanstalk_re
     case BEANSTALK_STATS:
     case BEANSTALK_LIST_TUBES: survey(beanstalk, request); break;
     case BEANSTALK_STATS_TUBE: stats_tube(beanstalk, request); break;
-    case BEANSTALK_QUIT: beanstalk->last = true; break;
+    case BEANSTALK_QUIT: pipeline_stop(&beanstalk->pipeline); break;
     case BEANSTALK_CMDS: break;
     }
 }

@@ -12,7 +12,7 @@
 enum { YAML_SPARE_BYTES = 64 * 1024 }; /* a longer document's memory is not kept for the next */
 
 struct beanstalk_shared {
-    struct pool owed; // struct beanstalk_owed
+    struct pool pending; // struct beanstalk_pending
     struct beanstalk_reservations reservations;
     struct beanstalk_tubes tubes;
     struct list surveys;                      // beanstalk_survey::place: those to go on with

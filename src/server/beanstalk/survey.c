@@ -16,13 +16,13 @@ enum {
 
 static struct server *server_of(const struct beanstalk_survey *survey)
 {
-    return survey->owed->session->session.server;
+    return beanstalk_server(survey->pending->session);
 }
 
 static void count_tube(struct beanstalk_survey *survey, struct bytes name)
 {
     survey->tubes++;
-    if (survey->owed->cmd == BEANSTALK_LIST_TUBES)
+    if (survey->pending->cmd == BEANSTALK_LIST_TUBES)
         beanstalk_yaml_list_add(&survey->names, name);
 }
 
@@ -68,26 +68,28 @@ static void go_on_later(struct beanstalk_survey *survey)
     if (list_empty(&survey->place))
         list_add_tail(surveys, &survey->place);
     server_of(survey)->turn_again = true; /* the engine may have answered at a turn's end */
-    buffers_changed(&survey->owed->session->session);
+    buffers_changed(&survey->pending->session->pipeline.session);
 }
 
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
-    struct beanstalk_owed *owed = LIST_ENTRY(ticket, struct beanstalk_owed, ticket);
-    see_topics(owed->survey, reply);
-    go_on_later(owed->survey);
+    struct beanstalk_pending *pending =
+        LIST_ENTRY(ticket, struct beanstalk_pending, pending.ticket);
+    see_topics(pending->survey, reply);
+    go_on_later(pending->survey);
 }
 
 static void ask_topics(struct beanstalk_survey *survey)
 {
-    struct server *server = server_of(survey);
+    const struct session *session = &survey->pending->session->pipeline.session;
+    struct server *server = session->server;
     struct cmd cmd = {
         .kind = CMD_TOPICS,
         .topic = {.topic = buf_bytes(&survey->after),
                   .max = PAGE_TOPICS,
                   .all = !server->options.embedded}, /* see engine_verbs::figures */
     };
-    (void)server->engine->verbs->submit(server->engine, &cmd, &survey->owed->ticket);
+    (void)server_submit(server, &session->principal, &cmd, &survey->pending->pending.ticket);
 }
 
 /* One slice. The survey hangs nowhere. */
@@ -99,16 +101,18 @@ static void step(struct beanstalk_survey *survey)
     } else if (!survey->topics_seen) {
         ask_topics(survey);
     } else {
-        beanstalk_answered(survey->owed, &(struct reply){.kind = CMD_TOPICS, .err = survey->err});
+        beanstalk_answered(survey->pending,
+                           &(struct reply){.kind = CMD_TOPICS, .err = survey->err});
     }
 }
 
-void beanstalk_survey_begin(struct beanstalk_owed *owed)
+void beanstalk_survey_begin(struct beanstalk_pending *pending)
 {
     struct beanstalk_survey *survey = mem_zalloc(sizeof(*survey));
-    survey->owed = owed;
-    owed->survey = survey;
-    owed->ticket.answered = answered;
+    survey->pending = pending;
+    pending->survey = survey;
+    pending->pending.state = PENDING_EXCLUSIVE;
+    pending->pending.ticket.answered = answered;
     list_init(&survey->place);
     go_on_later(survey);
     (void)beanstalk_surveys_step(server_of(survey)); /* what is left is done in the next turns */

@@ -10,7 +10,7 @@
 
 struct beanstalk_survey {
     struct list place; // beanstalk_shared::surveys; nowhere while the engine is asked
-    struct beanstalk_owed *owed;
+    struct beanstalk_pending *pending;
     uint32_t tube_next;     /* in the pool of tubes; UINT32_MAX: all are seen */
     struct buf after;       /* the last topic seen */
     bool topics_seen;       /* all of them */
@@ -20,9 +20,8 @@ struct beanstalk_survey {
     struct figures figures; /* of STATS */
 };
 
-/* Begins the survey that answers `owed`, which owns it; goes on at once as far as the budget goes.
- */
-void beanstalk_survey_begin(struct beanstalk_owed *owed);
+/* Begins the survey that answers it, which owns it; goes on at once as far as the budget goes. */
+void beanstalk_survey_begin(struct beanstalk_pending *pending);
 /* NULL does nothing. The engine must not answer any more. */
 void beanstalk_survey_free(struct beanstalk_survey *survey);
 

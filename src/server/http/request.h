@@ -1,5 +1,5 @@
 /*
- * One HTTP request that is owed an answer. A single command has its ticket here; a batch has one
+ * One HTTP request that is pending. A single command has its ticket in `pending`; a batch has one
  * for each command (batch.h).
  */
 #ifndef LATERD_SERVER_HTTP_REQUEST_H
@@ -12,35 +12,32 @@ struct decoding;
 struct encoding;
 
 struct request {
-    struct ticket ticket;
+    struct pending pending; /* in http_session::pipeline */
     struct http_session *http;
-    struct list place; // http_session::requests
-    uint32_t number;   /* in server::requests */
+    uint32_t number; /* in server::requests */
     struct response_format format;
-    bool answered;
-    bool parked;               /* the engine has parked its command: nothing behind it is done */
-    struct buf early;          /* the answer, while an older request is still owed one */
-    struct buf handed;         // struct delivery: reservations in this answer
+    struct buf deliveries;     // struct delivery: reservations in this answer
     struct batch *batch;       /* NULL for a single command */
     struct decoding *decoding; /* its text, if it was too long to be decoded in a turn; or NULL */
     struct encoding *encoding; /* its long answer, while the worker writes it; else NULL */
-    bool undecoded;            /* the worker has its text */
     enum call_kind page;       /* which one its answer is shown in, if it is for a page */
     struct clearing *clearing; /* NULL unless it clears a topic of all its jobs */
 };
 
 struct request *request_new(struct http_session *http, const struct response_format *format);
-void request_free(struct request *request);
-/* Nobody waits any more: cancels its commands, gives back what it had reserved. */
-void request_abandon(struct request *request);
 
-/* Where its answer is to be written; then call request_done. */
-struct buf *request_out(struct request *request);
-/* Its answer is written. Frees it, and sends on what waited behind it, when its turn has come. */
-void request_done(struct request *request);
+/* For pipeline_kind: */
+void request_delivered(struct pending *pending);
+void request_abandon(struct pending *pending);
+void request_free(struct pending *pending);
 
-/* Hands the command to the engine; the request may be answered and freed when this returns. */
-void request_ask(struct request *request, const struct cmd *cmd);
+/*
+ * Writes an answer: request_done() when it is in place, which frees the request, and counts the
+ * status if it is to be counted.
+ */
+struct pipeline_text request_begin(struct request *request);
+void request_done(struct request *request, struct pipeline_text text, bool counted);
+
 /* Asks the engine for what the page shows, and answers with the page. */
 void request_page(struct request *request, enum call_kind page);
 

@@ -1,5 +1,6 @@
 /*
- * Owns the parser, the requests that are owed answers and the reservations that are on their way.
+ * Owns the parser and the reservations that are on their way; the order of answers is
+ * pipeline.c's.
  */
 #include "server/http/session.h"
 
@@ -14,18 +15,16 @@
 #include "server/requeue.h"
 
 enum {
-    DETAIL_BYTES = 200,            /* of a refusal, as struct problem has */
-    OWED_MAX = 1024,               /* pipelined requests that may wait for their answers */
-    UNSENT_MAX_BYTES = 256 * 1024, /* more than this not taken by the client: read no further */
-    REQUEST_NS = 1500,             /* work for a request, besides what the engine does */
-    READ_BYTES_PER_NS = 1,         /* framed, checked, and read as JSON */
-    REQUEST_BYTES = 1024,          /* memory of a request, with a reply that the engine holds */
-    SCAN_BYTES = 24 * 1024,        /* memory of a page that the engine gathers */
+    DETAIL_BYTES = 200,     /* of a refusal, as struct problem has */
+    REQUEST_NS = 1500,      /* work for a request, besides what the engine does */
+    READ_BYTES_PER_NS = 1,  /* framed, checked, and read as JSON */
+    REQUEST_BYTES = 1024,   /* memory of a request, with a reply that the engine holds */
+    SCAN_BYTES = 24 * 1024, /* memory of a page that the engine gathers */
 };
 
 static struct http_session *of(struct session *session)
 {
-    return (struct http_session *)session; /* its first member */
+    return (struct http_session *)session; /* the first member of its first member */
 }
 
 static const struct http_session *of_const(const struct session *session)
@@ -33,67 +32,44 @@ static const struct http_session *of_const(const struct session *session)
     return (const struct http_session *)session;
 }
 
+static struct http_session *of_pipeline(struct pipeline *pipeline)
+{
+    return (struct http_session *)pipeline; /* its first member */
+}
+
+static struct request *request_of(struct pending *pending)
+{
+    return (struct request *)pending; /* its first member */
+}
+
 /* ---- requests in ---- */
-
-/* There must be one. */
-static struct request *newest(const struct http_session *http)
-{
-    return LIST_ENTRY(http->requests.prev, struct request, place);
-}
-
-/* The newest request, if it is one that waits (a long poll, listing or clearing); else NULL. */
-static struct request *parked(const struct http_session *http)
-{
-    struct request *request = list_empty(&http->requests) ? NULL : newest(http);
-    bool waits = request && !request->answered && (request->parked || request->clearing);
-    return waits ? request : NULL;
-}
-
-/* Is the newest request still being decoded, or submitted? Nothing behind it may be done first. */
-static bool unfinished(const struct http_session *http)
-{
-    if (list_empty(&http->requests))
-        return false;
-    return newest(http)->undecoded || batch_is_unfinished(newest(http)->batch);
-}
-
-static size_t unsent(const struct session *session)
-{
-    const struct net *net = session->server->net;
-    return net->verbs->unsent(net, session->conn);
-}
-
-static bool may_take(const struct http_session *http)
-{
-    const struct session *session = &http->session;
-    size_t waiting = http->early_bytes + http->batch_bytes + session->out.len + unsent(session);
-    if (http->request_count && buffers_tight(&session->server->buffers))
-        return false; /* it will be read on when it is answered */
-    return !session->closing && !http->last && http->request_count < OWED_MAX &&
-           waiting < UNSENT_MAX_BYTES && !parked(http) && !unfinished(http);
-}
 
 static void answer_problem(struct request *request, const struct problem *problem)
 {
-    struct server *server = request->http->session.server;
-    api_problem(&request->format, problem, server_date(server), request_out(request));
-    if ((unsigned)problem->status < SERVER_STATUS_MAX)
-        server->counts.requests[problem->status]++;
-    request_done(request);
+    struct pipeline_text text = request_begin(request);
+    api_problem(&request->format, problem, server_date(http_server(request->http)), text.out);
+    request_done(request, text, true);
+}
+
+static void answer_page(struct request *request, enum call_kind page)
+{
+    struct pipeline_text text = request_begin(request);
+    page_write(http_server(request->http), page, &request->format, NULL, text.out);
+    request_done(request, text, false); /* page_write() counts */
 }
 
 /* Does what the request asks for. It may be answered and freed when this returns. */
 static void submit(struct request *request, struct call *call, struct bytes host)
 {
     struct http_session *http = request->http;
-    struct server *server = http->session.server;
+    struct server *server = http_server(http);
     call->format.close |= request->format.close || server->draining;
     request->format = call->format;
     request->format.limits = &server->options.api; /* those of a decoding end with it */
     if (call->format.close)
-        http->last = true;
+        pipeline_stop(&http->pipeline);
     switch (call->kind) {
-    case CALL_CMD: request_ask(request, &call->cmd); break;
+    case CALL_CMD: pipeline_submit(&request->pending, &call->cmd); break;
     case CALL_CLEAR: clearing_begin(request, &call->cmd); break;
     case CALL_BATCH: batch_begin(request, &call->batch); break;
     case CALL_METRICS:
@@ -102,10 +78,7 @@ static void submit(struct request *request, struct call *call, struct bytes host
     case CALL_READYZ:
     case CALL_OPENAPI:
     case CALL_LIMITS:
-    case CALL_ROOT:
-        page_write(server, call->kind, &request->format, NULL, request_out(request));
-        request_done(request);
-        break;
+    case CALL_ROOT: answer_page(request, call->kind); break;
     case CALL_PROBLEM:
         if (strcmp(call->problem.code, "unknown_host") == 0)
             misdirected_note(server, MISDIRECTED_HOST, host);
@@ -116,8 +89,8 @@ static void submit(struct request *request, struct call *call, struct bytes host
 
 static void take_request(struct http_session *http)
 {
-    struct server *server = http->session.server;
-    const struct server_listener *listener = http->session.listener;
+    struct server *server = http_server(http);
+    const struct server_listener *listener = http->pipeline.session.principal.listener;
     struct api_site site = {.root = listener->dialect,
                             .any_host = listener->any_host,
                             .hosts = buf_bytes(&server->hosts)};
@@ -135,18 +108,16 @@ static void take_request(struct http_session *http)
     submit(request, &call, http->http.request.host);
 }
 
-static void see_end(struct http_session *http);
-
 void http_session_decoded(struct request *request, struct call *call, struct bytes host)
 {
     struct http_session *http = request->http;
-    struct server *server = http->session.server;
+    struct server *server = http_server(http);
     arena_reset(&server->scratch);
     server_begin_visit(server);
-    request->undecoded = false;
+    request->pending.state = PENDING_OPEN;
     submit(request, call, host);
-    see_end(http); /* it may have ended while this was decoded: then it waits for no job (P6) */
-    http_session_read_on(http);
+    pipeline_see_end(&http->pipeline); /* it may have ended meanwhile: it waits for no job (P6) */
+    pipeline_read_on(&http->pipeline);
 }
 
 /* A stable word for programs; in docs/http-api.md. */
@@ -165,24 +136,26 @@ static const char *refusal_code(enum err err, int status)
     }
 }
 
-void http_session_refuse(struct session *session, enum err err, int status, const char *detail)
+/* Answers with a problem, and closes. */
+static void refuse_with(struct http_session *http, enum err err, int status, const char *detail)
 {
-    struct http_session *http = of(session);
     struct response_format format = {.dialect = DIALECT_COUNT, .close = true};
     struct problem problem = {.status = status, .err = err, .code = refusal_code(err, status)};
     size_t len = strnlen(detail, sizeof(problem.detail) - 1);
     memcpy(problem.detail, detail, len);
-    http->last = true;
-    answer_problem(request_new(http, &format), &problem);
+    struct request *request = request_new(http, &format);
+    pipeline_stop(&http->pipeline);
+    answer_problem(request, &problem);
 }
 
-static void say_continue(struct http_session *http)
+static void send_continue(struct http_session *http)
 {
-    if (!http->owes_continue || !list_empty(&http->requests))
+    struct pipeline *pipeline = &http->pipeline;
+    if (!http->owes_continue || pipeline->count > 0)
         return;
     http->owes_continue = false;
-    buf_add_str(&http->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
-    session_touch(&http->session);
+    buf_add_str(&pipeline->session.out, "HTTP/1.1 100 Continue\r\n\r\n");
+    session_touch(&pipeline->session);
 }
 
 /* What came is no request, or over a limit, whose value is named. */
@@ -197,127 +170,85 @@ static void refuse_bytes(struct http_session *http)
     else if (limit)
         (void)snprintf(value, sizeof(value), ", which is %llu", limit);
     (void)snprintf(detail, sizeof(detail), "%s%s", codec->reason, value); /* cut to fit */
-    http_session_refuse(&http->session, ERR_INVALID, codec->status, detail);
+    refuse_with(http, ERR_INVALID, codec->status, detail);
 }
 
 /* Feeds the parser once; false: no more can be done with these bytes now. */
-static bool feed(struct http_session *http, struct bytes bytes, size_t *used)
+static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
 {
+    struct http_session *http = of_pipeline(pipeline);
+    struct session *session = &pipeline->session;
     size_t step = 0;
     enum http_progress progress = http1_feed(&http->http, bytes, &step);
     *used += step;
-    budget_spend(&http->session.server->budget, (int64_t)step / READ_BYTES_PER_NS);
+    budget_spend(&session->server->budget, (int64_t)step / READ_BYTES_PER_NS);
     switch (progress) {
-    case HTTP_MORE: session_fed(&http->session, step, http1_midway(&http->http)); return false;
+    case HTTP_MORE: session_fed(session, step, http1_midway(&http->http)); return false;
     case HTTP_CONTINUE:
-        session_fed(&http->session, step, true);
+        session_fed(session, step, true);
         http->owes_continue = true;
-        say_continue(http);
+        send_continue(http);
         return true;
     case HTTP_READY:
         take_request(http);
         http1_next(&http->http);
-        session_fed(&http->session, 0, false);
+        session_fed(session, 0, false);
         return true;
     case HTTP_BAD: break;
     }
-    session_fed(&http->session, 0, false);
+    session_fed(session, 0, false);
     if (http->http.beanstalk)
-        misdirected_note(http->session.server, MISDIRECTED_BEANSTALK, bytes);
+        misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);
     refuse_bytes(http);
     return false;
 }
 
-/*
- * The client sends no more. What it sent before is still answered, with one exception: a client
- * that waits for a job and has ended its side has gone, as far as anybody can tell; if it were
- * handed a job, nobody would work on it (P6). So the wait ends at once, before jobs are matched,
- * and what was asked behind it with it.
- */
-static void see_end(struct http_session *http)
-{
-    if (!http->leaving)
-        return;
-    struct request *waits = parked(http);
-    bool waits_for_job = waits && waits->format.cmd == CMD_RESERVE;
-    if ((http->unread || !http->ended) && !waits_for_job)
-        return;
-    if (waits_for_job)
-        request_abandon(waits);
-    http->last = true;
-    if (list_empty(&http->requests))
-        http->session.closing = true;
-    session_touch(&http->session);
-}
-
 /* A client that asks on has, in all likelihood, read what the system had taken for it. */
-static void forget_handed(struct http_session *http)
+static void forget_deliveries(struct http_session *http)
 {
-    uint64_t sent = http->handed.len ? session_sent(&http->session) : 0;
+    uint64_t sent = http->deliveries.len ? session_sent(&http->pipeline.session) : 0;
     size_t count = 0;
-    for (; count < http->handed.len; count += sizeof(struct delivery)) {
-        struct delivery handed;
-        memcpy(&handed, http->handed.at + count, sizeof(handed));
-        if (handed.end > sent)
+    for (; count < http->deliveries.len; count += sizeof(struct delivery)) {
+        struct delivery delivery;
+        memcpy(&delivery, http->deliveries.at + count, sizeof(delivery));
+        if (delivery.end > sent)
             break;
     }
-    buf_drop(&http->handed, count);
+    buf_drop(&http->deliveries, count);
 }
 
 static size_t input(struct session *session, struct bytes bytes)
 {
     struct http_session *http = of(session);
-    size_t used = 0;
-    forget_handed(http);
-    http->in_input = true;
-    while (used < bytes.len && may_take(http) && session_may_go_on(session)) {
-        if (!feed(http, bytes_of(bytes.at + used, bytes.len - used), &used))
-            break;
-    }
-    http->in_input = false;
-    http->unread = used < bytes.len;
-    see_end(http);
-    if (session->closing || http->last)
-        used = bytes.len; /* what a client sends after its last request is not looked at */
+    forget_deliveries(http);
+    size_t used = pipeline_input(session, bytes);
     http->active_us = session->server->now_us;
     return used;
 }
 
 /* ---- the end, in its several forms ---- */
 
-void http_session_read_on(struct http_session *http)
-{
-    struct session *session = &http->session;
-    if (!http->in_input && may_take(http))
-        session->server->net->verbs->resume(session->server->net, session->conn);
-}
-
 static void drained(struct session *session)
 {
-    struct http_session *http = of(session);
-    http->active_us = session->server->now_us;
-    http_session_read_on(http);
+    of(session)->active_us = session->server->now_us;
+    pipeline_drained(session);
 }
 
-static void abandon_all(struct http_session *http)
+/* What was asked behind a wait ends with it. */
+static void end_wait(struct pending *parked)
 {
-    while (!list_empty(&http->requests))
-        request_abandon(LIST_ENTRY(http->requests.next, struct request, place));
+    struct pipeline *pipeline = parked->pipeline;
+    if (request_of(parked)->format.cmd != CMD_RESERVE)
+        return;
+    pipeline_abandon(parked);
+    pipeline_stop(pipeline);
 }
 
-static void leaving(struct session *session)
+static void progressed(struct pipeline *pipeline)
 {
-    struct http_session *http = of(session);
-    http->leaving = true;
-    see_end(http);
-}
-
-static void ended(struct session *session)
-{
-    struct http_session *http = of(session);
-    http->leaving = true;
-    http->ended = true;
-    see_end(http);
+    struct http_session *http = of_pipeline(pipeline);
+    http->active_us = pipeline->session.server->now_us;
+    send_continue(http);
 }
 
 /*
@@ -334,8 +265,8 @@ static uint64_t arrived(const struct session *session, enum session_end end)
 static void fini(struct session *session, enum session_end end)
 {
     struct http_session *http = of(session);
-    requeue_deliveries(session->server, &http->handed, arrived(session, end));
-    abandon_all(http);
+    requeue_deliveries(session->server, &http->deliveries, arrived(session, end));
+    pipeline_fini(&http->pipeline);
     http1_fini(&http->http);
 }
 
@@ -344,11 +275,11 @@ static int64_t deadline_us(const struct session *session)
     const struct http_session *http = of_const(session);
     int64_t answer_us = session_answer_deadline_us(session);
     int64_t request_us = session_request_deadline_us(session);
-    if (request_us != INT64_MAX && !http->unread) /* else it is we who keep it waiting */
+    if (request_us != INT64_MAX && !http->pipeline.unread) /* else it is we who keep it waiting */
         return answer_us < request_us ? answer_us : request_us;
     if (answer_us != INT64_MAX)
         return answer_us;
-    if (!list_empty(&http->requests))
+    if (http->pipeline.count > 0)
         return INT64_MAX; /* it waits for us */
     return http->active_us + session->server->options.config->idle_us;
 }
@@ -357,14 +288,15 @@ static void expired(struct session *session)
 {
     struct http_session *http = of(session);
     session->server->counts.timed_out++;
-    bool answers_wait = session->window_us || !list_empty(&http->requests) || session->closing;
+    bool answers_wait =
+        session->window_us || http->pipeline.count > 0 || session->state == SESSION_CLOSING;
     if (session->begun_us && !answers_wait) {
         char detail[DETAIL_BYTES], room[DURATION_ROOM];
         (void)snprintf(
             detail, sizeof(detail),
             "the request was not whole within limits.request_seconds, which is %s",
             duration_print(session->server->options.config->request_us, room)); /* it fits */
-        http_session_refuse(session, ERR_INVALID, 408, detail);
+        refuse_with(of(session), ERR_INVALID, 408, detail);
         return;
     }
     session_free(session, SESSION_DROPPED);
@@ -372,28 +304,12 @@ static void expired(struct session *session)
 
 static void drain(struct session *session)
 {
-    struct http_session *http = of(session);
+    struct pipeline *pipeline = &of(session)->pipeline;
     if (session->begun_us)
-        return; /* take_request() makes it the last one */
-    if (list_empty(&http->requests)) {
-        session->closing = true;
-        session_touch(session);
-        return;
-    }
-    newest(http)->format.close = true;
-    http->last = true;
-}
-
-/* An answer has gone out: is there room to go on? Called by request.c. */
-void http_session_answered(struct http_session *http)
-{
-    struct session *session = &http->session;
-    http->active_us = session->server->now_us;
-    if (http->last && list_empty(&http->requests))
-        session->closing = true;
-    say_continue(http);
-    http_session_read_on(http);
-    session_touch(session);
+        return; /* submit() makes it the last one */
+    if (pipeline->count > 0)
+        request_of(pipeline_newest(pipeline))->format.close = true;
+    pipeline_stop(pipeline);
 }
 
 static void refuse(struct session *session)
@@ -402,33 +318,35 @@ static void refuse(struct session *session)
     (void)snprintf(detail, sizeof(detail),
                    "limits.connections is reached, which is %u; try again later",
                    (unsigned)session->server->options.config->connections);
-    http_session_refuse(session, ERR_INVALID, 503, detail);
+    refuse_with(of(session), ERR_INVALID, 503, detail);
 }
 
 static size_t footprint(const struct session *session)
 {
     const struct http_session *http = of_const(session);
-    const struct request *waits = parked(http);
-    bool scans = waits && waits->format.cmd != CMD_RESERVE;
-    return http->http.head.cap + http->http.body.cap + http->early_bytes + http->handed.cap +
-           http->batch_bytes + http->request_count * (size_t)REQUEST_BYTES + scans * SCAN_BYTES;
+    const struct pipeline *pipeline = &http->pipeline;
+    struct pending *parked = pipeline_parked(pipeline);
+    bool scans = parked && request_of(parked)->format.cmd != CMD_RESERVE;
+    return http->http.head.cap + http->http.body.cap + http->deliveries.cap +
+           pipeline_footprint(pipeline) + pipeline->count * (size_t)REQUEST_BYTES +
+           scans * SCAN_BYTES;
 }
 
 static bool evict(struct session *session)
 {
     struct http_session *http = of(session);
-    struct request *waits = parked(http);
-    if (waits && cmd_traits(waits->format.cmd)->changes)
+    struct pending *parked = pipeline_parked(&http->pipeline);
+    if (parked && cmd_traits(request_of(parked)->format.cmd)->changes)
         return false; /* some of it has been done */
-    if (session->out.len || unsent(session) || http->request_count > (waits ? 1 : 0))
+    if (pipeline_unsent(&http->pipeline) || http->pipeline.count > (parked ? 1 : 0))
         return false; /* what was asked may have been done */
-    if (waits)
-        request_abandon(waits);
+    if (parked)
+        pipeline_abandon(parked);
     http1_fini(&http->http);
     session->begun_us = 0;
-    http_session_refuse(session, ERR_MEMORY_LIMIT, 503,
-                        "limits.buffer_bytes is reached: too many requests are not whole, or too "
-                        "many answers not taken; try again later");
+    refuse_with(http, ERR_MEMORY_LIMIT, 503,
+                "limits.buffer_bytes is reached: too many requests are not whole, or too "
+                "many answers not taken; try again later");
     return true;
 }
 
@@ -436,21 +354,30 @@ static void init(struct session *session)
 {
     struct http_session *http = of(session);
     http->active_us = session->server->now_us;
-    list_init(&http->requests);
+    pipeline_init(&http->pipeline);
     http1_init(&http->http, &session->server->options.http);
 }
 
-const struct session_kind http_session_kind = {
-    .init = init,
-    .refuse = refuse,
-    .input = input,
-    .leaving = leaving,
-    .ended = ended,
-    .drained = drained,
-    .fini = fini,
-    .deadline_us = deadline_us,
-    .expired = expired,
-    .drain = drain,
-    .footprint = footprint,
-    .evict = evict,
+const struct pipeline_kind http_session_kind = {
+    .session =
+        {
+            .init = init,
+            .refuse = refuse,
+            .input = input,
+            .leaving = pipeline_leaving,
+            .ended = pipeline_ended,
+            .drained = drained,
+            .fini = fini,
+            .deadline_us = deadline_us,
+            .expired = expired,
+            .drain = drain,
+            .footprint = footprint,
+            .evict = evict,
+        },
+    .feed = feed,
+    .delivered = request_delivered,
+    .progressed = progressed,
+    .end_wait = end_wait,
+    .abandon = request_abandon,
+    .free = request_free,
 };

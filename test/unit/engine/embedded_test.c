@@ -287,7 +287,6 @@ static void a_command_without_a_ticket_is_done(void **state)
     assert_int_equal(bed.engine->verbs->submit(bed.engine, &delete, NULL), SUBMIT_ANSWERED);
     do_command(&bed, &get);
     assert_int_equal(last_reply.err, OK);
-    bed.engine->verbs->refuse_pushes(bed.engine);
     assert_int_equal(bed.engine->verbs->submit(bed.engine, &push, NULL), SUBMIT_ANSWERED);
     close_bed(&bed);
 }

@@ -1,5 +1,6 @@
 /*
- * Holds of beanstalkd clients, against the dullest correct thing: a table of owners and times.
+ * Reservations of beanstalkd clients, against the dullest correct thing: a table of owners and
+ * times.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 
 enum { MODEL_JOBS = 40, MODEL_HOLDERS = 3 };
 
-static void holds_are_what_a_plain_table_says(void **state)
+static void reservations_are_what_a_plain_table_says(void **state)
 {
     struct beanstalk_reservations reservations;
     struct beanstalk_holder held[MODEL_HOLDERS] = {0};
@@ -76,7 +77,7 @@ static void holds_are_what_a_plain_table_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_are_what_a_plain_table_says),
+        cmocka_unit_test(reservations_are_what_a_plain_table_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,330 @@
+#include "server/pipeline.h"
+
+#include "base/check.h"
+#include "server/door.h"
+
+enum {
+    SPARE_BYTES = 4 * 1024,  /* of `buffered`, kept for the next */
+    SWAP_BYTES = 4 * 1024,   /* a longer answer is not copied, if its memory can be passed on */
+    COPIED_BYTES_PER_NS = 3, /* from one buffer to the other */
+};
+
+static struct pipeline *of(struct session *session)
+{
+    return (struct pipeline *)session; /* its first member */
+}
+
+static const struct pipeline_kind *kind_of(const struct pipeline *pipeline)
+{
+    return (const struct pipeline_kind *)pipeline->session.kind; /* its first member */
+}
+
+static size_t unsent(const struct session *session)
+{
+    const struct net *net = session->server->net;
+    return net->verbs->unsent(net, session->conn);
+}
+
+/* ---- requests ---- */
+
+void pipeline_init(struct pipeline *pipeline)
+{
+    list_init(&pipeline->pending);
+}
+
+void pipeline_add(struct pipeline *pipeline, struct pending *pending)
+{
+    pending->pipeline = pipeline;
+    pending->state = PENDING_OPEN;
+    list_add_tail(&pipeline->pending, &pending->place);
+    pipeline->count++;
+}
+
+static struct pending *oldest(const struct pipeline *pipeline)
+{
+    return LIST_ENTRY(pipeline->pending.next, struct pending, place);
+}
+
+static bool is_oldest(const struct pending *pending)
+{
+    return pending->pipeline->pending.next == &pending->place;
+}
+
+/* Its answer is in `buffered` no more. */
+static void unbuffer(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    if (pending->is_long) {
+        pipeline->working_bytes -= pending->text.len;
+        buf_fini(&pending->text);
+    } else if (--pipeline->buffered_count == 0) {
+        pipeline->buffered.len = 0;
+        buf_shrink(&pipeline->buffered, SPARE_BYTES);
+    }
+}
+
+static void remove_pending(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    if (pending->state == PENDING_BUFFERED)
+        unbuffer(pending);
+    list_remove(&pending->place);
+    pipeline->count--;
+    kind_of(pipeline)->free(pending);
+}
+
+void pipeline_abandon(struct pending *pending)
+{
+    kind_of(pending->pipeline)->abandon(pending);
+    remove_pending(pending);
+}
+
+void pipeline_fini(struct pipeline *pipeline)
+{
+    while (!list_empty(&pipeline->pending))
+        pipeline_abandon(oldest(pipeline));
+    buf_fini(&pipeline->buffered);
+}
+
+void pipeline_submit(struct pending *pending, const struct cmd *cmd)
+{
+    struct session *session = &pending->pipeline->session;
+    if (server_submit(session->server, &session->principal, cmd, &pending->ticket) == SUBMIT_PARKED)
+        pending->state = PENDING_PARKED;
+}
+
+/* ---- when to read on ---- */
+
+/* Everything that waits for the client, or for older answers. */
+static size_t waiting_bytes(const struct pipeline *pipeline, size_t unsent_bytes)
+{
+    return pipeline->buffered.len + pipeline->working_bytes + pipeline->session.out.len +
+           unsent_bytes;
+}
+
+static bool is_blocked(const struct pipeline *pipeline)
+{
+    enum pending_state newest = pipeline_newest(pipeline)->state;
+    return newest == PENDING_EXCLUSIVE || newest == PENDING_PARKED ||
+           pipeline->count >= PIPELINE_PENDING_MAX ||
+           buffers_tight(&pipeline->session.server->buffers); /* read on when it is answered */
+}
+
+static bool may_take(const struct pipeline *pipeline, size_t unsent_bytes)
+{
+    return session_state_takes(pipeline->session.state) &&
+           waiting_bytes(pipeline, unsent_bytes) < PIPELINE_WAITING_MAX_BYTES &&
+           (pipeline->count == 0 || !is_blocked(pipeline));
+}
+
+void pipeline_read_on(struct pipeline *pipeline)
+{
+    struct session *session = &pipeline->session;
+    if (pipeline->unread && may_take(pipeline, unsent(session)))
+        session->server->net->verbs->resume(session->server->net, session->conn);
+}
+
+/* ---- answers ---- */
+
+/* Something was written for the client. Is it the end, or is there room to read on? */
+static void answers_left(struct pipeline *pipeline)
+{
+    struct session *session = &pipeline->session;
+    if (list_empty(&pipeline->pending))
+        session_state_move(&session->state, SESSION_ANSWERED);
+    if (kind_of(pipeline)->progressed)
+        kind_of(pipeline)->progressed(pipeline);
+    pipeline_read_on(pipeline);
+    session_touch(session);
+}
+
+static void deliver(struct pending *pending)
+{
+    const struct pipeline_kind *kind = kind_of(pending->pipeline);
+    if (kind->delivered)
+        kind->delivered(pending);
+    remove_pending(pending);
+}
+
+/* To the end of session::out, which takes the memory over if it is empty. */
+static void send_long(struct session *session, struct buf *text)
+{
+    if (session->out.len == 0 && text->len > SWAP_BYTES) {
+        struct buf spare = session->out;
+        session->out = *text;
+        *text = spare;
+        text->len = 0;
+        return;
+    }
+    buf_add_bytes(&session->out, buf_bytes(text));
+    budget_spend(&session->server->budget, (int64_t)text->len / COPIED_BYTES_PER_NS);
+}
+
+static void send_buffered(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    if (pending->is_long) {
+        pipeline->working_bytes -= pending->text.len;
+        send_long(&pipeline->session, &pending->text);
+        pending->text.len = 0;
+        return;
+    }
+    buf_add(&pipeline->session.out, pipeline->buffered.at + pending->part.at, pending->part.len);
+    budget_spend(&pipeline->session.server->budget,
+                 (int64_t)pending->part.len / COPIED_BYTES_PER_NS);
+}
+
+/* The oldest one's answer is in `out`: so may be now what waited behind it. */
+static void oldest_answered(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    deliver(pending);
+    while (!list_empty(&pipeline->pending) && oldest(pipeline)->state == PENDING_BUFFERED) {
+        send_buffered(oldest(pipeline));
+        deliver(oldest(pipeline));
+    }
+    answers_left(pipeline);
+}
+
+struct pipeline_text pipeline_begin(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    struct buf *out = is_oldest(pending) ? &pipeline->session.out : &pipeline->buffered;
+    return (struct pipeline_text){.out = out, .at = out->len};
+}
+
+static void keep_buffered(struct pending *pending, size_t at)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    pending->state = PENDING_BUFFERED;
+    pending->is_long = false;
+    pending->part.at = at;
+    pending->part.len = pipeline->buffered.len - at;
+    pipeline->buffered_count++;
+    buffers_changed(&pipeline->session);
+}
+
+void pipeline_end(struct pending *pending, struct pipeline_text text)
+{
+    if (text.out == &pending->pipeline->session.out)
+        oldest_answered(pending);
+    else
+        keep_buffered(pending, text.at);
+}
+
+void pipeline_end_long(struct pending *pending, struct buf *text)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    if (is_oldest(pending)) {
+        send_long(&pipeline->session, text);
+        oldest_answered(pending);
+        return;
+    }
+    pending->state = PENDING_BUFFERED;
+    pending->is_long = true;
+    pending->text = *text;
+    *text = (struct buf){0};
+    pipeline->working_bytes += pending->text.len;
+    buffers_changed(&pipeline->session);
+}
+
+struct pipeline_text pipeline_begin_now(struct pipeline *pipeline)
+{
+    struct buf *out = list_empty(&pipeline->pending) ? &pipeline->session.out : &pipeline->buffered;
+    return (struct pipeline_text){.out = out, .at = out->len};
+}
+
+void pipeline_end_now(struct pipeline *pipeline, struct pipeline_text text)
+{
+    if (text.out == &pipeline->session.out)
+        answers_left(pipeline);
+    else
+        keep_buffered(kind_of(pipeline)->add(pipeline), text.at);
+}
+
+/* ---- the life of the connection ---- */
+
+void pipeline_stop(struct pipeline *pipeline)
+{
+    session_state_move(&pipeline->session.state, SESSION_STOPS);
+    if (list_empty(&pipeline->pending))
+        session_state_move(&pipeline->session.state, SESSION_ANSWERED);
+    session_touch(&pipeline->session);
+}
+
+/*
+ * The client sends no more. What it sent before is still done and answered, with one exception: a
+ * client that waits for a job and has ended its side has gone, as far as anybody can tell; if it
+ * were handed a job, nobody would work on it (P6). So the wait ends at once, before jobs are
+ * matched.
+ */
+void pipeline_see_end(struct pipeline *pipeline)
+{
+    const struct session *session = &pipeline->session;
+    struct pending *parked = session_state_left(session->state) ? pipeline_parked(pipeline) : NULL;
+    if (parked)
+        kind_of(pipeline)->end_wait(parked);
+    if (session->state == SESSION_ENDED && !pipeline->unread)
+        pipeline_stop(pipeline);
+}
+
+size_t pipeline_input(struct session *session, struct bytes bytes)
+{
+    struct pipeline *pipeline = of(session);
+    size_t used = 0, unsent_bytes = unsent(session);
+    pipeline->unread = false; /* what is answered meanwhile need not call for the rest */
+    while (used < bytes.len && may_take(pipeline, unsent_bytes) && session_may_go_on(session)) {
+        if (!kind_of(pipeline)->feed(pipeline, bytes_of(bytes.at + used, bytes.len - used), &used))
+            break;
+    }
+    pipeline->unread = used < bytes.len;
+    pipeline_see_end(pipeline);
+    if (!session_state_takes(session->state))
+        used = bytes.len; /* what a client sends after its last request is not looked at */
+    return used;
+}
+
+void pipeline_leaving(struct session *session)
+{
+    session_state_move(&session->state, SESSION_LEAVES);
+    pipeline_see_end(of(session));
+}
+
+void pipeline_ended(struct session *session)
+{
+    session_state_move(&session->state, SESSION_ENDS);
+    pipeline_see_end(of(session));
+}
+
+void pipeline_drained(struct session *session)
+{
+    pipeline_read_on(of(session));
+}
+
+size_t pipeline_unsent(const struct pipeline *pipeline)
+{
+    return pipeline->session.out.len + unsent(&pipeline->session);
+}
+
+size_t pipeline_footprint(const struct pipeline *pipeline)
+{
+    return pipeline->buffered.cap + pipeline->working_bytes;
+}
+
+void pipeline_valid(const struct pipeline *pipeline)
+{
+    uint32_t count = 0, buffered = 0;
+    for (struct list *node = pipeline->pending.next; node != &pipeline->pending;
+         node = node->next) {
+        const struct pending *pending = LIST_ENTRY(node, struct pending, place);
+        bool alone = pending->state == PENDING_EXCLUSIVE || pending->state == PENDING_PARKED;
+        CHECK(pending->pipeline == pipeline);
+        CHECK(count > 0 || pending->state != PENDING_BUFFERED);
+        CHECK(!alone || node->next == &pipeline->pending);
+        count++;
+        buffered += pending->state == PENDING_BUFFERED && !pending->is_long;
+    }
+    CHECK(count == pipeline->count && buffered == pipeline->buffered_count);
+    CHECK(buffered > 0 || pipeline->buffered.len == 0);
+    CHECK(count == 0 || pipeline->session.state != SESSION_CLOSING);
+}

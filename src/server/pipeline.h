@@ -1,0 +1,149 @@
+/*
+ * The pipeline of a connection: a client may send many requests before it reads an answer, they
+ * are begun as they come, and their answers leave in the order of the requests. Every protocol
+ * here is one: see http/session.h and beanstalk/session.h.
+ *
+ * Each request that is not answered yet, or whose answer cannot leave yet, is a `struct pending`.
+ * The answer to the oldest is written straight to session::out; a later one waits in `buffered`
+ * until all before it have left. A pipeline reads on only while few requests are pending, few bytes
+ * wait for the client, and nothing pending is to be done alone.
+ *
+ * Invariants: `pending` has every request without a delivered answer, oldest first, and `count` is
+ * how many; the oldest is never BUFFERED; only the newest is EXCLUSIVE or PARKED.
+ * pipeline_valid() checks them.
+ */
+#ifndef LATERD_SERVER_PIPELINE_H
+#define LATERD_SERVER_PIPELINE_H
+
+#include "server/session.h"
+
+enum {
+    PIPELINE_PENDING_MAX = 1024,             /* requests that may be pending */
+    PIPELINE_WAITING_MAX_BYTES = 256 * 1024, /* more than this waits for the client: not read on */
+};
+
+struct pipeline;
+
+enum pending_state {
+    PENDING_OPEN,      /* under way; what comes behind it may be begun */
+    PENDING_EXCLUSIVE, /* under way; nothing behind it is looked at before it is answered */
+    PENDING_PARKED,    /* the same, and the engine may keep it for long: it waits, or searches */
+    PENDING_BUFFERED,  /* answered; its answer waits for older ones */
+};
+
+/* A request. The protocol's own struct has it as its first member. */
+struct pending {
+    struct ticket ticket; /* the engine is asked by it, if by one command */
+    struct pipeline *pipeline;
+    struct list place; // pipeline::pending
+    enum pending_state state;
+    bool is_long; /* BUFFERED: its answer is in `text`, else in pipeline::buffered */
+    union {
+        struct {
+            size_t at, len;
+        } part;
+        struct buf text;
+    };
+};
+
+struct pipeline {
+    struct session session;
+    struct list pending;     // pending::place, oldest first
+    uint32_t count;          /* of them */
+    uint32_t buffered_count; /* answers in `buffered` */
+    struct buf buffered;     /* emptied when the last of them has left */
+    size_t working_bytes;    /* of long answers, and what the protocol adds: texts under way */
+    bool unread;             /* not all that the network has shown is taken yet */
+};
+
+/* A protocol. Its functions get what is pending on its own connections only. */
+struct pipeline_kind {
+    struct session_kind session; /* first: session::kind points to it */
+    /*
+     * Reads one request, or a part, and begins it. Adds to *used how many bytes it took; false: no
+     * more can be done with these bytes.
+     */
+    bool (*feed)(struct pipeline *pipeline, struct bytes bytes, size_t *used);
+    /* A new pending for an answer that is known at once. Calls pipeline_add(). */
+    struct pending *(*add)(struct pipeline *pipeline);
+    /* Its answer is at the end of session::out. May be NULL. */
+    void (*delivered)(struct pending *pending);
+    /* Answers have left, there is room. May be NULL. */
+    void (*progressed)(struct pipeline *pipeline);
+    /* The client has ended its sending, so its parked request for a job ends (P6), if it is one. */
+    void (*end_wait)(struct pending *pending);
+    /* Nobody waits for it any more: cancels what is under way, gives back what it had reserved. */
+    void (*abandon)(struct pending *pending);
+    /* Gives its memory back; it is in no list any more. */
+    void (*free)(struct pending *pending);
+};
+
+void pipeline_init(struct pipeline *pipeline);
+void pipeline_fini(struct pipeline *pipeline); /* abandons all that is pending */
+
+/* ---- requests ---- */
+
+/* A request has come: the newest. The rest of `pending` is the caller's to fill in. */
+void pipeline_add(struct pipeline *pipeline, struct pending *pending);
+/* By its ticket, whose `answered` is set; may be answered and freed when this returns. */
+void pipeline_submit(struct pending *pending, const struct cmd *cmd);
+/* Abandons it and frees it. What waited behind it is not looked at: it is the newest, or all go. */
+void pipeline_abandon(struct pending *pending);
+
+/* There must be one. */
+static inline struct pending *pipeline_newest(const struct pipeline *pipeline)
+{
+    return LIST_ENTRY(pipeline->pending.prev, struct pending, place);
+}
+/* The newest request, if it is parked; else NULL. */
+static inline struct pending *pipeline_parked(const struct pipeline *pipeline)
+{
+    bool some = pipeline->count > 0 && pipeline_newest(pipeline)->state == PENDING_PARKED;
+    return some ? pipeline_newest(pipeline) : NULL;
+}
+
+/* ---- answers ---- */
+
+/*
+ * Where an answer is being written. Between begin and end nothing else may be written for this
+ * connection.
+ */
+struct pipeline_text {
+    struct buf *out;
+    size_t at;
+};
+
+struct pipeline_text pipeline_begin(struct pending *pending);
+/* The answer is whole. Frees `pending`, now or when it leaves, and sends on what waited for it. */
+void pipeline_end(struct pending *pending, struct pipeline_text text);
+/* The same for an answer that is in `text` already, whose memory may be taken over. */
+void pipeline_end_long(struct pending *pending, struct buf *text);
+/* For an answer that is known as soon as the request is read. */
+struct pipeline_text pipeline_begin_now(struct pipeline *pipeline);
+void pipeline_end_now(struct pipeline *pipeline, struct pipeline_text text);
+
+/* ---- the life of the connection ---- */
+
+/* No request is taken any more: the connection ends when all are answered. */
+void pipeline_stop(struct pipeline *pipeline);
+/* There may be room again to read on what the client has sent. */
+void pipeline_read_on(struct pipeline *pipeline);
+/*
+ * To be called when the newest request has become parked outside of input(): if the client has
+ * ended its sending meanwhile, its wait ends, and so may the connection.
+ */
+void pipeline_see_end(struct pipeline *pipeline);
+
+/* For session_kind: */
+size_t pipeline_input(struct session *session, struct bytes bytes);
+void pipeline_leaving(struct session *session);
+void pipeline_ended(struct session *session);
+void pipeline_drained(struct session *session);
+/* Bytes of answers that the network has not taken, whether it was given them or not. */
+size_t pipeline_unsent(const struct pipeline *pipeline);
+/* Memory of answers that wait, and of texts under way. O(1). */
+size_t pipeline_footprint(const struct pipeline *pipeline);
+
+void pipeline_valid(const struct pipeline *pipeline); /* CHECKs the invariants. O(pending) */
+
+#endif

@@ -1,0 +1,319 @@
+/*
+ * The pipeline by itself, with a protocol made up: answers may come in any order, and leave in that
+ * of the requests, whatever their lengths.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "server/pipeline.h"
+#include "sim/random.h"
+
+enum { MODEL_STEPS = 20000, MODEL_PENDING = 12, LONG_BYTES = 6000 };
+
+struct fake_request {
+    struct pending pending;
+    unsigned number;
+};
+
+/* A server with one connection, whose network takes nothing and counts calls for more. */
+struct bed {
+    struct server server;
+    struct net net;
+    struct pipeline pipeline;
+    struct fake_request *requests[MODEL_PENDING]; /* not answered, in no order */
+    unsigned count;
+    unsigned next;      /* number of the next request */
+    unsigned delivered; /* in the right order so far */
+    unsigned resumed;
+    unsigned abandoned;
+    size_t unsent;
+};
+
+static struct bed *bed_of(const struct net *net)
+{
+    return LIST_ENTRY(net, struct bed, net);
+}
+
+static struct bed *bed_of_pipeline(struct pipeline *pipeline)
+{
+    return LIST_ENTRY(pipeline, struct bed, pipeline);
+}
+
+static void net_resume(struct net *net, struct net_conn *conn)
+{
+    (void)conn;
+    bed_of(net)->resumed++;
+}
+
+static size_t net_unsent(const struct net *net, const struct net_conn *conn)
+{
+    (void)conn;
+    return bed_of(net)->unsent;
+}
+
+static const struct net_verbs net_verbs = {.resume = net_resume, .unsent = net_unsent};
+
+static struct fake_request *add_request(struct bed *bed)
+{
+    struct fake_request *request = calloc(1, sizeof(*request));
+    assert_non_null(request);
+    request->number = bed->next++;
+    pipeline_add(&bed->pipeline, &request->pending);
+    return request;
+}
+
+static struct pending *add_answered(struct pipeline *pipeline)
+{
+    struct bed *bed = bed_of_pipeline(pipeline);
+    return &add_request(bed)->pending;
+}
+
+static void delivered(struct pending *pending)
+{
+    struct bed *bed = bed_of_pipeline(pending->pipeline);
+    assert_int_equal(((struct fake_request *)pending)->number, bed->delivered);
+    bed->delivered++;
+}
+
+static void abandon(struct pending *pending)
+{
+    bed_of_pipeline(pending->pipeline)->abandoned++;
+}
+
+static void end_wait(struct pending *pending)
+{
+    struct pipeline *pipeline = pending->pipeline;
+    pipeline_abandon(pending);
+    pipeline_stop(pipeline);
+}
+
+static void free_request(struct pending *pending)
+{
+    free(pending);
+}
+
+/* Each byte is a request; 'p' is parked, 'x' ends the input. */
+static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
+{
+    struct bed *bed = bed_of_pipeline(pipeline);
+    ++*used;
+    struct fake_request *request = add_request(bed);
+    bed->requests[bed->count++ % MODEL_PENDING] = request;
+    if (*bytes.at == 'p')
+        request->pending.state = PENDING_PARKED;
+    if (*bytes.at == 'x')
+        pipeline_stop(pipeline);
+    return true;
+}
+
+static const struct pipeline_kind kind = {
+    .feed = feed,
+    .add = add_answered,
+    .delivered = delivered,
+    .end_wait = end_wait,
+    .abandon = abandon,
+    .free = free_request,
+};
+
+static void open_bed(struct bed *bed)
+{
+    *bed = (struct bed){.net.verbs = &net_verbs, .server.budget.left_ns = BUDGET_UNLIMITED};
+    bed->server.net = &bed->net;
+    buffers_init(&bed->server.buffers, UINT64_MAX);
+    list_init(&bed->server.dirty);
+    struct session *session = &bed->pipeline.session;
+    session->server = &bed->server;
+    session->kind = &kind.session;
+    list_init(&session->dirty);
+    list_init(&session->changed);
+    list_init(&session->of_size);
+    pipeline_init(&bed->pipeline);
+}
+
+static void close_bed(struct bed *bed)
+{
+    pipeline_fini(&bed->pipeline);
+    buf_fini(&bed->pipeline.session.out);
+}
+
+static void write_answer(struct buf *out, unsigned number, size_t len)
+{
+    size_t before = out->len;
+    buf_addf(out, "<%u", number);
+    while (out->len - before < len)
+        buf_add_char(out, '.');
+    buf_add_char(out, '>');
+}
+
+static void answer(struct fake_request *request, size_t len)
+{
+    struct buf text = {0};
+    if (len > LONG_BYTES / 2) {
+        write_answer(&text, request->number, len);
+        pipeline_end_long(&request->pending, &text);
+        buf_fini(&text);
+        return;
+    }
+    struct pipeline_text at = pipeline_begin(&request->pending);
+    write_answer(at.out, request->number, len);
+    pipeline_end(&request->pending, at);
+}
+
+/* Takes the answers from `out`: each is whole, and follows the one before it. */
+static void read_out(struct bed *bed, unsigned *read)
+{
+    struct buf *out = &bed->pipeline.session.out;
+    for (size_t at = 0; at < out->len;) {
+        char want[16];
+        size_t len = (size_t)snprintf(want, sizeof(want), "<%u", *read);
+        assert_true(out->len - at > len);
+        assert_memory_equal(out->at + at, want, len);
+        const char *end = memchr(out->at + at, '>', out->len - at);
+        assert_non_null(end);
+        at = (size_t)(end - out->at) + 1;
+        ++*read;
+    }
+    out->len = 0;
+}
+
+static void answers_leave_in_the_order_of_requests(void **state)
+{
+    struct bed bed;
+    struct sim_random random = {.state = 11};
+    unsigned read = 0;
+    (void)state;
+    open_bed(&bed);
+    for (int step = 0; step < MODEL_STEPS; step++) {
+        size_t len = sim_random_below(&random, 4) ? sim_random_below(&random, 20) : LONG_BYTES;
+        if (bed.count < MODEL_PENDING && sim_random_below(&random, 2)) {
+            bed.requests[bed.count++] = add_request(&bed);
+        } else if (sim_random_below(&random, 4) == 0) {
+            struct pipeline_text text = pipeline_begin_now(&bed.pipeline);
+            bool first = text.out == &bed.pipeline.session.out;
+            write_answer(text.out, bed.next, len);
+            bed.next += first; /* it is numbered when it is added */
+            bed.delivered += first;
+            pipeline_end_now(&bed.pipeline, text);
+        } else if (bed.count) {
+            unsigned which = (unsigned)sim_random_below(&random, bed.count);
+            struct fake_request *request = bed.requests[which];
+            bed.requests[which] = bed.requests[--bed.count];
+            answer(request, len);
+        }
+        pipeline_valid(&bed.pipeline);
+        if (sim_random_below(&random, 3) == 0)
+            read_out(&bed, &read);
+        assert_int_equal(bed.pipeline.count == 0, bed.count == 0);
+    }
+    while (bed.count)
+        answer(bed.requests[--bed.count], 3);
+    read_out(&bed, &read);
+    assert_int_equal(read, bed.next);
+    assert_int_equal(read, bed.delivered);
+    assert_int_equal(pipeline_footprint(&bed.pipeline), bed.pipeline.buffered.cap);
+    close_bed(&bed);
+}
+
+static size_t send_in(struct bed *bed, const char *text)
+{
+    server_begin_visit(&bed->server);
+    return pipeline_input(&bed->pipeline.session, bytes_str(text));
+}
+
+static void nothing_behind_a_parked_request_is_read(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_bed(&bed);
+    assert_int_equal(send_in(&bed, "rprr"), 2);
+    assert_true(bed.pipeline.unread);
+    answer(bed.requests[0], 1);
+    assert_int_equal(bed.resumed, 0);
+    answer(bed.requests[1], 1);
+    assert_int_equal(bed.resumed, 1); /* read on, once */
+    bed.count = 0;
+    assert_int_equal(send_in(&bed, "rr"), 2);
+    answer(bed.requests[0], 1);
+    answer(bed.requests[1], 1);
+    assert_int_equal(bed.resumed, 1); /* nothing is left to be read */
+    close_bed(&bed);
+}
+
+static void a_client_that_has_left_waits_for_nothing(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_bed(&bed);
+    assert_int_equal(send_in(&bed, "rp"), 2);
+    pipeline_leaving(&bed.pipeline.session);
+    assert_int_equal(bed.abandoned, 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_FINISHING_LEFT);
+    answer(bed.requests[0], 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_CLOSING);
+    close_bed(&bed);
+
+    /* As well if the wait was its last request before it left, or comes after. */
+    open_bed(&bed);
+    pipeline_leaving(&bed.pipeline.session);
+    assert_int_equal(send_in(&bed, "p"), 1);
+    assert_int_equal(bed.abandoned, 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_CLOSING);
+    close_bed(&bed);
+    open_bed(&bed);
+    assert_int_equal(send_in(&bed, "p"), 1);
+    pipeline_stop(&bed.pipeline);
+    pipeline_ended(&bed.pipeline.session);
+    assert_int_equal(bed.abandoned, 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_CLOSING);
+    close_bed(&bed);
+}
+
+static void what_was_sent_before_the_end_is_done(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_bed(&bed);
+    bed.unsent = PIPELINE_WAITING_MAX_BYTES;
+    assert_int_equal(send_in(&bed, "rr"), 0);
+    pipeline_ended(&bed.pipeline.session);
+    assert_int_equal(bed.pipeline.session.state, SESSION_ENDED);
+    bed.unsent = 0;
+    pipeline_drained(&bed.pipeline.session);
+    assert_int_equal(bed.resumed, 1);
+    assert_int_equal(send_in(&bed, "rr"), 2);
+    assert_int_equal(bed.pipeline.session.state, SESSION_FINISHING_LEFT);
+    answer(bed.requests[1], 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_FINISHING_LEFT);
+    answer(bed.requests[0], 1);
+    assert_int_equal(bed.pipeline.session.state, SESSION_CLOSING);
+    close_bed(&bed);
+}
+
+static void nothing_is_read_after_the_last_request(void **state)
+{
+    struct bed bed;
+    (void)state;
+    open_bed(&bed);
+    assert_int_equal(send_in(&bed, "rxrrr"), 5); /* the rest is dropped */
+    assert_int_equal(bed.pipeline.count, 2);
+    close_bed(&bed);
+    assert_int_equal(bed.abandoned, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_leave_in_the_order_of_requests),
+        cmocka_unit_test(nothing_behind_a_parked_request_is_read),
+        cmocka_unit_test(a_client_that_has_left_waits_for_nothing),
+        cmocka_unit_test(what_was_sent_before_the_end_is_done),
+        cmocka_unit_test(nothing_is_read_after_the_last_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
