@@ -123,7 +123,7 @@ const char *failure_hint(struct bytes text)
         {"not known", "look at the host's name in redis.url"},
         {"knows of no slots", "redis-cli --cluster create makes servers a cluster"},
         {"cluster_state is not ok", "redis-cli --cluster check tells what it lacks"},
-        {"NOPERM ", "docs/redis.md has the rights that laterd needs"},
+        {"NOPERM ", "docs/redis-recipes.md has the rights that laterd needs"},
     };
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
         if (memmem(text.at, text.len, hints[i].words, strlen(hints[i].words)))

@@ -65,7 +65,7 @@ def split(laterd, wait_replicas=0, **settings):
 
 
 def test_what_a_cut_off_master_acknowledges_is_lost(laterd):
-    """So it is with Redis; docs/redis.md says so."""
+    """So it is with Redis; docs/redis-promises.md says so."""
     with split(laterd) as (few, many):
         ids = [few.push_id("t", body="x") for _ in range(5)]
         assert [few.state(job_id) for job_id in ids] == ["ready"] * 5

@@ -190,8 +190,8 @@ def test_rights_for_replicas_and_clusters_are_looked_at_where_they_are_needed(la
 
 
 def test_the_documented_rights_are_enough(laterd, redis):
-    """As docs/redis.md tells them, for each set-up."""
-    with open(os.path.join(ROOT, "docs/redis.md"), encoding="utf-8") as file:
+    """As docs/redis-recipes.md tells them, for each set-up."""
+    with open(os.path.join(ROOT, "docs/redis-recipes.md"), encoding="utf-8") as file:
         rules = re.search(r"ACL SETUSER jobs on >PASSWORD (.*)", file.read()).group(1).split()
     with cluster_node() as node:
         node.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)

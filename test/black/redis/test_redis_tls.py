@@ -1,5 +1,5 @@
 """Redis that speaks TLS: laterd does, too, and trusts only a server that proves to be the one that it
-asked for; or it goes through stunnel as docs/redis.md tells."""
+asked for; or it goes through stunnel as docs/redis-recipes.md tells."""
 
 import contextlib
 import os
@@ -53,18 +53,18 @@ def certificates(tmp_path_factory):
 
 
 class Tunnel:
-    """stunnel with the configuration that docs/redis.md has."""
+    """stunnel with the configuration that docs/redis-recipes.md has."""
 
     def __init__(self, folder, redis_port, authority, name="localhost"):
         self.port = free_port()
-        with open(os.path.join(ROOT, "docs/redis.md"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "docs/redis-recipes.md"), encoding="utf-8") as file:
             text = re.search(r"\n(    \[redis\]\n    client = yes\n(?:    .*\n)+)", file.read()).group(1)
         for pattern, value in ((r"(?m)^ +", ""), (r"accept = .*", f"accept = 127.0.0.1:{self.port}"),
                                (r"connect = .*", f"connect = 127.0.0.1:{redis_port}"),
                                (r"CAfile = .*", f"CAfile = {authority}"),
                                (r"checkHost = .*", f"checkHost = {name}")):
             text, count = re.subn(pattern, value, text)
-            assert count, f"docs/redis.md has no {pattern}"
+            assert count, f"docs/redis-recipes.md has no {pattern}"
         path = folder / f"stunnel-{self.port}.conf"
         path.write_text("foreground = yes\npid =\n" + text)
         self.process = subprocess.Popen([STUNNEL, str(path)], stdout=subprocess.DEVNULL,

@@ -122,15 +122,25 @@ def test_later_names_every_command_in_its_help():
         assert re.search(rf"\b{command}\b", told), command
 
 
+def anchors_of(path):
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text_of(path), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_documents_lead_somewhere():
     folders = [ROOT, os.path.join(ROOT, "docs"), os.path.join(ROOT, "docs", "decisions")]
     for folder in folders:
         for name in os.listdir(folder):
             if not name.endswith(".md"):
                 continue
-            for link in re.findall(r"\]\(([^)#\s]+)", text_of(folder, name)):
-                if "://" not in link and not link.startswith("mailto:"):
-                    assert os.path.exists(os.path.join(folder, link)), f"{name} links to {link}"
+            for link, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text_of(folder, name)):
+                if "://" in link or link.startswith("mailto:"):
+                    continue
+                path = os.path.join(folder, link or name)
+                assert os.path.exists(path), f"{name} links to {link}"
+                if anchor and path.endswith(".md"):
+                    assert anchor in anchors_of(path), f"{name} links to {link}#{anchor}"
 
 
 # The examples of docs/http-api.md: "$ command # status", then the reply, in any layout.
