@@ -13,6 +13,10 @@ HEADER_OK := $(OUR_H:%=$(STAMPS)/header/%.ok)
 FORMAT_OK := $(C_FILES:%=$(STAMPS)/format/%.ok)
 TEXT_OK   := $(C_FILES:%=$(STAMPS)/text/%.ok)
 
+# Documents and what operators read: checked for words only.
+TEXTS     := $(wildcard *.md docs/*.md docs/decisions/*.md man/*.scd conf/* src/engine/redis/scripts/*.lua)
+WORDS_OK  := $(TEXTS:%=$(STAMPS)/words/%.ok)
+
 LINT_TOOLS := $(wildcard tools/lint-* tools/*.txt tools/csource.py)
 
 .PHONY: check fmt fmt-check lint lint-fast lint-purity lint-self sanitize
@@ -27,7 +31,7 @@ fmt-check: $(FORMAT_OK) ## is everything formatted?
 lint: lint-fast $(TIDY_OK) $(CPP_OK) ## arrows, purity, lengths, banned words, headers, clang-tidy
 	@echo "lint: clean"
 
-lint-fast: lint-self $(FORMAT_OK) $(TEXT_OK) $(HEADER_OK) lint-purity ## lint without clang-tidy and cppcheck
+lint-fast: lint-self $(FORMAT_OK) $(TEXT_OK) $(WORDS_OK) $(HEADER_OK) lint-purity ## lint without clang-tidy and cppcheck
 
 # Every lint tool must find the violation planted for it; otherwise its silence means nothing.
 lint-self: $(STAMPS)/self.ok
@@ -43,6 +47,11 @@ $(STAMPS)/text/%.ok: % $(LINT_TOOLS)
 	@mkdir -p $(@D)
 	@$(PYTHON) tools/lint-includes $<
 	@$(PYTHON) tools/lint-length $<
+	@$(PYTHON) tools/lint-banned $<
+	@touch $@
+
+$(STAMPS)/words/%.ok: % $(LINT_TOOLS)
+	@mkdir -p $(@D)
 	@$(PYTHON) tools/lint-banned $<
 	@touch $@
 

@@ -25,6 +25,14 @@ def blank(source):
     return _BLANK.sub(lambda match: _blank(match.group()), source)
 
 
+def only_text(source):
+    """Comments and strings of the source; the rest is blanked out, lines stay."""
+    kept = list(re.sub(r"[^\n]", " ", source))
+    for match in _BLANK.finditer(source):
+        kept[match.start():match.end()] = match.group()
+    return "".join(kept)
+
+
 def without_directives(source):
     return _DIRECTIVE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
 

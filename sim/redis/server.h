@@ -61,7 +61,7 @@ struct buf *sim_redis_output(struct sim_redis_conn *conn);
 /* The server has closed it, and will be in another life the next time; output may be left. */
 bool sim_redis_closed(const struct sim_redis_conn *conn);
 
-/* ---- what befalls it ---- */
+/* ---- what happens to it ---- */
 
 enum sim_redis_kept { SIM_REDIS_KEEPS_ALL, SIM_REDIS_KEEPS_SAVED, SIM_REDIS_KEEPS_NOTHING };
 

@@ -1,7 +1,7 @@
 /*
  * Invariants: a chunk that is there is on `partial` (live and free objects), on `empty` (no live
  * ones), or on neither (all are live); one that is not there is on `absent`. A chunk that runs
- * empty begins anew: none of its objects was ever handed out.
+ * empty begins again as if new: none of its objects was ever handed out.
  */
 #include "base/pool.h"
 

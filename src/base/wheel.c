@@ -39,7 +39,7 @@ enum {
     LEVEL_SHIFT = 28,
     EXACT_MAX = 64,          /* items looked at to find the earliest of a slot */
     CROWDED = EXACT_MAX + 1, /* items that make a slot crowded */
-    CROWDED_PLAN = 1024,     /* as a slot grows by so many, its move down is planned anew */
+    CROWDED_PLAN = 1024,     /* as a slot grows by so many, its move down is planned again */
     AHEAD_LEVEL = 2,         /* slots of 4 ms and up are moved down ahead of time … */
     AHEAD_PACE_US = 64,      /* … at this pace for each item … */
     AHEAD_STEPS = 128,       /* … in slices of so many */

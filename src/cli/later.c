@@ -107,7 +107,7 @@ _Noreturn static void no_command(const struct cli *cli, const char *word)
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-    optind = 0; /* getopt starts afresh, with the command's name as the program's */
+    optind = 0; /* getopt starts again, with the command's name as the program's */
     int code = cli->command->run(cli, argc, argv);
     if (cli->has_client)
         client_fini(&cli->client);

@@ -19,7 +19,7 @@ enum cmd_kind {
     CMD_RESERVE_JOB, /* takes one job by name, were it not due yet, or buried */
     CMD_FINISH,      /* a reserved job is done */
     CMD_RELEASE,     /* a reserved job goes back */
-    CMD_TOUCH,       /* a reserved job gets its ttr anew */
+    CMD_TOUCH,       /* a reserved job starts its ttr again */
     CMD_BURY,        /* a reserved job is set aside */
     CMD_KICK,        /* a buried or delayed job becomes ready */
     CMD_RUN,         /* a delayed job becomes ready now */
@@ -99,7 +99,7 @@ struct cmd_push {
     struct bytes content_type; /* may be empty */
     struct bytes body;
     const int64_t *retry_us; /* each at least 0 */
-    uint8_t retry_count;     /* 0 = no schedule: again at once, for ever */
+    uint8_t retry_count;     /* 0 = no schedule: again at once, without a limit */
 };
 
 /* A reserve takes no more jobs once their bodies come to so much: a turn must be able to do it. */

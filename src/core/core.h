@@ -26,7 +26,7 @@ struct core_limits {
 /*
  * Every command is answered exactly once, through `reply`: before core_apply returns, or, for a
  * parked command, from core_match (a job came), core_tick (the wait ended: ERR_EMPTY; or the scan
- * is through) or core_drain. `asker` is what core_apply was given. The core must not be called from
+ * is through) or core_drain. `ctx` is what core_apply was given. The core must not be called from
  * inside the call.
  */
 struct core_callbacks {
@@ -137,13 +137,13 @@ bool core_has(const struct core *core, uint64_t seq, struct bytes id);
 void core_replayed(struct core *core, int64_t now_us);
 
 /*
- * Checkpoint: is the job's record still the one at `where`? If so, emits its EVENT_JOB anew, with
+ * Checkpoint: is the job's record still the one at `where`? If so, emits its EVENT_JOB again, with
  * content type and body as given (the store has just read them), and takes the new place.
  */
 bool core_relocate(struct core *core, uint64_t seq, uint64_t where, struct bytes content_type,
                    struct bytes body);
 /*
- * Checkpoint: emits anew, with an empty body, each job whose record is at a place from `first` up
+ * Checkpoint: emits again, with an empty body, each job whose record is at a place from `first` up
  * to (not with) `end`: those records cannot be read. Goes through all jobs in slices of `budget`
  * steps, from *cursor on, which is 0 at first; true = there is more.
  */

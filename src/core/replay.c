@@ -1,5 +1,5 @@
 /*
- * Events back into state, and the checkpoint that says state anew.
+ * Events back into state, and the checkpoint that writes the state again.
  *
  * During replay jobs are only in the pool and the index, with their fields as the newest event
  * said: no event depends on one before it, so order between jobs does not matter and replaying

@@ -5,7 +5,7 @@
  *
  * A scan goes through steps: POOL looks at every place of the pool; HEADS takes the first job of
  * its topic and state again and again; PAGE changes the jobs that POOL has found, after which POOL
- * begins anew if more are wanted than a page has room for.
+ * begins again if more are wanted than a page has room for.
  */
 #include "base/check.h"
 #include "base/mem.h"

@@ -99,7 +99,7 @@ static enum err parse_inet(const char *text, bool look, struct address *out_addr
     return inet_pton(AF_INET, host, &out_address->in.sin_addr) == 1 ? OK : ERR_INVALID;
 }
 
-/* A socket file that a dead server left behind would keep us from binding for ever. */
+/* A socket file that a dead server left behind would keep us from ever binding. */
 static void remove_stale(const struct address *address)
 {
     struct stat st;

@@ -22,6 +22,6 @@ void notify_manager(const char *state)
         return;
     ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
                           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
-    (void)sent; /* a manager that does not listen is not our trouble */
+    (void)sent; /* a manager that does not listen is not our concern */
     (void)close(fd);
 }

@@ -90,6 +90,37 @@ def test_a_banned_call_is_named_with_what_to_do_instead(tmp_path, line, banned):
     assert not banned or f"x.c:2: {banned}() is banned: " in said
 
 
+@pytest.mark.parametrize("line, name", [
+    ("slab_init(&x);", "slab_init"),
+    ("enum err trouble = OK;", "trouble"),
+    ("struct parser_ear ear2;", "parser_ear"),
+    ("int doubted;", "doubted"),
+    ("int gear, slabs_of_stone, early;", None),
+    ("/* slab */", None),
+])
+def test_an_identifier_that_was_renamed_is_named_with_todays(tmp_path, line, name):
+    code, said = lint("lint-banned", plant(tmp_path / "x.c", f"int x;\n{line}\n"))
+    assert code == (1 if name else 0)
+    assert not name or f"x.c:2: {name} was renamed: " in said
+
+
+@pytest.mark.parametrize("path, text, line, words", [
+    ("docs/x.md", "\nIt waits for\never.\n", 2, "for ever"),
+    ("docs/x.md", "One\n\nSTART it Anew.\n", 3, "Anew"),
+    ("src/core/x.c", "int x;\n/* It can\n * be had. */\n", 2, "can * be had"),
+    ("src/core/x.c", "const char *x = \"lest\";\n", 1, "lest"),
+    ("src/core/x.c", "int lest; /* the latest, forever */\n", 0, None),
+    ("docs/x.md", "The slabstone, a renewal; forever.\n", 0, None),
+    ("elsewhere/x.md", "It waits for ever.\n", 0, None),
+])
+def test_archaic_words_are_refused_where_texts_have_been_read(tmp_path, path, text, line, words):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(text)
+    code, said = lint("lint-banned", "--root", tmp_path, path)
+    assert code == (1 if words else 0)
+    assert not words or f"{path}:{line}: '{words}' is not a plain word: " in said
+
+
 @pytest.mark.parametrize("source, says", [
     ("int f(const char *s) { return (int)__builtin_strlen(s); }", None),
     ("const int table[] = {1, 2};", None),

@@ -350,7 +350,7 @@ static int run_reschedule(struct cli *cli, int argc, char **argv)
         "--if-exists replace` puts a new one in its place";
     call.body = body_of(cli, argc, argv, options);
     if (!call.body)
-        cli_usage(cli, "what shall change? --delay, --due, --priority or --body");
+        cli_usage(cli, "what should change? --delay, --due, --priority or --body");
     return all(cli, argc, argv, &call);
 }
 

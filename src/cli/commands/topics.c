@@ -6,7 +6,7 @@
 #include "cli/show.h"
 #include "cli/text.h"
 
-enum { PAGES_MAX = 100000 }; /* bounds a listing that would go on for ever */
+enum { PAGES_MAX = 100000 }; /* bounds a listing that would never end */
 
 /* The text of a member as a table's cell. */
 static void cell(struct table *table, const json_t *object, const char *key)

@@ -34,7 +34,7 @@ static int open_file(const struct import_log *log, uint32_t file)
 
 /*
  * beanstalkd holds a write lock on the whole file. A read lock conflicts with that just as well,
- * and can be had by who may only read.
+ * and needs no right to write.
  */
 static enum err take_lock(struct import_log *log)
 {

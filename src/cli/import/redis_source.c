@@ -107,7 +107,7 @@ static void append(struct redis_source *source, const struct bytes *words, int c
     (void)redisAppendCommandArgv(source->redis, count, at, len); /* the reply tells */
 }
 
-/* The next answer, to be freed. An error of Redis' is one to the caller who says so, or trouble. */
+/* The next answer, to be freed. An error answer of Redis is ERR_IO, unless `errors_pass`. */
 static enum err receive(struct redis_source *source, bool errors_pass, redisReply **out_reply)
 {
     void *reply = NULL;

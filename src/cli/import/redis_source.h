@@ -47,15 +47,15 @@ struct redis_source {
     uint32_t pool; /* from 1, the one that is being read */
 };
 
-/* Set say, job, ctx, names and now_us before. ERR_IO: trouble. */
+/* Set say, job, ctx, names and now_us before. ERR_IO: see error. */
 enum err redis_source_open(struct redis_source *source, const struct redis_url *url,
                            int64_t timeout_us) MUST_USE;
 void redis_source_close(struct redis_source *source);
 
-/* Looks at all keys, and reads buckets and lists. ERR_IO: trouble. */
+/* Looks at all keys, and reads buckets and lists. ERR_IO: see error. */
 enum err redis_source_survey(struct redis_source *source) MUST_USE;
 
-/* Calls job() for each. ERR_IO: trouble, or what job() answered. */
+/* Calls job() for each. ERR_IO: see error, or what job() answered. */
 enum err redis_source_read(struct redis_source *source) MUST_USE;
 
 #endif

@@ -17,7 +17,7 @@ bool v1_decode_topic(const struct v1_call *v1)
         return false;
     if (v1->kind == CMD_CLEAR_TOPIC && !v1_given(&fields, V1_STATE))
         return api_refuse(v1->input.problem, 400, "missing_field", "state",
-                          "clear needs the state whose jobs shall go, or \"all\"");
+                          "clear needs the state whose jobs to delete, or \"all\"");
     if (v1->kind == CMD_REMOVE_TOPIC || (v1->kind == CMD_CLEAR_TOPIC && fields.state == JOB_GONE))
         v1->call->kind = CALL_CLEAR;
     v1->call->cmd.topic = (struct cmd_topic){

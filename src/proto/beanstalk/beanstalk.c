@@ -145,7 +145,7 @@ enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
  * A number as strtol() takes it, for the two commands that beanstalkd reads so, and whose clients
  * may live on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what follows
  * is ignored; more than `max` is malformed. Where beanstalkd then keeps the low 32 bits, so that a
- * long time-out is none and a negative one for ever, both are UINT32_MAX here.
+ * long time-out is none and a negative one without end, both are UINT32_MAX here.
  */
 static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *out_number)
 {

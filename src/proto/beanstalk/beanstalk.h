@@ -9,7 +9,7 @@
  * us one, and the commands in its body must not be done.
  *
  * What beanstalkd takes is taken: several spaces before a number, leading zeros, any text behind
- * "quit", "kick N" and "reserve-with-timeout N", a negative time-out (for ever). What is malformed
+ * "quit", "kick N" and "reserve-with-timeout N", a negative time-out (no limit). What is malformed
  * to it is so here. Two things differ, for safety: a CR without LF is a byte of the line (there it
  * hides the line's end), and of a line that is too long only that line is skipped (there, if its
  * CR LF is cut at 224 bytes, the next line too).
@@ -64,7 +64,7 @@ struct beanstalk_request {
     uint32_t priority;  /* PUT RELEASE BURY */
     uint32_t delay_s;   /* PUT RELEASE PAUSE_TUBE */
     uint32_t ttr_s;     /* PUT: as sent, 0 is for the session to raise */
-    uint32_t timeout_s; /* RESERVE_WITH_TIMEOUT; UINT32_MAX = for ever, a negative one too */
+    uint32_t timeout_s; /* RESERVE_WITH_TIMEOUT; UINT32_MAX = no limit, a negative one too */
     uint32_t bound;     /* KICK; UINT32_MAX = all, a negative one too */
     struct bytes body;  /* PUT: without its CR LF */
 };
