@@ -13,7 +13,7 @@ void reload(struct command_line *line)
     struct config_error error = {.text = ""};
     if (line->as_beanstalkd) {
         log_event(LOG_WARN, "reload_ignored",
-                  "signal=SIGHUP hint=\"in the place of beanstalkd there is no file to read\"");
+                  "signal=SIGHUP hint=\"as a replacement of beanstalkd it reads no file\"");
         return;
     }
     config_init(&config);

@@ -14,7 +14,7 @@ enum {
 const char beanstalkd_help[] =
     "Use: beanstalkd [OPTIONS]      or: laterd --beanstalkd [OPTIONS]\n"
     "\n"
-    "laterd in the place of beanstalkd, with beanstalkd's options:\n"
+    "laterd as a replacement of beanstalkd, with beanstalkd's options:\n"
     " -b DIR   keep jobs in this directory (default is to keep them in memory alone)\n"
     " -f MS    answer when the system has a job, and sync every MS milliseconds (default is\n"
     "          50ms); with -f0 a job is on disk before it is answered\n"
