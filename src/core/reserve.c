@@ -76,7 +76,8 @@ static void reply_taken(struct core *core, void *ctx, uint32_t taken)
                &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views});
 }
 
-/* Takes the waiter off its topics and its wheel and frees it. Its client is still to be answered. */
+/* Takes the waiter off its topics and its wheel and frees it. Its client is still to be answered.
+ */
 static void unpark(struct core *core, uint32_t number)
 {
     struct waiter *waiter = waiter_at(core, number);

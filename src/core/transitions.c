@@ -250,7 +250,8 @@ void core_kick(struct core *core, uint32_t number)
     topics_at(&core->topics, job->topic)->kicked++;
     core->totals.kicked++;
     if (job->state == JOB_BURIED)
-        job->failures = 0; /* the schedule begins again: else the next failure would bury it again */
+        job->failures =
+            0; /* the schedule begins again: else the next failure would bury it again */
     core_make_ready(core, number);
 }
 

@@ -17,9 +17,10 @@ static void say_lost(struct partition_init *partition_init)
     if (said)
         return;
     partition_init->said_us = partition_init->now_us;
-    log_event(LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"",
-              partition_init->options.space->prefix,
-              "its jobs are gone, the queue goes on empty: see appendonly in docs/redis-recipes.md");
+    log_event(
+        LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"",
+        partition_init->options.space->prefix,
+        "its jobs are gone, the queue goes on empty: see appendonly in docs/redis-recipes.md");
 }
 
 static void opened(void *owner, struct script_request *call, enum err err,
