@@ -338,6 +338,7 @@ static int64_t lane_turn(struct world *world, enum disk_lane lane)
 static int64_t turn(struct world *world)
 {
     int64_t next_us = server_turn(world->server);
+    store_valid(world_store(world));
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {

@@ -493,19 +493,19 @@ static void judge(struct damage *damage, struct region *region)
     }
 }
 
-enum err damage_survey(struct disk *disk, const struct loaded *loaded, size_t first_segment,
+enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
                        struct damage *out_damage)
 {
     static const struct damage_reader weighing = {.batch = weigh_batch, .region = pass_region};
     struct damage damage = {
         .disk = disk,
-        .tag = store_tag(&loaded->manifest.id),
-        .segments = loaded->found + first_segment,
-        .segment_count = loaded->used - first_segment,
+        .tag = store_tag(&directory->manifest.id),
+        .segments = directory->found + first_segment,
+        .segment_count = directory->used - first_segment,
     };
     struct damage_reader reader = weighing;
     reader.ctx = &damage;
-    enum err err = find_proven(&damage, &loaded->manifest);
+    enum err err = find_proven(&damage, &directory->manifest);
     if (!err)
         err = find_regions(&damage);
     if (!err) {

@@ -16,7 +16,10 @@
 #ifndef LATERD_STORE_DAMAGE_H
 #define LATERD_STORE_DAMAGE_H
 
-#include "store/internal.h"
+#include "store/directory.h"
+#include "store/record.h"
+#include "store/scan.h"
+#include "store/segments.h"
 
 struct region {
     uint32_t number;     /* of the segment */
@@ -90,7 +93,7 @@ struct damage_reader {
 };
 
 /* Reads the log twice. `segments` are those that the manifest does not call dead. ERR_AGAIN. */
-enum err damage_survey(struct disk *disk, const struct loaded *loaded, size_t first_segment,
+enum err damage_survey(struct disk *disk, const struct directory *directory, size_t first_segment,
                        struct damage *out_damage) MUST_USE;
 void damage_fini(struct damage *damage);
 

@@ -1,13 +1,10 @@
-/*
- * What is in a store's directory, before any of it is believed: the manifest and every segment's
- * header. Used to open a store and to verify one. Writes nothing.
- */
+#include "store/directory.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "store/internal.h"
 
 void store_error_set(struct store_error *error, const char *file, uint64_t offset,
                      const char *format, ...)
@@ -47,7 +44,8 @@ static enum err read_slots(struct disk *disk, char *slots, size_t *out_len,
     return err;
 }
 
-static enum err choose_slot(const char *slots, struct loaded *loaded, struct store_error *out_error)
+static enum err choose_slot(const char *slots, struct directory *directory,
+                            struct store_error *out_error)
 {
     struct manifest slot[2];
     enum format_verdict verdict[2];
@@ -68,16 +66,16 @@ static enum err choose_slot(const char *slots, struct loaded *loaded, struct sto
     int newest = verdict[0] == FORMAT_GOOD ? 0 : 1;
     if (verdict[0] == FORMAT_GOOD && verdict[1] == FORMAT_GOOD)
         newest = slot[1].generation > slot[0].generation ? 1 : 0;
-    loaded->manifest = slot[newest];
-    loaded->manifest_there = true;
+    directory->manifest = slot[newest];
+    directory->manifest_there = true;
     /* The other slot is blank only until the second writing. */
     enum format_verdict other = verdict[1 - newest];
-    loaded->slot_damaged =
+    directory->slot_damaged =
         other == FORMAT_BAD || (other == FORMAT_BLANK && slot[newest].generation > 1);
     return OK;
 }
 
-static enum err load_manifest(struct disk *disk, struct loaded *loaded,
+static enum err load_manifest(struct disk *disk, struct directory *directory,
                               struct store_error *out_error)
 {
     char *slots = mem_aligned(BLOCK, MANIFEST_BYTES);
@@ -86,7 +84,7 @@ static enum err load_manifest(struct disk *disk, struct loaded *loaded,
     if (err == ERR_NOT_FOUND)
         err = OK; /* a new store, perhaps */
     else if (!err)
-        err = choose_slot(slots, loaded, out_error);
+        err = choose_slot(slots, directory, out_error);
     mem_free(slots);
     return err;
 }
@@ -95,14 +93,15 @@ static enum err load_manifest(struct disk *disk, struct loaded *loaded,
 
 static void found_name(void *ctx, const char *name)
 {
-    struct loaded *loaded = ctx;
+    struct directory *directory = ctx;
     uint32_t number;
     if (!segment_name_parse(name, &number)) {
-        loaded->set_aside += aside_name_parse(name, &number);
+        directory->set_aside += aside_name_parse(name, &number);
         return; /* not of the log */
     }
-    loaded->found = mem_realloc(loaded->found, (loaded->count + 1) * sizeof(*loaded->found));
-    loaded->found[loaded->count++] = (struct found){.number = number};
+    directory->found =
+        mem_realloc(directory->found, (directory->count + 1) * sizeof(*directory->found));
+    directory->found[directory->count++] = (struct found){.number = number};
 }
 
 static enum err load_head(struct disk *disk, struct found *found, const struct manifest *manifest,
@@ -166,42 +165,44 @@ static int by_order(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-void loaded_sort(struct loaded *loaded)
+void directory_sort(struct directory *directory)
 {
-    if (loaded->count > 0)
-        qsort(loaded->found, loaded->count, sizeof(*loaded->found), by_order);
-    loaded->used = 0;
-    while (loaded->used < loaded->count && loaded->found[loaded->used].verdict == FORMAT_GOOD)
-        loaded->used++;
+    if (directory->count > 0)
+        qsort(directory->found, directory->count, sizeof(*directory->found), by_order);
+    directory->used = 0;
+    while (directory->used < directory->count &&
+           directory->found[directory->used].verdict == FORMAT_GOOD)
+        directory->used++;
 }
 
-enum err load(struct disk *disk, struct loaded *out_loaded, struct store_error *out_error)
+enum err directory_read(struct disk *disk, struct directory *out_directory,
+                        struct store_error *out_error)
 {
-    struct loaded loaded = {0};
-    enum err err = load_manifest(disk, &loaded, out_error);
+    struct directory directory = {0};
+    enum err err = load_manifest(disk, &directory, out_error);
     if (!err)
-        err = disk->verbs->list(disk, found_name, &loaded);
-    if (!err && !loaded.manifest_there && loaded.count > 0) {
+        err = disk->verbs->list(disk, found_name, &directory);
+    if (!err && !directory.manifest_there && directory.count > 0) {
         store_error_set(
             out_error, MANIFEST_NAME, 0,
             "there are %zu segments and no manifest: restore the manifest from a backup, bring the "
             "jobs over with: later salvage DIR NEW; or move the segments out to begin a new store",
-            loaded.count);
+            directory.count);
         err = ERR_CORRUPT;
     }
-    for (size_t i = 0; i < loaded.count && !err; i++)
-        err = load_head(disk, &loaded.found[i], &loaded.manifest, out_error);
+    for (size_t i = 0; i < directory.count && !err; i++)
+        err = load_head(disk, &directory.found[i], &directory.manifest, out_error);
     if (err) {
-        loaded_fini(&loaded);
+        directory_fini(&directory);
         return err;
     }
-    loaded_sort(&loaded);
-    *out_loaded = loaded;
+    directory_sort(&directory);
+    *out_directory = directory;
     return OK;
 }
 
 /* Its own id, as long as no other is known. */
-static void read_head(struct disk *disk, struct found *found, struct loaded *loaded)
+static void read_head(struct disk *disk, struct found *found, struct directory *directory)
 {
     char name[DISK_NAME_MAX];
     struct disk_file *file;
@@ -221,11 +222,11 @@ static void read_head(struct disk *disk, struct found *found, struct loaded *loa
     mem_free(block);
     if (found->verdict != FORMAT_GOOD)
         return;
-    if (!loaded->manifest_there && loaded->manifest.version == 0) {
-        loaded->manifest.version = head->version;
-        loaded->manifest.id = head->id;
+    if (!directory->manifest_there && directory->manifest.version == 0) {
+        directory->manifest.version = head->version;
+        directory->manifest.id = head->id;
     }
-    if (!store_id_eq(&head->id, &loaded->manifest.id))
+    if (!store_id_eq(&head->id, &directory->manifest.id))
         found->fault = "it belongs to another store; it is not read";
     else if (head->number != found->number)
         found->fault = "by its header it is another segment: it was renamed; it is not read";
@@ -233,33 +234,34 @@ static void read_head(struct disk *disk, struct found *found, struct loaded *loa
         found->verdict = FORMAT_BAD;
 }
 
-enum err load_leniently(struct disk *disk, struct loaded *out_loaded, struct store_error *out_error)
+enum err directory_read_lenient(struct disk *disk, struct directory *out_directory,
+                                struct store_error *out_error)
 {
-    struct loaded loaded = {0};
-    enum err err = load_manifest(disk, &loaded, out_error);
+    struct directory directory = {0};
+    enum err err = load_manifest(disk, &directory, out_error);
     if (err == ERR_CORRUPT || err == ERR_IO)
         err = OK; /* the segments say almost as much */
     if (!err)
-        err = disk->verbs->list(disk, found_name, &loaded);
-    for (size_t i = 0; i < loaded.count && !err; i++) {
-        read_head(disk, &loaded.found[i], &loaded);
-        if (loaded.found[i].verdict == FORMAT_NEWER) {
+        err = disk->verbs->list(disk, found_name, &directory);
+    for (size_t i = 0; i < directory.count && !err; i++) {
+        read_head(disk, &directory.found[i], &directory);
+        if (directory.found[i].verdict == FORMAT_NEWER) {
             store_error_set(out_error, MANIFEST_NAME, 0,
                             "this store was written by a newer laterd: take its `later`");
             err = ERR_UNSUPPORTED;
         }
     }
     if (err) {
-        loaded_fini(&loaded);
+        directory_fini(&directory);
         return err;
     }
-    loaded_sort(&loaded);
-    *out_loaded = loaded;
+    directory_sort(&directory);
+    *out_directory = directory;
     return OK;
 }
 
-void loaded_fini(struct loaded *loaded)
+void directory_fini(struct directory *directory)
 {
-    mem_free(loaded->found);
-    *loaded = (struct loaded){0};
+    mem_free(directory->found);
+    *directory = (struct directory){0};
 }

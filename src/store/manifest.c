@@ -1,14 +1,23 @@
-/*
- * The manifest's writing. It is made once by replacing (new file, sync, rename, sync of the
- * directory); afterwards its two slots are written in place in turn. At any crash one of them is
- * whole; and a store opens and cleans itself on a disk without a free block, which replacing a
- * file could not.
- */
+#include "store/manifest.h"
+
 #include <string.h>
 
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/internal.h"
+
+struct manifest_writer {
+    struct store *store;
+    struct disk *disk;
+    struct manifest now;    /* as last handed to the disk */
+    uint64_t writing_first; /* batch_first of the one under way … */
+    uint64_t durable_first; /* … and of the one that is durable */
+    uint64_t lease_next;
+    struct disk_file *file;
+    char *slot; /* BLOCK bytes, under way while busy */
+    struct disk_op op;
+    bool busy, again;
+};
 
 enum err manifest_create(struct disk *disk, const struct manifest *manifest)
 {
@@ -26,65 +35,159 @@ enum err manifest_create(struct disk *disk, const struct manifest *manifest)
     return op.err;
 }
 
-/* The next slot's bytes, into the operation. */
-static void prepare(struct store *store, bool clean)
+struct manifest_writer *manifest_new(struct store *store)
 {
-    struct manifest *manifest = &store->manifest;
-    manifest->generation++;
-    manifest->boot = store->boot;
-    manifest->durable = store->synced;
-    manifest->number_next = store->number_next;
-    manifest->clean = clean;
-    manifest->seq_mark = store->seq_next + (clean ? 0 : SEQ_AHEAD);
-    manifest->lease_mark = store->lease_next + (clean ? 0 : LEASE_AHEAD);
-    store->manifest_writing_first = manifest->batch_first;
-    manifest_encode(manifest, store->manifest_slot);
-    store->manifest_op = (struct disk_op){
+    struct manifest_writer *writer = mem_zalloc(sizeof(*writer));
+    writer->store = store;
+    writer->disk = store->disk;
+    writer->slot = mem_aligned(BLOCK, BLOCK);
+    return writer;
+}
+
+void manifest_free(struct manifest_writer *writer)
+{
+    if (!writer)
+        return;
+    CHECK(!writer->busy);
+    if (writer->file)
+        writer->disk->verbs->close(writer->disk, writer->file);
+    mem_free(writer->slot);
+    mem_free(writer);
+}
+
+enum err manifest_begin(struct manifest_writer *writer, const struct manifest *found,
+                        uint64_t lease_first)
+{
+    CHECK(!writer->file && found->generation > 0);
+    writer->now = *found;
+    writer->lease_next = lease_first;
+    enum err err = writer->disk->verbs->open(writer->disk, MANIFEST_NAME, true, &writer->file);
+    if (err)
+        return err;
+    struct disk_op op = {
+        .verb = DISK_SYNC,
+        .lane = LANE_BACKGROUND,
+        .name = MANIFEST_NAME,
+        .file = writer->file,
+    };
+    writer->disk->verbs->run(writer->disk, &op); /* what we have read must be what stays */
+    return op.err;
+}
+
+/* The next slot's bytes, into the operation. */
+static void prepare(struct manifest_writer *writer, bool clean)
+{
+    const struct store *store = writer->store;
+    struct manifest *now = &writer->now;
+    CHECK(!writer->busy);
+    CHECK(log_synced(store->log) >= now->durable); /* neither falls, or recovery loses batches */
+    CHECK(now->batch_first <= log_synced(store->log) + 1);
+    now->generation++;
+    now->boot = store->boot;
+    now->durable = log_synced(store->log);
+    now->number_next = segments_number_next(store->segments);
+    now->clean = clean;
+    now->seq_mark = log_seq_next(store->log) + (clean ? 0 : SEQ_AHEAD);
+    now->lease_mark = writer->lease_next + (clean ? 0 : LEASE_AHEAD);
+    writer->writing_first = now->batch_first;
+    manifest_encode(now, writer->slot);
+    writer->op = (struct disk_op){
         .verb = DISK_WRITE_SYNC,
         .lane = LANE_BACKGROUND,
-        .file = store->manifest_file,
-        .data = store->manifest_slot,
+        .file = writer->file,
+        .data = writer->slot,
         .len = BLOCK,
-        .offset = (manifest->generation & 1) * BLOCK,
-        .owner = store,
+        .offset = (now->generation & 1) * BLOCK,
+        .owner = writer,
     };
 }
 
 static void written(struct disk_op *op)
 {
-    struct store *store = op->owner;
-    store->manifest_busy = false;
+    struct manifest_writer *writer = op->owner;
+    CHECK(writer->busy && op == &writer->op);
+    writer->busy = false;
     if (op->err) {
-        wal_fail(store, op->sys_errno);
+        store_fail(writer->store, op->sys_errno);
         return;
     }
-    store->manifest_durable_first = store->manifest_writing_first;
-    if (store->manifest_again) {
-        store->manifest_again = false;
-        manifest_write(store);
+    writer->durable_first = writer->writing_first;
+    if (writer->again) {
+        writer->again = false;
+        manifest_write(writer);
     }
 }
 
-void manifest_write(struct store *store)
+void manifest_write(struct manifest_writer *writer)
 {
-    if (store->failed)
+    if (writer->store->failed)
         return;
-    if (store->manifest_busy) {
-        store->manifest_again = true;
+    if (writer->busy) {
+        writer->again = true;
         return;
     }
-    prepare(store, false);
-    store->manifest_busy = true;
-    store->manifest_op.done = written;
-    store->disk->verbs->submit(store->disk, &store->manifest_op);
+    prepare(writer, false);
+    writer->busy = true;
+    writer->op.done = written;
+    writer->disk->verbs->submit(writer->disk, &writer->op);
 }
 
-enum err manifest_write_now(struct store *store, bool clean)
+enum err manifest_write_now(struct manifest_writer *writer, bool clean)
 {
-    CHECK(!store->manifest_busy);
-    prepare(store, clean);
-    store->disk->verbs->run(store->disk, &store->manifest_op);
-    if (!store->manifest_op.err)
-        store->manifest_durable_first = store->manifest_writing_first;
-    return store->manifest_op.err;
+    prepare(writer, clean);
+    writer->disk->verbs->run(writer->disk, &writer->op);
+    if (!writer->op.err)
+        writer->durable_first = writer->writing_first;
+    return writer->op.err;
+}
+
+void manifest_forget(struct manifest_writer *writer, uint64_t batch_first)
+{
+    CHECK(batch_first > writer->now.batch_first); /* what is dead stays dead */
+    writer->now.batch_first = batch_first;
+    manifest_write(writer);
+}
+
+bool manifest_forgotten(const struct manifest_writer *writer)
+{
+    return writer->durable_first == writer->now.batch_first;
+}
+
+void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next)
+{
+    if (lease_next <= writer->lease_next)
+        return;
+    writer->lease_next = lease_next;
+    if (lease_next > writer->now.lease_mark - LEASE_AHEAD / 2)
+        manifest_write(writer);
+}
+
+uint64_t manifest_durable(const struct manifest_writer *writer)
+{
+    return writer->now.durable;
+}
+
+uint64_t manifest_seq_mark(const struct manifest_writer *writer)
+{
+    return writer->now.seq_mark;
+}
+
+bool manifest_busy(const struct manifest_writer *writer)
+{
+    return writer->busy;
+}
+
+void manifest_valid(const struct manifest_writer *writer)
+{
+    const struct manifest *now = &writer->now;
+    CHECK(now->version > 0 && now->version <= FORMAT_VERSION && now->generation > 0);
+    CHECK(store_id_eq(&now->id, &writer->store->id));
+    CHECK(now->durable <= log_synced(writer->store->log));
+    CHECK(now->batch_first > 0 && now->batch_first <= log_batch(writer->store->log) + 1);
+    CHECK(writer->durable_first <= writer->writing_first);
+    CHECK(writer->writing_first <= now->batch_first);
+    CHECK(now->number_next <= segments_number_next(writer->store->segments));
+    CHECK(now->lease_mark >= writer->lease_next);
+    CHECK(writer->busy || !writer->again || writer->store->failed);
+    CHECK(writer->file || writer->store->closing);
 }

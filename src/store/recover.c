@@ -56,8 +56,8 @@ static enum err create(struct recovery *recovery)
                             : "the manifest of a new store cannot be written");
         return err;
     }
-    recovery->loaded.manifest = manifest;
-    recovery->loaded.manifest_there = true;
+    recovery->directory.manifest = manifest;
+    recovery->directory.manifest_there = true;
     return OK;
 }
 
@@ -66,27 +66,25 @@ static enum err create(struct recovery *recovery)
 static enum err number_segments(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    const struct loaded *loaded = &recovery->loaded;
-    uint32_t next = loaded->manifest.number_next;
-    for (size_t i = 0; i < loaded->count; i++) {
-        const struct found *found = &loaded->found[i];
+    const struct directory *directory = &recovery->directory;
+    uint32_t next = directory->manifest.number_next;
+    for (size_t i = 0; i < directory->count; i++) {
+        const struct found *found = &directory->found[i];
         if (found->number >= next)
             next = found->number + 1;
-        if (i < loaded->used && found->head.number_next > next)
+        if (i < directory->used && found->head.number_next > next)
             next = found->head.number_next;
     }
     uint32_t base = next;
-    for (size_t i = 0; i < loaded->count; i++)
-        if (loaded->found[i].number < base)
-            base = loaded->found[i].number;
+    for (size_t i = 0; i < directory->count; i++)
+        if (directory->found[i].number < base)
+            base = directory->found[i].number;
     if (next - base > NUMBER_SPAN_MAX || next == 0) {
         store_error_set(recovery->error, MANIFEST_NAME, 0, "segment numbers %u to %u cannot be",
                         base, next);
         return ERR_CORRUPT;
     }
-    store->number_base = base;
-    store->number_next = next;
-    store->by_number = mem_zalloc((size_t)(next - base + 1) * sizeof(*store->by_number));
+    segments_begin(store->segments, base, next);
     return OK;
 }
 
@@ -104,32 +102,28 @@ static enum err missing(struct recovery *recovery, uint64_t first, uint64_t last
 static enum err take_segments(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    const struct loaded *loaded = &recovery->loaded;
-    const struct manifest *manifest = &loaded->manifest;
+    const struct directory *directory = &recovery->directory;
+    const struct manifest *manifest = &directory->manifest;
     size_t at = 0;
-    while (at < loaded->used && loaded->found[at].head.batch_first < manifest->batch_first)
+    while (at < directory->used && directory->found[at].head.batch_first < manifest->batch_first)
         at++;
     recovery->leftovers = at;
-    store->damaged_segments = loaded->set_aside;
-    recovery->clean = manifest->clean && !loaded->slot_damaged;
+    segments_set_aside(store->segments, directory->set_aside);
+    recovery->clean = manifest->clean && !directory->slot_damaged;
     recovery->batch_next = manifest->batch_first;
     recovery->proven = manifest->durable;
     recovery->seq_mark = manifest->seq_mark;
-    for (; at < loaded->used; at++) {
-        const struct found *found = &loaded->found[at];
-        struct segment *segment = segment_add(store, found->number, found->size_bytes);
-        segment->state = SEGMENT_HEADED;
-        segment->batch_first = found->head.batch_first;
-        list_add_tail(&store->log, &segment->link);
-        store->log_count++;
-        store->disk_bytes += found->size_bytes;
+    for (; at < directory->used; at++) {
+        const struct found *found = &directory->found[at];
+        (void)segments_take(store->segments, found->number, found->size_bytes,
+                            found->head.batch_first);
         recovery->all_bytes += found->size_bytes;
         if (found->head.batch_first - 1 > recovery->proven)
             recovery->proven = found->head.batch_first - 1;
         if (!recovery->clean && found->head.seq_mark > recovery->seq_mark)
             recovery->seq_mark = found->head.seq_mark;
     }
-    const struct segment *first = segment_first(store);
+    const struct segment *first = segments_first(store->segments);
     if (first && first->batch_first != manifest->batch_first)
         return missing(recovery, manifest->batch_first, first->batch_first - 1);
     return OK;
@@ -146,15 +140,15 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     if (event->kind == EVENT_JOB) {
         event->record.where = where_of(segment->number, offset);
         event->record.bytes = (uint32_t)recovery->record.len;
-        segment_live(store, segment, event->record);
+        segments_live(store->segments, segment, event->record);
         if (event->job.seq >= recovery->seq_mark)
             recovery->seq_mark = event->job.seq + 1;
     }
     bool counted =
         died.where && !(recovery->surveyed && damage_covers(&recovery->damage, died.where));
-    if (counted && !segment_dies(store, died))
+    if (counted && !segments_dies(store->segments, died))
         return ERR_CORRUPT;
-    store->stats.recovered_events++;
+    store->recovered_events++;
     return store->callbacks->replay(store->callbacks, event);
 }
 
@@ -251,7 +245,7 @@ static enum err survey(struct recovery *recovery)
     unsigned left = FINDINGS_MAX;
     if (recovery->surveyed)
         return OK;
-    enum err err = damage_survey(recovery->store->disk, &recovery->loaded, recovery->leftovers,
+    enum err err = damage_survey(recovery->store->disk, &recovery->directory, recovery->leftovers,
                                  &recovery->damage);
     if (err)
         return err;
@@ -273,7 +267,7 @@ static enum err replay_region(struct recovery *recovery, const struct region *re
         struct event gone = {.kind = EVENT_GONE, .job = {.seq = suspect->died_seq}};
         if (!suspect->proven || damage_covers(&recovery->damage, suspect->died.where))
             continue;
-        if (!segment_dies(store, suspect->died))
+        if (!segments_dies(store->segments, suspect->died))
             return ERR_CORRUPT;
         err = store->callbacks->replay(store->callbacks, &gone);
     }
@@ -307,9 +301,8 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
     err = replay_region(recovery, region);
     if (err)
         return err;
-    segment->end = region->end;
-    segment->damaged = true;
-    recovery->store->damaged_segments++;
+    segments_grow(segment, region->end - segment->end);
+    segments_note_damage(recovery->store->segments, segment);
     recovery->batch_next = region->batch_last + 1;
     recovery->went_round++;
     return OK;
@@ -345,7 +338,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment, 
         err = replay_batch(recovery, segment, offset, &head, batch);
         if (err)
             return err;
-        segment->end += batch_bytes(head.payload_bytes);
+        segments_grow(segment, batch_bytes(head.payload_bytes));
         recovery->done_bytes += batch_bytes(head.payload_bytes);
         recovery->batch_next++;
         say_progress(recovery);
@@ -494,14 +487,14 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment, 
         err = rewrite(recovery, segment, scan, recovery->unproven_at, segment->end);
     if (!err)
         err = zero(recovery, segment);
-    store->stats.dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
-    if (!err && store->stats.dropped_tail_bytes) {
+    store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
+    if (!err && store->dropped_tail_bytes) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
         store_error_set(recovery->error, name, recovery->dirty_first,
                         "notice: %llu bytes of a torn tail were dropped; nothing in them was "
                         "acknowledged",
-                        (unsigned long long)store->stats.dropped_tail_bytes);
+                        (unsigned long long)store->dropped_tail_bytes);
     }
     return err;
 }
@@ -530,9 +523,9 @@ static enum err replay_log(struct recovery *recovery)
     struct store *store = recovery->store;
     struct disk *disk = store->disk;
     enum err err = OK;
-    for (struct segment *segment = segment_first(store); segment && !err;
-         segment = segment_after(store, segment)) {
-        const struct segment *next = segment_after(store, segment);
+    for (struct segment *segment = segments_first(store->segments); segment && !err;
+         segment = segments_after(store->segments, segment)) {
+        const struct segment *next = segments_after(store->segments, segment);
         char name[DISK_NAME_MAX];
         struct disk_file *file;
         struct scan scan;
@@ -544,7 +537,7 @@ static enum err replay_log(struct recovery *recovery)
         scan.number = segment->number;
         scan.tag = store->tag;
         if (!next) /* it stays open for writing */
-            segment_opened(store, segment, file);
+            segments_opened(store->segments, segment, file);
         err = next ? replay_segment(recovery, segment, &scan, next->batch_first)
                    : replay_last(recovery, segment, &scan);
         if (err && !recovery->error->text[0])
@@ -561,49 +554,42 @@ static enum err replay_log(struct recovery *recovery)
 
 /* ---- the whole ---- */
 
-static enum err open_manifest(struct recovery *recovery)
-{
-    struct store *store = recovery->store;
-    enum err err =
-        store->disk->verbs->open(store->disk, MANIFEST_NAME, true, &store->manifest_file);
-    if (err)
-        return err;
-    struct disk_op op = {
-        .verb = DISK_SYNC,
-        .lane = LANE_BACKGROUND,
-        .name = MANIFEST_NAME,
-        .file = store->manifest_file,
-    };
-    store->disk->verbs->run(store->disk, &op); /* what we have read must be what stays */
-    return op.err;
-}
-
 /*
  * A store without a mark of leases is new, or of a version whose leases were boot << 44 | count: it
  * begins above those. A lost slot may have raised the mark, by LEASE_AHEAD at most.
  */
-static uint64_t first_lease(const struct store *store, const struct loaded *loaded)
+static uint64_t first_lease(const struct store *store, const struct directory *directory)
 {
-    if (loaded->manifest.lease_mark == 0)
+    if (directory->manifest.lease_mark == 0)
         return store->boot << 44 | 1;
-    return loaded->manifest.lease_mark + (loaded->slot_damaged ? LEASE_AHEAD : 0);
+    return directory->manifest.lease_mark + (directory->slot_damaged ? LEASE_AHEAD : 0);
 }
 
-static enum err begin_boot(struct recovery *recovery)
+/* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
+static bool marks_doubtful(const struct recovery *recovery)
+{
+    return recovery->directory.slot_damaged || recovery->went_round > 0;
+}
+
+/* All that is known of the log goes to the parts. */
+static enum err begin_parts(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    const struct loaded *loaded = &recovery->loaded;
-    /* The damaged slot may have been the newer one: it told of one boot more, and of numbers. */
-    bool damaged = loaded->slot_damaged || recovery->went_round > 0;
-    store->boot = loaded->manifest.boot + (damaged ? 2 : 1);
-    store->seq_first = recovery->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
-    store->seq_next = store->seq_first;
-    store->lease_first = store->lease_next = first_lease(store, loaded);
-    store->batch_next = recovery->batch_next;
-    store->written = store->synced = store->proven = store->last_full = recovery->batch_next - 1;
-    store->written_segment = segment_tail(store);
-    enum err err = manifest_write_now(store, false);
-    store->seq_mark = store->written_mark = store->manifest.seq_mark;
+    const struct directory *directory = &recovery->directory;
+    bool doubtful = marks_doubtful(recovery);
+    store->boot = directory->manifest.boot + (doubtful ? 2 : 1);
+    store->seq_first = recovery->seq_mark + (doubtful ? 2 * SEQ_AHEAD : 0);
+    store->lease_first = first_lease(store, directory);
+    log_begin(store->log, &(struct log_begin){.batch_next = recovery->batch_next,
+                                              .seq_next = store->seq_first});
+    return manifest_begin(store->manifest, &directory->manifest, store->lease_first);
+}
+
+static enum err write_manifest(struct recovery *recovery)
+{
+    struct store *store = recovery->store;
+    enum err err = manifest_write_now(store->manifest, false);
+    log_begin_marks(store->log, manifest_seq_mark(store->manifest));
     if (err)
         store_error_set(recovery->error, MANIFEST_NAME, 0, "the manifest cannot be written");
     else if (recovery->went_round)
@@ -612,7 +598,7 @@ static enum err begin_boot(struct recovery *recovery)
             "notice: %u damaged places in the log held only what has ended since; nothing is "
             "lost, and cleaning will remove them",
             recovery->went_round);
-    else if (damaged && !recovery->error->text[0])
+    else if (marks_doubtful(recovery) && !recovery->error->text[0])
         store_error_set(recovery->error, MANIFEST_NAME, 0,
                         "notice: one of the manifest's two copies was damaged; nothing is lost");
     return err == ERR_DISK_FULL ? ERR_IO : err;
@@ -621,13 +607,12 @@ static enum err begin_boot(struct recovery *recovery)
 static enum err recover_all(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    enum err err = load(store->disk, &recovery->loaded, recovery->error);
-    if (!err && !recovery->loaded.manifest_there)
+    enum err err = directory_read(store->disk, &recovery->directory, recovery->error);
+    if (!err && !recovery->directory.manifest_there)
         err = create(recovery);
     if (err)
         return err;
-    store->manifest = recovery->loaded.manifest;
-    store->id = store->manifest.id;
+    store->id = recovery->directory.manifest.id;
     store->tag = store_tag(&store->id);
     err = number_segments(recovery);
     if (!err)
@@ -635,11 +620,11 @@ static enum err recover_all(struct recovery *recovery)
     if (!err)
         err = replay_log(recovery);
     if (!err)
-        err = open_manifest(recovery);
+        err = begin_parts(recovery);
     if (!err)
         err = recover_unused(recovery);
     if (!err)
-        err = begin_boot(recovery);
+        err = write_manifest(recovery);
     return err ? err : recover_leftovers(recovery);
 }
 
@@ -649,7 +634,7 @@ enum err recover(struct store *store, struct store_error *out_error)
     recovery->store = store;
     recovery->error = out_error;
     enum err err = recover_all(recovery);
-    loaded_fini(&recovery->loaded);
+    directory_fini(&recovery->directory);
     damage_fini(&recovery->damage);
     mem_free(recovery);
     if (err && !out_error->text[0])

@@ -42,7 +42,7 @@ static enum err look_into(struct recovery *recovery, const struct found *found,
         err = scan_batch(&scan, offset, &verdict, &head, &at);
         if (err || verdict != FORMAT_GOOD)
             continue;
-        dead = head.number < recovery->loaded.manifest.batch_first;
+        dead = head.number < recovery->directory.manifest.batch_first;
         if (!dead) {
             char name[DISK_NAME_MAX];
             segment_name(found->number, name);
@@ -72,7 +72,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
         return err;
     err = look_into(recovery, found, file, &blank);
     bool spare = !err && blank && found->size_bytes == store->options.segment_bytes &&
-                 store->spare_count < SPARES;
+                 segments_want_spare(store->segments);
     if (!spare) {
         store->disk->verbs->close(store->disk, file);
         if (!err && !blank)
@@ -82,12 +82,7 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
                 "nothing is lost");
         return err ? err : remove_now(store, found->number);
     }
-    struct segment *segment = segment_add(store, found->number, found->size_bytes);
-    segment->state = SEGMENT_READY;
-    segment_opened(store, segment, file);
-    store->disk_bytes += segment->size_bytes;
-    list_add_tail(&store->spares, &segment->link);
-    store->spare_count++;
+    segments_take_spare(store->segments, found->number, found->size_bytes, file);
     struct disk_op op = {.verb = DISK_SYNC, .lane = LANE_BACKGROUND, .file = file};
     memcpy(op.name, name, sizeof(op.name)); /* its name may be in memory only, after a kill */
     store->disk->verbs->run(store->disk, &op);
@@ -96,10 +91,10 @@ static enum err take_unused(struct recovery *recovery, struct found *found)
 
 enum err recover_unused(struct recovery *recovery)
 {
-    struct loaded *loaded = &recovery->loaded;
+    struct directory *directory = &recovery->directory;
     enum err err = OK;
-    for (size_t i = loaded->used; i < loaded->count && !err; i++)
-        err = take_unused(recovery, &loaded->found[i]);
+    for (size_t i = directory->used; i < directory->count && !err; i++)
+        err = take_unused(recovery, &directory->found[i]);
     return err;
 }
 
@@ -107,9 +102,10 @@ enum err recover_unused(struct recovery *recovery)
 static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whole)
 {
     struct store *store = recovery->store;
-    const struct found *found = &recovery->loaded.found[index];
-    uint64_t batch_end = index + 1 < recovery->loaded.used ? found[1].head.batch_first
-                                                           : recovery->loaded.manifest.batch_first;
+    const struct found *found = &recovery->directory.found[index];
+    uint64_t batch_end = index + 1 < recovery->directory.used
+                             ? found[1].head.batch_first
+                             : recovery->directory.manifest.batch_first;
     uint64_t number = found->head.batch_first;
     uint64_t offset = BLOCK;
     struct disk_file *file;
@@ -145,7 +141,7 @@ static enum err set_aside_now(struct store *store, uint32_t number)
     segment_name(number, op.name);
     aside_name(number, aside);
     store->disk->verbs->run(store->disk, &op);
-    store->damaged_segments += op.err == OK;
+    segments_set_aside(store->segments, op.err == OK);
     return op.err;
 }
 
@@ -156,8 +152,8 @@ enum err recover_leftovers(struct recovery *recovery)
         bool whole = true;
         err = is_whole(recovery, i, &whole);
         if (!err)
-            err = whole ? remove_now(recovery->store, recovery->loaded.found[i].number)
-                        : set_aside_now(recovery->store, recovery->loaded.found[i].number);
+            err = whole ? remove_now(recovery->store, recovery->directory.found[i].number)
+                        : set_aside_now(recovery->store, recovery->directory.found[i].number);
     }
     return err;
 }

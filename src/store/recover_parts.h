@@ -5,13 +5,14 @@
 #define LATERD_STORE_RECOVER_PARTS_H
 
 #include "store/damage.h"
+#include "store/internal.h"
 
 struct recovery {
     struct store *store;
     struct store_error *error;
-    struct loaded loaded;
+    struct directory directory;
     bool clean;       /* closed in order, and both slots of the manifest are whole */
-    size_t leftovers; /* loaded.found below this are behind the log's beginning: remove */
+    size_t leftovers; /* directory.found below this are behind the log's beginning: remove */
     uint64_t done_bytes, all_bytes, said_bytes;
     uint64_t seq_mark;
     uint64_t batch_next; /* the number expected next */

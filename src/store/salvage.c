@@ -32,8 +32,8 @@ struct salvage {
     struct disk *disk;
     bool locked;
     struct salvage_callbacks *callbacks;
-    struct loaded loaded;
-    size_t first_segment; /* of loaded.found: those before it are dead */
+    struct directory directory;
+    size_t first_segment; /* of directory.found: those before it are dead */
     struct damage damage;
     struct salvage_counts counts;
     uint64_t seq_mark;
@@ -87,7 +87,7 @@ static void identify(struct salvage *salvage, struct found *found)
     }
     scan_init(&scan, salvage->disk, file, found->size_bytes, WINDOW_BYTES);
     scan.number = found->number;
-    scan.tag = store_tag(&salvage->loaded.manifest.id);
+    scan.tag = store_tag(&salvage->directory.manifest.id);
     scan.narrow = true; /* some blocks may be unreadable */
     bool blank = is_blank(&scan, 0);
     for (uint64_t offset = BLOCK; offset < found->size_bytes; offset += BLOCK) {
@@ -112,12 +112,12 @@ static void identify(struct salvage *salvage, struct found *found)
 
 static void judge_manifest(struct salvage *salvage)
 {
-    struct loaded *loaded = &salvage->loaded;
-    if (!loaded->manifest_there) {
+    struct directory *directory = &salvage->directory;
+    if (!directory->manifest_there) {
         say_fault(salvage, MANIFEST_NAME,
                   "it is damaged or missing; all segments are taken, so jobs that ended long ago "
                   "may be among them, and segments may be missing at either end of the log");
-    } else if (loaded->slot_damaged) {
+    } else if (directory->slot_damaged) {
         say_fault(salvage, MANIFEST_NAME, "one of its two copies is damaged; the other is used");
     }
 }
@@ -125,10 +125,10 @@ static void judge_manifest(struct salvage *salvage)
 /* What is missing between two segments, or behind the last one, is seen when batches are read. */
 static void judge_segments(struct salvage *salvage)
 {
-    const struct loaded *loaded = &salvage->loaded;
-    const struct manifest *manifest = &loaded->manifest;
+    const struct directory *directory = &salvage->directory;
+    const struct manifest *manifest = &directory->manifest;
     char fault[160];
-    if (salvage->first_segment == loaded->used && loaded->manifest_there &&
+    if (salvage->first_segment == directory->used && directory->manifest_there &&
         manifest->durable >= manifest->batch_first) {
         (void)snprintf(fault, sizeof(fault),
                        "batches %" PRIu64 " to %" PRIu64 " are missing: no segment that had them "
@@ -136,11 +136,11 @@ static void judge_segments(struct salvage *salvage)
                        manifest->batch_first, manifest->durable);
         say_fault(salvage, "wal-*", fault);
     }
-    for (size_t i = salvage->first_segment; i < loaded->used; i++) {
-        const struct found *found = &loaded->found[i];
+    for (size_t i = salvage->first_segment; i < directory->used; i++) {
+        const struct found *found = &directory->found[i];
         char name[DISK_NAME_MAX];
         segment_name(found->number, name);
-        if (i == salvage->first_segment && loaded->manifest_there &&
+        if (i == salvage->first_segment && directory->manifest_there &&
             found->head.batch_first > manifest->batch_first) {
             (void)snprintf(fault, sizeof(fault),
                            "batches %" PRIu64 " to %" PRIu64 " are missing: this segment is the "
@@ -159,17 +159,18 @@ static void judge_segments(struct salvage *salvage)
 
 static void choose_segments(struct salvage *salvage)
 {
-    struct loaded *loaded = &salvage->loaded;
+    struct directory *directory = &salvage->directory;
     judge_manifest(salvage);
-    for (size_t i = loaded->used; i < loaded->count; i++)
-        identify(salvage, &loaded->found[i]);
-    loaded_sort(loaded);
-    while (salvage->first_segment < loaded->used &&
-           loaded->found[salvage->first_segment].head.batch_first < loaded->manifest.batch_first)
+    for (size_t i = directory->used; i < directory->count; i++)
+        identify(salvage, &directory->found[i]);
+    directory_sort(directory);
+    while (salvage->first_segment < directory->used &&
+           directory->found[salvage->first_segment].head.batch_first <
+               directory->manifest.batch_first)
         salvage->first_segment++;
-    salvage->seq_mark = loaded->manifest.seq_mark;
-    for (size_t i = salvage->first_segment; i < loaded->used; i++) {
-        const struct found *found = &loaded->found[i];
+    salvage->seq_mark = directory->manifest.seq_mark;
+    for (size_t i = salvage->first_segment; i < directory->used; i++) {
+        const struct found *found = &directory->found[i];
         salvage->all_bytes += found->size_bytes;
         if (found->head.seq_mark > salvage->seq_mark)
             salvage->seq_mark = found->head.seq_mark;
@@ -188,10 +189,10 @@ enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *ca
     salvage->disk = disk;
     salvage->locked = lock;
     salvage->callbacks = callbacks;
-    err = load_leniently(disk, &salvage->loaded, out_error);
-    if (!err && !salvage->loaded.manifest_there && salvage->loaded.count == 0)
+    err = directory_read_lenient(disk, &salvage->directory, out_error);
+    if (!err && !salvage->directory.manifest_there && salvage->directory.count == 0)
         err = ERR_NOT_FOUND;
-    if (!err && !salvage->loaded.manifest_there && salvage->loaded.used == 0) {
+    if (!err && !salvage->directory.manifest_there && salvage->directory.used == 0) {
         store_error_set(out_error, MANIFEST_NAME, 0,
                         "the manifest and the headers of all segments are damaged");
         err = ERR_CORRUPT;
@@ -218,7 +219,7 @@ void salvage_close(struct salvage *salvage)
     mem_free(salvage->aside_files);
     mem_free(salvage->aside_jobs);
     damage_fini(&salvage->damage);
-    loaded_fini(&salvage->loaded);
+    directory_fini(&salvage->directory);
     mem_free(salvage);
 }
 
@@ -329,14 +330,14 @@ enum err salvage_replay(struct salvage *salvage)
 {
     struct damage_reader reader = {.batch = replay_good, .region = replay_region, .ctx = salvage};
     enum err err =
-        damage_survey(salvage->disk, &salvage->loaded, salvage->first_segment, &salvage->damage);
+        damage_survey(salvage->disk, &salvage->directory, salvage->first_segment, &salvage->damage);
     return err ? err : damage_read(&salvage->damage, &reader);
 }
 
 static uint64_t boots_of(const struct salvage *salvage)
 {
-    uint64_t boot = salvage->loaded.manifest.boot;
-    if (!salvage->loaded.manifest_there) {
+    uint64_t boot = salvage->directory.manifest.boot;
+    if (!salvage->directory.manifest_there) {
         int64_t since_us = salvage->clock_max_us - BOOT_EPOCH_US;
         boot = BOOT_UNKNOWN + (since_us > 0 ? (uint64_t)(since_us / BOOT_HOUR_US) : 0);
     }
@@ -349,7 +350,7 @@ void salvage_counts(const struct salvage *salvage, struct salvage_counts *out_co
 {
     bool damaged = salvage->counts.bad_files > 0 || salvage->counts.damaged_batches > 0;
     *out_counts = salvage->counts;
-    out_counts->segments = salvage->loaded.used - salvage->first_segment;
+    out_counts->segments = salvage->directory.used - salvage->first_segment;
     out_counts->seq_first = salvage->seq_mark + (damaged ? 2 * SEQ_AHEAD : 0);
     out_counts->boot = boots_of(salvage) + (damaged ? 2 : 1);
 }
@@ -378,7 +379,7 @@ static int by_seq(const void *left, const void *right)
 static void take_aside_jobs(struct salvage *salvage, uint32_t number, const char *bytes, size_t len)
 {
     struct record record;
-    uint32_t tag = store_tag(&salvage->loaded.manifest.id);
+    uint32_t tag = store_tag(&salvage->directory.manifest.id);
     uint64_t batch = 0;
     for (size_t at = 0; len - at >= RECORD_JOB_HEAD;) {
         struct batch_head head;

@@ -1,7 +1,8 @@
+#include "store/scan.h"
+
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/internal.h"
 
 void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
                size_t window_bytes)

@@ -1,12 +1,18 @@
 /*
- * The store's life: opening, a turn, admission, reading bodies, closing. The work is in recover.c,
- * wal.c, segment.c and checkpoint.c.
+ * Puts the parts together: opening, a turn, admission, reading bodies, closing. internal.h says
+ * which parts there are.
  */
 #include <time.h>
 
 #include "base/check.h"
 #include "base/mem.h"
 #include "store/internal.h"
+#include "store/record.h"
+
+enum {
+    ENDING_BYTES = 64,              /* kept back for ending a live job */
+    BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
+};
 
 /* What a record can need beyond the payload bytes: its head, topic, retry waits, padding. */
 enum { RECORD_EXTRA = RECORD_JOB_HEAD + TOPIC_NAME_MAX + RETRY_STEPS_MAX * 8 + 8 };
@@ -29,21 +35,25 @@ unsigned store_descriptors(uint32_t files_max)
     return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;
 }
 
+void store_fail(struct store *store, int sys_errno)
+{
+    if (store->failed)
+        return;
+    store->failed = true;
+    store->callbacks->failed(store->callbacks, sys_errno);
+}
+
+/* ---- opening and closing ---- */
+
 /* A new store must have a place for its first batch before it says that it is open. */
 static enum err make_first(struct store *store, struct store_error *out_error)
 {
-    segment_provide(store);
-    if (!list_empty(&store->log))
+    char name[DISK_NAME_MAX];
+    enum err err = segments_make_first(store->segments);
+    if (!err)
         return OK;
-    struct segment *spare = LIST_ENTRY(store->spares.next, struct segment, link);
-    while (spare->state == SEGMENT_MAKING) {
-        store->disk->verbs->wait(store->disk);
-        (void)store->disk->verbs->poll(store->disk);
-    }
-    if (spare->state == SEGMENT_READY)
-        return OK;
-    enum err err = store->failed ? ERR_IO : store->starved ? ERR_AGAIN : store->full;
-    store_error_set(out_error, spare->make.name, 0,
+    segment_name(segments_number_next(store->segments) - 1, name);
+    store_error_set(out_error, name, 0,
                     err == ERR_DISK_LIMIT  ? "store.max_bytes leaves no room for a first segment"
                     : err == ERR_DISK_FULL ? "the file system has no room for a first segment"
                     : err == ERR_AGAIN     ? "no file descriptor is free for a first segment"
@@ -51,41 +61,43 @@ static enum err make_first(struct store *store, struct store_error *out_error)
     return err;
 }
 
-static void wait_for_disk(struct store *store)
+static bool disk_busy(const struct store *store)
 {
-    while (store->step != COMMIT_IDLE || store->manifest_busy ||
-           store->checkpoint.step == CHECKPOINT_REMOVE) {
-        store->disk->verbs->wait(store->disk);
-        (void)store->disk->verbs->poll(store->disk);
-    }
-}
-
-static bool making(const struct list *head)
-{
-    for (const struct list *link = head->next; link != head; link = link->next)
-        if (LIST_ENTRY(link, struct segment, link)->state == SEGMENT_MAKING)
-            return true;
-    return false;
+    return log_busy(store->log) || manifest_busy(store->manifest) ||
+           cleaner_removing(store->cleaner);
 }
 
 static void store_free(struct store *store)
 {
-    while (making(&store->log) || making(&store->spares)) {
+    /* A segment just made may start something more. */
+    while (segments_making(store->segments) || disk_busy(store)) {
         store->disk->verbs->wait(store->disk);
         (void)store->disk->verbs->poll(store->disk);
     }
-    wait_for_disk(store); /* a segment just made may have started one more */
-    while (!list_empty(&store->log))
-        segment_drop(store, segment_first(store));
-    while (!list_empty(&store->spares))
-        segment_drop(store, LIST_ENTRY(store->spares.next, struct segment, link));
-    checkpoint_fini(store);
-    wal_fini(store);
-    if (store->manifest_file)
-        store->disk->verbs->close(store->disk, store->manifest_file);
-    mem_free(store->manifest_slot);
-    mem_free(store->by_number);
+    cleaner_free(store->cleaner);
+    log_free(store->log);
+    segments_free(store->segments);
+    manifest_free(store->manifest);
     mem_free(store);
+}
+
+static struct store *store_new(const struct store_options *options,
+                               struct store_callbacks *callbacks)
+{
+    struct store *store = mem_zalloc(sizeof(*store));
+    store->options = *options;
+    store->disk = options->disk;
+    store->callbacks = callbacks;
+    store->now_us = options->now_us;
+    if (store->options.files_max == 0)
+        store->options.files_max = FILES_OPEN_MAX;
+    if (store->options.files_max < FILES_OPEN_MIN)
+        store->options.files_max = FILES_OPEN_MIN;
+    store->manifest = manifest_new(store);
+    store->segments = segments_new(store);
+    store->log = log_new(store);
+    store->cleaner = cleaner_new(store);
+    return store;
 }
 
 enum err store_open(const struct store_options *options, struct store_callbacks *callbacks,
@@ -102,22 +114,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
         return err;
     }
     int64_t start_us = monotonic_us();
-    struct store *store = mem_zalloc(sizeof(*store));
-    store->options = *options;
-    store->disk = disk;
-    store->callbacks = callbacks;
-    store->now_us = options->now_us;
-    store->last_commit_us = store->last_sync_us = options->now_us;
-    store->clock_us = store->clock_wanted_us = INT64_MIN;
-    list_init(&store->log);
-    list_init(&store->spares);
-    list_init(&store->open_files);
-    if (store->options.files_max == 0)
-        store->options.files_max = FILES_OPEN_MAX;
-    if (store->options.files_max < FILES_OPEN_MIN)
-        store->options.files_max = FILES_OPEN_MIN;
-    store->manifest_slot = mem_aligned(BLOCK, BLOCK);
-    wal_init(store);
+    struct store *store = store_new(options, callbacks);
     err = recover(store, out_error);
     if (!err)
         err = make_first(store, out_error);
@@ -127,7 +124,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
         disk->verbs->unlock(disk);
         return err;
     }
-    store->stats.recovery_us = monotonic_us() - start_us;
+    store->recovery_us = monotonic_us() - start_us;
     *out_store = store;
     return OK;
 }
@@ -135,13 +132,13 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
 /* Writes all that is gathered. False: there is no room for it, or the disk failed. */
 static bool drain(struct store *store)
 {
-    while (!store->failed && (store->open || !list_empty(&store->sealed) ||
-                              store->step != COMMIT_IDLE || store->synced < store->written)) {
-        bool busy = store->step != COMMIT_IDLE || store->manifest_busy || making(&store->log);
-        uint64_t written = store->written;
-        wal_turn(store);
-        busy = busy || store->step != COMMIT_IDLE;
-        if (!busy && store->written == written)
+    while (!store->failed && !log_empty(store->log)) {
+        bool busy = log_busy(store->log) || manifest_busy(store->manifest) ||
+                    segments_making(store->segments);
+        uint64_t written = log_written(store->log);
+        log_turn(store->log);
+        busy = busy || log_busy(store->log);
+        if (!busy && log_written(store->log) == written)
             return false; /* a segment's file could not be made */
         if (!busy)
             continue; /* the commit was made in the turn: there is nothing to wait for */
@@ -158,11 +155,14 @@ void store_close(struct store *store)
     struct disk *disk = store->disk;
     store->closing = true;
     bool whole = drain(store);
-    wal_write_clock(store);
+    log_write_clock(store->log);
     whole = drain(store) && whole;
-    wait_for_disk(store);
+    while (disk_busy(store)) {
+        disk->verbs->wait(disk);
+        (void)disk->verbs->poll(disk);
+    }
     if (whole && !store->failed)
-        whole = manifest_write_now(store, true) == OK;
+        whole = manifest_write_now(store->manifest, true) == OK;
     store->failed = !whole; /* the next opening recovers then; nothing is lost by that */
     store_free(store);
     disk->verbs->unlock(disk);
@@ -178,27 +178,69 @@ uint64_t store_lease_first(const struct store *store)
     return store->lease_first;
 }
 
+/* ---- what the parts do ---- */
+
 void store_clock_note(struct store *store, int64_t at_us)
 {
-    if (store->clock_wanted_us <= store->clock_us)
-        store->clock_asked_us = at_us;
-    store->clock_wanted_us = at_us;
+    log_clock_note(store->log, at_us);
 }
 
 void store_lease_note(struct store *store, uint64_t lease_next)
 {
-    if (lease_next <= store->lease_next)
-        return;
-    store->lease_next = lease_next;
-    if (lease_next > store->manifest.lease_mark - LEASE_AHEAD / 2)
-        manifest_write(store);
+    manifest_lease_note(store->manifest, lease_next);
 }
 
 void store_seq_note(struct store *store, uint64_t seq_next)
 {
-    if (seq_next > store->seq_next)
-        store->seq_next = seq_next;
+    log_seq_note(store->log, seq_next);
 }
+
+struct stored store_append(struct store *store, const struct event *event)
+{
+    return log_append(store->log, event);
+}
+
+uint64_t store_batch(const struct store *store)
+{
+    return log_batch(store->log);
+}
+
+uint64_t store_promised(const struct store *store)
+{
+    return log_promised(store->log);
+}
+
+uint64_t store_durable(const struct store *store)
+{
+    return log_written(store->log);
+}
+
+uint64_t store_synced(const struct store *store)
+{
+    return log_synced(store->log);
+}
+
+void store_want_sync(struct store *store)
+{
+    log_want_sync(store->log);
+}
+
+void store_latency_first(struct store *store, bool latency_first)
+{
+    log_latency_first(store->log, latency_first);
+}
+
+bool store_failed(const struct store *store)
+{
+    return store->failed;
+}
+
+bool store_full(const struct store *store)
+{
+    return segments_full(store->segments) != OK;
+}
+
+/* ---- a turn ---- */
 
 enum err store_admit(const struct store *store, size_t payload_bytes)
 {
@@ -208,17 +250,20 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
     uint64_t max_bytes = store->options.max_bytes;
     if (max_bytes && need + BLOCK > max_bytes)
         return ERR_DISK_LIMIT;
-    if (!store->full && segment_scarce(store)) /* the next turn says so */
+    const struct segments *segments = store->segments;
+    enum err full = segments_full(segments);
+    if (!full && segments_scarce(segments)) /* the next turn says so */
         return max_bytes ? ERR_DISK_LIMIT : ERR_DISK_FULL;
     /*
      * While the disk is full, room is kept back, so that finish and delete go on: for the record
      * that ends each job, and two segments' worth for cleaning the oldest one, with what is ended
      * meanwhile.
      */
-    uint64_t kept = 2 * store->options.segment_bytes + (store->live_jobs + 1) * ENDING_BYTES;
-    if (store->full && segment_room(store) < need + kept)
-        return store->full;
-    if (store->sealed_bytes > BACKLOG_MAX || store->seq_next + SEQ_AHEAD / 8 >= store->seq_mark)
+    uint64_t kept =
+        2 * store->options.segment_bytes + (segments_live_jobs(segments) + 1) * ENDING_BYTES;
+    if (full && segments_room(segments) < need + kept)
+        return full;
+    if (log_backlog_bytes(store->log) > BACKLOG_MAX || log_seq_scarce(store->log))
         return ERR_AGAIN;
     return OK;
 }
@@ -226,22 +271,20 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
 void store_turn(struct store *store, int64_t now_us)
 {
     store->now_us = now_us;
-    segment_provide(store);
-    checkpoint_turn(store);
-    wal_turn(store);
+    segments_provide(store->segments);
+    cleaner_turn(store->cleaner);
+    log_turn(store->log);
 }
 
 int64_t store_next_us(const struct store *store)
 {
     if (store->failed)
         return INT64_MAX;
-    int64_t next_us = wal_next_us(store);
-    int64_t checkpoint_us = checkpoint_next_us(store);
-    if (checkpoint_us < next_us)
-        next_us = checkpoint_us;
-    if ((store->full || store->starved) && store->retry_at_us < next_us)
-        next_us = store->retry_at_us;
-    return next_us;
+    int64_t next_us = log_next_us(store->log);
+    int64_t cleaner_us = cleaner_next_us(store->cleaner);
+    int64_t segments_us = segments_next_us(store->segments);
+    next_us = cleaner_us < next_us ? cleaner_us : next_us;
+    return segments_us < next_us ? segments_us : next_us;
 }
 
 void store_poll(struct store *store)
@@ -251,17 +294,17 @@ void store_poll(struct store *store)
 
 static enum err read_record(struct store *store, uint64_t where, char *at, size_t len)
 {
-    struct segment *segment = segment_find(store, where_segment(where));
+    struct segment *segment = segments_find(store->segments, where_segment(where));
     struct disk_file *file = NULL;
     size_t got = 0;
     uint64_t offset = where_offset(where);
     if (!segment || segment->state != SEGMENT_HEADED || offset + len > segment->end)
         return ERR_DAMAGED;
-    enum err err = segment_file(store, segment, &file);
+    enum err err = segments_file(store->segments, segment, &file);
     if (!err)
         err = store->disk->verbs->read_cached(store->disk, file, offset, at, len, &got);
     if (err == ERR_AGAIN && file) {
-        store->stats.cold_reads++;
+        store->cold_reads++;
         err = store->disk->verbs->read(store->disk, file, offset, at, len, &got);
     }
     if (err == ERR_NOT_FOUND)
@@ -274,7 +317,7 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
 {
     size_t len = RECORD_JOB_HEAD + place->content_type_len + place->body_len;
     size_t recent_len = 0;
-    const char *recent = wal_recent(store, place->where, &recent_len);
+    const char *recent = log_recent(store->log, place->where, &recent_len);
     char *at = arena_alloc(arena, len);
     enum err err = OK;
     if (recent && recent_len >= len)
@@ -292,29 +335,26 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
 
 uint64_t store_cold_reads(const struct store *store)
 {
-    return store->stats.cold_reads;
-}
-
-bool store_failed(const struct store *store)
-{
-    return store->failed;
-}
-
-bool store_full(const struct store *store)
-{
-    return store->full != OK;
+    return store->cold_reads;
 }
 
 void store_stats(const struct store *store, struct store_stats *out_stats)
 {
-    *out_stats = store->stats;
-    out_stats->segments = store->log_count;
-    out_stats->disk_bytes = store->disk_bytes + MANIFEST_BYTES;
-    out_stats->live_bytes = store->live_bytes;
-    out_stats->live_jobs = store->live_jobs;
-    out_stats->damaged_segments = store->damaged_segments;
-    const struct segment *first = segment_first(store), *tail = segment_tail(store);
-    out_stats->segment_first = first ? first->number : 0;
-    out_stats->segment_tail = tail ? tail->number : 0;
-    out_stats->segment_bytes = store->options.segment_bytes;
+    *out_stats = (struct store_stats){
+        .cold_reads = store->cold_reads,
+        .recovered_events = store->recovered_events,
+        .dropped_tail_bytes = store->dropped_tail_bytes,
+        .recovery_us = store->recovery_us,
+    };
+    segments_stats(store->segments, out_stats);
+    log_stats(store->log, out_stats);
+    cleaner_stats(store->cleaner, out_stats);
+}
+
+void store_valid(const struct store *store)
+{
+    manifest_valid(store->manifest);
+    segments_valid(store->segments);
+    log_valid(store->log);
+    cleaner_valid(store->cleaner);
 }

@@ -3,8 +3,8 @@
  * commit, checkpoints and recovery. docs/disk-format.md has every byte.
  *
  * How it is used in a turn: append() as the core emits; at the turn's end store_turn(), which
- * hands the open batch to the disk if none is under way; when a batch is durable, ear->durable().
- * One thread; the disk's own threads are behind port/disk.h.
+ * hands the open batch to the disk if none is under way; when a batch is durable,
+ * callbacks->durable(). One thread; the disk's own threads are behind port/disk.h.
  *
  * Invariants
  * S1 Batches are numbered 1, 2, 3 … without a gap over the life of the store.
@@ -140,7 +140,8 @@ uint64_t store_batch(const struct store *store);
 uint64_t store_promised(const struct store *store);
 uint64_t store_durable(const struct store *store);
 uint64_t store_synced(const struct store *store);
-/* Buffered: have all appended so far synced as soon as can be, and ear->synced() told of it. */
+/* Buffered: have all appended so far synced as soon as can be, and callbacks->synced() told of it.
+ */
 void store_want_sync(struct store *store);
 
 /*
@@ -191,6 +192,12 @@ struct store_stats {
     int64_t recovery_us; /* how long store_open took */
 };
 void store_stats(const struct store *store, struct store_stats *out_stats);
+
+/*
+ * CHECKs the invariants of all parts, for tests and the simulator: between calls, after any step.
+ * O(segments + batches that wait for the disk).
+ */
+void store_valid(const struct store *store);
 
 /*
  * `later verify`: reads every byte of a store that nobody has open. Calls `say` with one line per

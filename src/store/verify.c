@@ -9,7 +9,6 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "store/damage.h"
-#include "store/internal.h"
 
 enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
 
@@ -26,7 +25,7 @@ struct verify {
     const struct store_watcher *watcher;
     uint64_t said_bytes, all_bytes; /* of progress */
     struct store_counts counts;
-    struct loaded loaded;
+    struct directory directory;
     uint32_t tag;
     uint64_t batch_next;
     uint64_t proven;
@@ -294,24 +293,24 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     return OK;
 }
 
-static enum err verify_loaded(struct verify *verify)
+static enum err verify_directory(struct verify *verify)
 {
-    const struct loaded *loaded = &verify->loaded;
-    const struct manifest *manifest = &loaded->manifest;
+    const struct directory *directory = &verify->directory;
+    const struct manifest *manifest = &directory->manifest;
     enum err err = OK;
     verify->tag = store_tag(&manifest->id);
     verify->proven = manifest->durable;
     verify->batch_next = manifest->batch_first;
     verify->counts.bytes += MANIFEST_BYTES;
     verify->all_bytes = MANIFEST_BYTES;
-    for (size_t i = 0; i < loaded->count; i++)
-        verify->all_bytes += loaded->found[i].size_bytes;
-    if (loaded->slot_damaged) {
+    for (size_t i = 0; i < directory->count; i++)
+        verify->all_bytes += directory->found[i].size_bytes;
+    if (directory->slot_damaged) {
         tell(verify, "%s: one of its two copies is damaged; the other is used", MANIFEST_NAME);
         verify->counts.bad++;
     }
-    for (size_t i = 0; i < loaded->used && !err; i++) {
-        const struct found *found = &loaded->found[i];
+    for (size_t i = 0; i < directory->used && !err; i++) {
+        const struct found *found = &directory->found[i];
         if (found->head.batch_first < manifest->batch_first)
             continue; /* cleaned already; the next opening removes it */
         if (found->head.batch_first > verify->batch_next) {
@@ -323,18 +322,18 @@ static enum err verify_loaded(struct verify *verify)
             verify->counts.bad++;
             verify->batch_next = found->head.batch_first;
         }
-        bool last = i + 1 == loaded->used;
+        bool last = i + 1 == directory->used;
         err = verify_segment(verify, found,
-                             last ? UINT64_MAX : loaded->found[i + 1].head.batch_first);
+                             last ? UINT64_MAX : directory->found[i + 1].head.batch_first);
     }
-    if (!err && loaded->used == 0 && verify->batch_next <= verify->proven) {
+    if (!err && directory->used == 0 && verify->batch_next <= verify->proven) {
         tell(verify, "all segments are missing");
         verify->counts.bad++;
     }
-    if (loaded->set_aside)
-        tell(verify, "%u damaged segments were set aside, as wal-….damaged", loaded->set_aside);
-    for (size_t i = loaded->used; i < loaded->count && !err; i++)
-        err = verify_unused(verify, &loaded->found[i]);
+    if (directory->set_aside)
+        tell(verify, "%u damaged segments were set aside, as wal-….damaged", directory->set_aside);
+    for (size_t i = directory->used; i < directory->count && !err; i++)
+        err = verify_unused(verify, &directory->found[i]);
     return err;
 }
 
@@ -351,20 +350,20 @@ enum err store_verify(struct disk *disk, const struct store_watcher *watcher,
         return err;
     }
     map_init(&verify->live.map, place_eq, &verify->live);
-    err = load(disk, &verify->loaded, &error);
+    err = directory_read(disk, &verify->directory, &error);
     if (err) {
         tell(verify, "%s: offset %llu: %s", error.file, (unsigned long long)error.offset,
              error.text[0] ? error.text : err_text(err));
-    } else if (!verify->loaded.manifest_there) {
+    } else if (!verify->directory.manifest_there) {
         tell(verify, "there is no store in this directory");
         err = ERR_NOT_FOUND;
     } else {
-        err = verify_loaded(verify);
+        err = verify_directory(verify);
     }
     verify->counts.live_jobs = map_count(&verify->live.map);
     if (!err)
         *out_counts = verify->counts;
-    loaded_fini(&verify->loaded);
+    directory_fini(&verify->directory);
     map_fini(&verify->live.map);
     mem_free(verify->live.places);
     mem_free(verify->live.idle);

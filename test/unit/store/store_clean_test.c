@@ -222,22 +222,21 @@ static void p2_a_cut_before_the_damaged_segment_is_set_aside_keeps_it(void **sta
     uint64_t len = 0;
     make_bed(&bed);
     assert_true(sim_disk_flip(model->disk, bed.name, (bed.offset + 110) * 8));
-    while (model->store->checkpoint.step != CHECKPOINT_REMOVE) {
-        if (model->store->checkpoint.step == CHECKPOINT_IDLE) {
+    while (!cleaner_removing(model->store->cleaner)) {
+        if (cleaner_idle(model->store->cleaner)) {
             churn(model, 1);
             continue;
         }
         model->now_us += 20000;
         store_turn(model->store, model->now_us);
-        if (model->store->checkpoint.step == CHECKPOINT_REMOVE)
+        if (cleaner_removing(model->store->cleaner))
             break;
         while (sim_disk_step(model->disk, LANE_COMMIT) ||
                sim_disk_step(model->disk, LANE_BACKGROUND))
             continue;
         store_poll(model->store);
     }
-    bool damaged = model->store->checkpoint.lost_jobs > 0;
-    assert_true(damaged);
+    assert_int_equal(model->notices[STORE_DAMAGED], 1);
     sim_disk_cut_at(model->disk, sim_disk_points(model->disk));
     model_close(model);
     sim_disk_power(model->disk, 3);

@@ -457,6 +457,7 @@ static inline void model_turn(struct model *model)
     if (model_random(model, 2) != 0)
         (void)sim_disk_step(model->disk, LANE_BACKGROUND);
     store_poll(model->store);
+    store_valid(model->store);
 }
 
 /* Turns until the disk has nothing to do any more. */
@@ -469,6 +470,7 @@ static inline void model_settle(struct model *model)
                sim_disk_step(model->disk, LANE_BACKGROUND))
             continue;
         store_poll(model->store);
+        store_valid(model->store);
     }
 }
 

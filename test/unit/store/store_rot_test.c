@@ -141,7 +141,8 @@ static void flipped_bodies_are_never_served(void **state)
     char name[DISK_NAME_MAX] = "wal-00000001";
     model_init(&model, 3);
     model.options.recent_bytes = 1;
-    model.options.segment_bytes = 4 * 1024 * 1024; /* more than one slab: bodies come from disk */
+    model.options.segment_bytes =
+        4 * 1024 * 1024; /* more than one write buffer: bodies come from disk */
     assert_int_equal(model_open(&model), OK);
     assert_int_equal(model_push(&model), OK);
     struct model_job job = model.jobs[0];
@@ -268,10 +269,11 @@ static void p2_a_lost_change_beside_a_spoiled_body_is_not_silent(void **state)
         build_mixed(&model);
         assert_int_equal(model_open(&model), OK);
         struct model_job *job = &model.jobs[4];
-        model.store->checkpoint.body_lost = spoiled == 1;
+        if (spoiled)
+            log_relocating(model.store->log, RELOCATING_BODY_LOST);
         job->stored = model_emit(&model, job, BYTES("text"),
                                  model_body(&model, job->seq, job->version, room));
-        model.store->checkpoint.body_lost = false;
+        log_relocating(model.store->log, RELOCATING_NOTHING);
         uint64_t where = job->stored.where;
         uint64_t record_len = job->stored.bytes;
         struct event move = {

@@ -38,12 +38,12 @@ static void a_turn_writes_at_most_256_kib_by_itself(void **state)
     push_backlog(&model, BACKLOG_JOBS);
     model_settle(&model);
     push_backlog(&model, BACKLOG_JOBS); /* into a segment whose header is written */
-    uint64_t backlog = model.store->sealed_bytes;
+    uint64_t backlog = log_backlog_bytes(model.store->log);
     assert_true(backlog > 4 * MIB);
     while (model.acknowledged < store_batch(model.store)) {
         uint64_t before = bytes_written(&model);
         store_turn(model.store, ++model.now_us);
-        assert_true(bytes_written(&model) - before <= INLINE_BYTES);
+        assert_true(bytes_written(&model) - before <= LOG_INLINE_BYTES);
         (void)sim_disk_step(model.disk, LANE_COMMIT); /* the rest is the thread's */
         store_poll(model.store);
     }
@@ -56,15 +56,11 @@ static void a_backlog_is_cut_into_batches_of_256_kib(void **state)
     struct model model;
     open_quick(&model);
     push_backlog(&model, BACKLOG_JOBS);
-    unsigned batches = 0;
-    for (struct list *link = model.store->sealed.next; link != &model.store->sealed;
-         link = link->next) {
-        const struct batch *batch = LIST_ENTRY(link, struct batch, link);
-        assert_true(batch_bytes(batch->payload_bytes) <= 256 * 1024);
-        batches++;
-    }
-    assert_true(batches > 16);
+    store_valid(model.store); /* each batch is */
     model_settle(&model);
+    struct store_stats stats;
+    store_stats(model.store, &stats);
+    assert_true(stats.batches > 16);
     assert_int_equal(model.acknowledged, store_batch(model.store));
     model_fini(&model);
 }
@@ -84,7 +80,8 @@ static void p7_a_missing_descriptor_for_a_new_segment_is_no_failure(void **state
     model_settle(&model);
     assert_false(model.failed);
     assert_true(model.acknowledged < store_batch(model.store)); /* and nothing is said to be safe */
-    assert_true(store_next_us(model.store) <= model.now_us + REOPEN_US); /* no spinning either */
+    assert_true(store_next_us(model.store) <=
+                model.now_us + LOG_REOPEN_US); /* no spinning either */
     assert_true(store_next_us(model.store) > model.now_us - 30000);
     sim_disk_starve(model.disk, false);
     model_settle(&model);
@@ -114,7 +111,7 @@ static void p7_a_missing_descriptor_for_a_commit_is_no_failure(void **state)
     model_settle(&model);
     assert_false(model.failed);
     assert_true(model.acknowledged < store_batch(model.store));
-    assert_true(model.store->reopen_at_us > 0);
+    assert_true(store_next_us(model.store) <= model.now_us + LOG_REOPEN_US);
     sim_disk_starve(model.disk, false);
     model_settle(&model);
     assert_int_equal(model.acknowledged, store_batch(model.store));

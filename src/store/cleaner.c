@@ -1,0 +1,542 @@
+#include "store/cleaner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/record.h"
+#include "store/scan.h"
+
+enum {
+    SLICE_BYTES = 256 * 1024,      /* read in one turn */
+    SLICE_RECORDS = 256,           /* looked at in one turn: up to 1 µs each */
+    READ_TRIES = 10,               /* of a read that fails: 51 s … */
+    READ_TRIES_FULL = 4,           /* … or 0.7 s while the disk is full */
+    CHECK_TRIES = 4,               /* of a batch that does not match its checksum */
+    TRY_AGAIN_US = 100 * 1000,     /* after the first failure; doubled after each */
+    AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
+    SEGMENTS_LEAST = 4,            /* below so many nothing is cleaned, unless wholly dead */
+    SLACK_SEGMENTS = 2,
+};
+
+enum clean_step {
+    CLEAN_IDLE,
+    CLEAN_WALK,     /* relocating the live jobs of the oldest segment */
+    CLEAN_UNREAD,   /* relocating those whose records cannot be read */
+    CLEAN_REST,     /* relocating what has no place of its own */
+    CLEAN_DURABLE,  /* waiting for the batch with the last of them */
+    CLEAN_MANIFEST, /* waiting for the manifest that no longer names it */
+    CLEAN_REMOVE,   /* waiting for the file to go */
+};
+
+struct cleaner {
+    struct store *store;
+    const struct store_options *options;
+    struct disk *disk;
+    struct segments *segments;
+    struct log *log;
+    enum clean_step step;
+    struct segment *segment; /* the oldest, or NULL: idle */
+    uint64_t offset;         /* CLEAN_WALK: the batch being relocated, or the next */
+    uint64_t batch_next;     /* its number */
+    const char *batch;       /* it, in the scan's window; NULL: not read yet … */
+    size_t at, end;          /* … and its records that are still to be relocated */
+    bool seeking;            /* the batch at `offset` is damaged: looking for the next good one */
+    unsigned tries;          /* how often it could not be read … */
+    int64_t retry_at_us;     /* … and when it is tried again */
+    struct disk_file *fresh; /* the same segment past the page cache, while retrying */
+    uint64_t lost_jobs;      /* so many had no body that can be read */
+    uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_REST */
+    uint64_t batch_last;     /* CLEAN_DURABLE: wait for this one */
+    uint64_t round_end;      /* full: batches before this are of the round under way … */
+    uint64_t round_dead;     /* … and when it was over, so many bytes were still not alive */
+    bool round_over;
+    struct scan scan;
+    struct disk_op remove;
+    char aside_name[DISK_NAME_MAX];
+    uint64_t checkpoints, relocated_jobs;
+};
+
+/* Bytes of the segments that can be cleaned: all but the last. Asked each turn: no walk. */
+static uint64_t log_bytes(const struct cleaner *cleaner)
+{
+    return segments_bytes(cleaner->segments) - segments_unused(cleaner->segments);
+}
+
+/*
+ * What cleaning all of the log would free, as far as can be told: it is packed as tight as it gets
+ * when every segment ends with half a record's worth of waste.
+ */
+static uint64_t gain_bytes(const struct cleaner *cleaner)
+{
+    uint64_t segment_bytes = cleaner->options->segment_bytes;
+    uint64_t live_jobs = segments_live_jobs(cleaner->segments);
+    uint64_t live_bytes = segments_live_bytes(cleaner->segments);
+    uint64_t record = live_jobs ? live_bytes / live_jobs : 0;
+    uint64_t waste = BLOCK + (record < segment_bytes / 2 ? record / 2 : segment_bytes / 4);
+    uint64_t live = live_bytes + live_bytes / 32; /* headers, padding */
+    uint64_t packed = (live / (segment_bytes - waste) + 1) * segment_bytes;
+    uint64_t used = log_bytes(cleaner);
+    return used > packed ? used - packed : 0;
+}
+
+/* Bytes of the log that hold no live job's record: what has died, waste and padding. */
+static uint64_t dead_bytes(const struct cleaner *cleaner)
+{
+    uint64_t used = log_bytes(cleaner) + segments_tail(cleaner->segments)->end;
+    uint64_t live_bytes = segments_live_bytes(cleaner->segments);
+    return used > live_bytes ? used - live_bytes : 0;
+}
+
+/* What relocating a segment's live jobs takes: a batch for each turn or full batch, all padded. */
+static uint64_t relocate_bytes(const struct segment *segment)
+{
+    uint64_t live_bytes = segment->live_bytes;
+    uint64_t batches = segment->size_bytes / SLICE_BYTES + 2 * (live_bytes / BATCH_FULL);
+    return batch_bytes(live_bytes) + batches * BLOCK;
+}
+
+/*
+ * On a full disk: is there something to gain, and room to gain it? Going round the whole log may be
+ * needed to get at it, because the dead may lie in the middle. If a round is over, the next one
+ * waits until more has died.
+ *
+ * Ends eat the room that cleaning needs. So when there is hardly more of it than the oldest segment
+ * takes, that one is cleaned for the little that it gives: while a segment's live jobs fit into
+ * what is left, the room of all that dies will come back.
+ */
+static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
+{
+    uint64_t segment_bytes = cleaner->options->segment_bytes;
+    uint64_t need = relocate_bytes(oldest);
+    uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
+    bool low = !segments_fits(cleaner->segments, need + slack, oldest->record_max);
+    bool fits = !low || segments_fits(cleaner->segments, need, oldest->record_max);
+    uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
+    uint64_t dead = dead_bytes(cleaner);
+    segments_cleaner_wants(cleaner->segments, fits ? 0 : need + 2 * BLOCK);
+    if (!fits || (!low && gain_bytes(cleaner) < step))
+        return false;
+    if (oldest->batch_first >= cleaner->round_end) {
+        if (!cleaner->round_over && cleaner->round_end) {
+            cleaner->round_over = true;
+            cleaner->round_dead = dead;
+        }
+        if (cleaner->round_over && dead < cleaner->round_dead + step)
+            return false;
+        cleaner->round_over = false;
+        cleaner->round_end = log_batch(cleaner->log) + 1;
+    }
+    return true;
+}
+
+/*
+ * Is cleaning the oldest segment worth it? As long as the log is larger than twice what lives, a
+ * pass over all of it writes at most as much as it frees.
+ */
+static bool worth_it(struct cleaner *cleaner, const struct segment *oldest)
+{
+    uint64_t segment_bytes = cleaner->options->segment_bytes;
+    if (oldest->live_jobs == 0)
+        return true;
+    if (segments_full(cleaner->segments))
+        return worth_it_full(cleaner, oldest);
+    uint64_t used = log_bytes(cleaner) + segment_bytes;
+    return used > SEGMENTS_LEAST * segment_bytes &&
+           used > 2 * segments_live_bytes(cleaner->segments) + SLACK_SEGMENTS * segment_bytes;
+}
+
+static void start(struct cleaner *cleaner)
+{
+    struct segment *oldest = segments_first(cleaner->segments);
+    struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
+    if (!next || next->state != SEGMENT_HEADED || !worth_it(cleaner, oldest))
+        return;
+    cleaner->segment = oldest;
+    cleaner->offset = BLOCK;
+    cleaner->batch_next = oldest->batch_first;
+    cleaner->batch = NULL;
+    cleaner->seeking = false;
+    cleaner->tries = 0;
+    cleaner->retry_at_us = INT64_MIN;
+    cleaner->lost_jobs = 0;
+    cleaner->cursor = 0;
+    cleaner->step = CLEAN_WALK;
+    scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, SLICE_BYTES);
+    cleaner->scan.number = oldest->number;
+    cleaner->scan.tag = cleaner->store->tag;
+}
+
+/* ---- what cannot be read ---- */
+
+static void close_fresh(struct cleaner *cleaner)
+{
+    if (cleaner->fresh)
+        cleaner->disk->verbs->close(cleaner->disk, cleaner->fresh);
+    cleaner->fresh = NULL;
+}
+
+/* The segment's file; after a failure another one that shows what the disk really has. */
+static enum err open_source(struct cleaner *cleaner)
+{
+    cleaner->scan.narrow = cleaner->tries > 0 || cleaner->seeking;
+    if (cleaner->tries == 0)
+        return segments_file(cleaner->segments, cleaner->segment, &cleaner->scan.file);
+    if (!cleaner->fresh) {
+        char name[DISK_NAME_MAX];
+        segment_name(cleaner->segment->number, name);
+        enum err err = cleaner->disk->verbs->open(cleaner->disk, name, true, &cleaner->fresh);
+        if (err)
+            return err;
+    }
+    cleaner->scan.file = cleaner->fresh;
+    return OK;
+}
+
+static void tell_unread(struct cleaner *cleaner, enum err err)
+{
+    struct store_error error;
+    char name[DISK_NAME_MAX];
+    segment_name(cleaner->segment->number, name);
+    store_error_set(&error, name, cleaner->offset, "batch %" PRIu64 ": %s", cleaner->batch_next,
+                    err ? err_text(err) : "the checksum does not match");
+    cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_UNREAD, &error);
+}
+
+/* The batch at `offset` could not be read, or (OK) is not what it must be. */
+static void put_off(struct cleaner *cleaner, enum err err)
+{
+    unsigned tries_max = !err                               ? CHECK_TRIES
+                         : segments_full(cleaner->segments) ? READ_TRIES_FULL
+                                                            : READ_TRIES;
+    cleaner->scan.len = 0; /* what was read is not to be believed a second time */
+    cleaner->batch = NULL;
+    if (err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
+        cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
+        return;
+    }
+    if (cleaner->tries == 0)
+        tell_unread(cleaner, err);
+    if (++cleaner->tries < tries_max) {
+        cleaner->retry_at_us =
+            cleaner->store->now_us + ((int64_t)TRY_AGAIN_US << (cleaner->tries - 1));
+        return;
+    }
+    close_fresh(cleaner);
+    cleaner->tries = 0;
+    cleaner->seeking = true;
+    segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset,
+                     err ? "a batch cannot be read" : "a batch does not match its checksum");
+    cleaner->offset += BLOCK;
+}
+
+/* Is there a good batch at `offset`? One block on each call. */
+static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
+{
+    enum format_verdict verdict = FORMAT_BAD;
+    struct batch_head head;
+    const char *batch;
+    if (cleaner->offset >= cleaner->segment->end) {
+        cleaner->batch_next = batch_end;
+        return true;
+    }
+    enum err err = open_source(cleaner);
+    if (err == ERR_AGAIN) {
+        put_off(cleaner, err);
+        return false;
+    }
+    if (!err)
+        err = scan_batch(&cleaner->scan, cleaner->offset, &verdict, &head, &batch);
+    bool good = !err && verdict == FORMAT_GOOD && head.number > cleaner->batch_next &&
+                head.number < batch_end;
+    cleaner->seeking = !good;
+    if (good)
+        cleaner->batch_next = head.number;
+    else
+        cleaner->offset += BLOCK;
+    return true;
+}
+
+/* ---- relocating ---- */
+
+/* Brings the next batch into the window. False: it is put off. */
+static bool read_batch(struct cleaner *cleaner)
+{
+    enum format_verdict verdict = FORMAT_BAD;
+    struct batch_head head;
+    enum err err = open_source(cleaner);
+    if (!err)
+        err = scan_batch(&cleaner->scan, cleaner->offset, &verdict, &head, &cleaner->batch);
+    if (err || verdict != FORMAT_GOOD || head.number != cleaner->batch_next) {
+        put_off(cleaner, err);
+        return false;
+    }
+    close_fresh(cleaner);
+    cleaner->tries = 0;
+    cleaner->at = BATCH_HEAD;
+    cleaner->end = BATCH_HEAD + head.payload_bytes;
+    return true;
+}
+
+static void relocate_job(struct cleaner *cleaner, const struct record *record)
+{
+    uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->at);
+    uint64_t records = log_records(cleaner->log);
+    bool lost = !record_body_good(record); /* it stays so, wherever it goes */
+    log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
+    cleaner->store->callbacks->relocate(cleaner->store->callbacks, record->event.job.seq, where,
+                                        record->event.content_type, record->event.body);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    cleaner->relocated_jobs += log_records(cleaner->log) - records;
+}
+
+/* Offers the next jobs of the batch to the callbacks. */
+static void relocate_some(struct cleaner *cleaner, unsigned *budget)
+{
+    struct record record;
+    for (; cleaner->at<cleaner->end && * budget> 0; --*budget) {
+        if (record_decode(cleaner->batch + cleaner->at, cleaner->end - cleaner->at,
+                          &record)) { /* whole, and not a batch of ours: a bug, or sabotage */
+            segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + cleaner->at,
+                             "a record is whole but cannot be");
+            cleaner->at = cleaner->end;
+            break;
+        }
+        if (record.event.kind == EVENT_JOB)
+            relocate_job(cleaner, &record);
+        cleaner->at += record.len;
+    }
+    if (cleaner->at < cleaner->end)
+        return;
+    cleaner->offset += batch_bytes(cleaner->end - BATCH_HEAD);
+    cleaner->batch_next++;
+    cleaner->batch = NULL;
+}
+
+static void relocate_unread(struct cleaner *cleaner)
+{
+    uint64_t first = (uint64_t)cleaner->segment->number << 32;
+    uint64_t records = log_records(cleaner->log);
+    log_relocating(cleaner->log, RELOCATING_BODY_LOST);
+    bool more = cleaner->store->callbacks->relocate_unread(
+        cleaner->store->callbacks, first, first + (UINT64_C(1) << 32), &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    cleaner->lost_jobs += log_records(cleaner->log) - records;
+    if (more)
+        return;
+    cleaner->cursor = 0;
+    cleaner->step = CLEAN_REST;
+}
+
+static void relocate_rest(struct cleaner *cleaner)
+{
+    struct store_callbacks *callbacks = cleaner->store->callbacks;
+    log_relocating(cleaner->log, RELOCATING);
+    bool more = callbacks->relocate_rest(callbacks, &cleaner->cursor);
+    log_relocating(cleaner->log, RELOCATING_NOTHING);
+    if (more)
+        return;
+    /* Even if nothing was relocated: that the dead have died must be durable before they go. */
+    cleaner->batch_last = log_batch(cleaner->log);
+    log_want_open(cleaner->log);
+    cleaner->step = CLEAN_DURABLE;
+}
+
+/*
+ * A slice of the walk: each step of the loop is one batch read, one block looked at, or some of a
+ * batch's records relocated. A batch of one huge record is read in one piece all the same.
+ */
+static void walk(struct cleaner *cleaner)
+{
+    struct segment *oldest = cleaner->segment;
+    uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
+    uint64_t limit = cleaner->offset + SLICE_BYTES;
+    unsigned budget = SLICE_RECORDS;
+    while (oldest->live_jobs > 0 && cleaner->batch_next < batch_end) {
+        if (cleaner->offset >= limit || budget == 0)
+            return; /* go on in the next turn */
+        if (cleaner->batch)
+            relocate_some(cleaner, &budget);
+        else if (cleaner->seeking ? !seek_batch(cleaner, batch_end) : !read_batch(cleaner))
+            return;
+    }
+    close_fresh(cleaner);
+    scan_fini(&cleaner->scan);
+    cleaner->batch = NULL;
+    cleaner->step = oldest->live_jobs > 0 ? CLEAN_UNREAD : CLEAN_REST;
+    if (cleaner->step == CLEAN_REST)
+        relocate_rest(cleaner); /* it is little, mostly: one batch takes both */
+}
+
+/* ---- the end of the segment ---- */
+
+static bool keeps_file(const struct cleaner *cleaner)
+{
+    return cleaner->lost_jobs > 0 || cleaner->segment->live_jobs > 0;
+}
+
+static void tell_set_aside(struct cleaner *cleaner)
+{
+    struct store_error error;
+    store_error_set(&error, cleaner->aside_name, 0,
+                    "%" PRIu64
+                    " jobs lost their bodies and will be buried, not delivered; the rest of "
+                    "the segment was relocated",
+                    cleaner->lost_jobs);
+    cleaner->store->callbacks->notice(cleaner->store->callbacks, STORE_SET_ASIDE, &error);
+}
+
+static void removed(struct disk_op *op)
+{
+    struct cleaner *cleaner = op->owner;
+    CHECK(cleaner->step == CLEAN_REMOVE && op == &cleaner->remove);
+    cleaner->step = CLEAN_IDLE;
+    if (op->err) {
+        cleaner->segment = NULL;
+        store_fail(cleaner->store, op->sys_errno);
+        return;
+    }
+    if (op->verb == DISK_RENAME) {
+        segments_set_aside(cleaner->segments, 1);
+        tell_set_aside(cleaner);
+    }
+    segments_drop_first(cleaner->segments);
+    cleaner->segment = NULL;
+    cleaner->checkpoints++;
+}
+
+static void forget(struct cleaner *cleaner)
+{
+    manifest_forget(cleaner->store->manifest,
+                    segments_after(cleaner->segments, cleaner->segment)->batch_first);
+
+    cleaner->step = CLEAN_MANIFEST;
+}
+
+static void remove_segment(struct cleaner *cleaner)
+{
+    cleaner->remove = (struct disk_op){
+        .verb = DISK_REMOVE, .lane = LANE_BACKGROUND, .done = removed, .owner = cleaner};
+    segment_name(cleaner->segment->number, cleaner->remove.name);
+    if (keeps_file(cleaner)) {
+        aside_name(cleaner->segment->number, cleaner->aside_name);
+        cleaner->remove.verb = DISK_RENAME;
+        cleaner->remove.data = cleaner->aside_name;
+    }
+    cleaner->step = CLEAN_REMOVE;
+    cleaner->disk->verbs->submit(cleaner->disk, &cleaner->remove);
+}
+
+/* ---- the turn ---- */
+
+void cleaner_turn(struct cleaner *cleaner)
+{
+    if (cleaner->store->failed || cleaner->store->closing)
+        return;
+    switch (cleaner->step) {
+    case CLEAN_IDLE: start(cleaner); break;
+    case CLEAN_WALK:
+    case CLEAN_UNREAD:
+    case CLEAN_REST:
+        if (cleaner_next_us(cleaner) > cleaner->store->now_us)
+            break;
+        if (cleaner->step == CLEAN_WALK)
+            walk(cleaner);
+        else if (cleaner->step == CLEAN_UNREAD)
+            relocate_unread(cleaner);
+        else
+            relocate_rest(cleaner);
+        break;
+    case CLEAN_DURABLE:
+        if (log_synced(cleaner->log) >= cleaner->batch_last)
+            forget(cleaner);
+        else
+            log_want_sync(cleaner->log); /* buffered mode: nobody else may ask for it */
+        break;
+    case CLEAN_MANIFEST:
+        if (manifest_forgotten(cleaner->store->manifest))
+            remove_segment(cleaner);
+        break;
+    case CLEAN_REMOVE: break;
+    }
+}
+
+int64_t cleaner_next_us(const struct cleaner *cleaner)
+{
+    bool works =
+        cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_UNREAD || cleaner->step == CLEAN_REST;
+    if (!works || cleaner->store->failed || log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
+        return INT64_MAX; /* the disk is busy enough: its next end makes a turn */
+    return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
+                                                         : cleaner->store->now_us;
+}
+
+bool cleaner_idle(const struct cleaner *cleaner)
+{
+    return cleaner->step == CLEAN_IDLE;
+}
+
+bool cleaner_gives_room(const struct cleaner *cleaner)
+{
+    return cleaner->step == CLEAN_MANIFEST || cleaner->step == CLEAN_REMOVE;
+}
+
+bool cleaner_removing(const struct cleaner *cleaner)
+{
+    return cleaner->step == CLEAN_REMOVE;
+}
+
+/* ---- life ---- */
+
+struct cleaner *cleaner_new(struct store *store)
+{
+    struct cleaner *cleaner = mem_zalloc(sizeof(*cleaner));
+    cleaner->store = store;
+    cleaner->options = &store->options;
+    cleaner->disk = store->disk;
+    cleaner->segments = store->segments;
+    cleaner->log = store->log;
+    return cleaner;
+}
+
+void cleaner_free(struct cleaner *cleaner)
+{
+    if (!cleaner)
+        return;
+    CHECK(cleaner->step != CLEAN_REMOVE);
+    close_fresh(cleaner);
+    scan_fini(&cleaner->scan);
+    mem_free(cleaner);
+}
+
+void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats)
+{
+    out_stats->checkpoints = cleaner->checkpoints;
+    out_stats->relocated_jobs = cleaner->relocated_jobs;
+}
+
+void cleaner_valid(const struct cleaner *cleaner)
+{
+    const struct segment *oldest = cleaner->segment;
+    bool walks = cleaner->step == CLEAN_WALK;
+    CHECK((cleaner->step == CLEAN_IDLE) == (oldest == NULL));
+    CHECK(!cleaner->batch || walks);
+    CHECK(!cleaner->fresh || (walks && cleaner->tries > 0));
+    CHECK(walks == (cleaner->scan.window != NULL));
+    CHECK(!cleaner->round_over || cleaner->round_end > 0);
+    if (!oldest)
+        return;
+    const struct segment *next = segments_after(cleaner->segments, oldest);
+    CHECK(oldest == segments_first(cleaner->segments) && oldest->state == SEGMENT_HEADED);
+    CHECK(next && next->state == SEGMENT_HEADED); /* all of its batches are durable */
+    CHECK(cleaner->offset >= BLOCK && cleaner->offset % BLOCK == 0);
+    CHECK(cleaner->offset <= oldest->end);
+    CHECK(cleaner->batch_next >= oldest->batch_first && cleaner->batch_next <= next->batch_first);
+    CHECK(cleaner->at <= cleaner->end || !cleaner->batch);
+    /* S4: nothing of it lives, or it is kept under another name; all else is durable elsewhere. */
+    CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
+    CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);
+    CHECK(cleaner->step != CLEAN_REMOVE || manifest_forgotten(cleaner->store->manifest));
+}

@@ -1,0 +1,36 @@
+/*
+ * The cleaner makes checkpoints: it cleans the log first in, first out. The oldest segment's live
+ * jobs are appended again at its end, and when they are durable there and the manifest no longer
+ * names the segment, its file goes (S4). docs/decisions/0004 says why in this order and not by
+ * emptiness.
+ *
+ * A read that fails, or a batch that does not match its checksum, is tried again, later and later,
+ * past the page cache. If that does not help the walk goes round the batch. Jobs whose records were
+ * in it are known to the core all the same; they are relocated without their bodies, marked so that
+ * they are never delivered, and the segment's file is not removed but set aside.
+ *
+ * Invariant: a segment is removed only when no live job is left in it and all bodies were
+ * relocated.
+ */
+#ifndef LATERD_STORE_CLEANER_H
+#define LATERD_STORE_CLEANER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cleaner;
+struct store;
+struct store_stats;
+
+struct cleaner *cleaner_new(struct store *store); /* log and segments are there already */
+void cleaner_free(struct cleaner *cleaner);       /* NULL does nothing; not while removing */
+
+void cleaner_turn(struct cleaner *cleaner);             /* a bounded slice of its work */
+int64_t cleaner_next_us(const struct cleaner *cleaner); /* wants a turn then; or INT64_MAX */
+bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being cleaned */
+bool cleaner_gives_room(const struct cleaner *cleaner); /* a file is about to go */
+bool cleaner_removing(const struct cleaner *cleaner);   /* the disk is at it */
+void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);
+void cleaner_valid(const struct cleaner *cleaner); /* CHECKs the invariants. O(1) */
+
+#endif

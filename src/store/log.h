@@ -1,0 +1,96 @@
+/*
+ * The write-ahead log: an event's way to the disk.
+ *
+ *     append ─▶ open batch ─seal▶ sealed queue ─hand over▶ disk ─▶ durable ─▶ callbacks
+ *                  │                                            │
+ *                  └── lies in a write buffer, an image of a stretch of the segment's file
+ *
+ * A batch has its place (segment, offset) from the moment it is opened, because log_append answers
+ * at once where a record is. So a segment may be in the log before its file is made; its batches
+ * wait in the queue until then.
+ *
+ * Invariants
+ * L1 durable ≤ proven… in numbers: proven ≤ synced ≤ written < first sealed … < open < batch_next.
+ * L2 The sealed batches' numbers follow one another without a gap, behind `written`.
+ * L3 The bytes of the write buffers are those of the batches in them, in order of place.
+ */
+#ifndef LATERD_STORE_LOG_H
+#define LATERD_STORE_LOG_H
+
+#include "base/err.h"
+#include "core/event.h"
+#include "port/disk.h"
+
+enum {
+    BATCH_FULL = 256 * 1024,       /* bytes: a batch has no more, unless one record has */
+    LOG_INLINE_BYTES = 256 * 1024, /* of batches that a turn writes itself */
+    LOG_REOPEN_US = 100 * 1000,    /* no descriptor was free for a commit: tried again so often */
+};
+
+struct log;
+struct segment;
+struct store;
+struct store_stats;
+
+struct log *log_new(struct store *store);
+void log_free(struct log *log); /* NULL does nothing */
+
+/* Where recovery found the log's end. */
+struct log_begin {
+    uint64_t batch_next; /* all batches before are durable */
+    uint64_t seq_next;
+};
+void log_begin(struct log *log, const struct log_begin *begin);
+/* Numbers below the mark are reserved on disk: by the manifest that opening has written. */
+void log_begin_marks(struct log *log, uint64_t seq_mark);
+
+/* See store_append(). */
+struct stored log_append(struct log *log, const struct event *event);
+
+/* What is appended now is … */
+enum relocating {
+    RELOCATING_NOTHING,   /* … new */
+    RELOCATING,           /* … a copy of what the log has already */
+    RELOCATING_BODY_LOST, /* … the same; the body of the job does not hold */
+};
+void log_relocating(struct log *log, enum relocating what);
+
+/* See the functions of the same name in store.h. */
+void log_seq_note(struct log *log, uint64_t seq_next);
+void log_clock_note(struct log *log, int64_t at_us);
+uint64_t log_batch(const struct log *log);
+uint64_t log_promised(const struct log *log);
+uint64_t log_written(const struct log *log);
+uint64_t log_synced(const struct log *log);
+void log_want_sync(struct log *log);
+void log_latency_first(struct log *log, bool latency_first);
+
+/* Has the open batch, if there is one, written as soon as can be. */
+void log_want_open(struct log *log);
+uint64_t log_seq_next(const struct log *log);
+/* Are so few reserved numbers left that pushes must wait for a batch with a new mark? */
+bool log_seq_scarce(const struct log *log);
+uint64_t log_records(const struct log *log);       /* appended since opening */
+uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
+/* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */
+uint64_t log_open_bytes(const struct log *log, const struct segment *segment);
+/* Is a commit under way that writes to this file? */
+bool log_writes_to(const struct log *log, const struct disk_file *file);
+bool log_busy(const struct log *log);  /* a commit is under way */
+bool log_empty(const struct log *log); /* all that was appended is written and synced */
+
+/* Starts what can be started: a sync, a header, the first sealed batch. */
+void log_start_next(struct log *log);
+/* The end of a turn: seals the open batch if it is time, and starts what can be started. */
+void log_turn(struct log *log);
+int64_t log_next_us(const struct log *log); /* wants a turn then; or INT64_MAX */
+/* Opens an empty batch for the time it carries, if log_clock_note() asked and none is open. */
+void log_write_clock(struct log *log);
+/* The record at `where` from memory; NULL: not there. At most *out_len bytes are readable. */
+const char *log_recent(const struct log *log, uint64_t where, size_t *out_len);
+
+void log_stats(const struct log *log, struct store_stats *out_stats); /* its part of them */
+/* CHECKs the invariants. O(sealed batches and write buffers). */
+void log_valid(const struct log *log);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * Reads batches out of a segment's file through a window that grows to the largest batch. What is
+ * not a whole batch of this store and segment is none.
+ */
+#ifndef LATERD_STORE_SCAN_H
+#define LATERD_STORE_SCAN_H
+
+#include "base/err.h"
+#include "port/disk.h"
+#include "store/format.h"
+
+struct scan {
+    struct disk *disk;
+    struct disk_file *file;
+    uint64_t size_bytes; /* of the file */
+    uint32_t number;     /* of the segment */
+    uint32_t tag;        /* of the store */
+    char *window;
+    size_t cap;
+    uint64_t start; /* the window holds bytes [start, start + len) of the file */
+    size_t len;
+    bool narrow; /* read no more than is asked for: what is beyond may be unreadable */
+};
+
+void scan_init(struct scan *scan, struct disk *disk, struct disk_file *file, uint64_t size_bytes,
+               size_t window_bytes);
+void scan_fini(struct scan *scan);
+/* Makes `len` bytes at `offset` (a multiple of BLOCK) visible; fewer at the end of the file. */
+enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
+                    size_t *out_len) MUST_USE;
+/*
+ * Looks for a whole batch of this store and segment at `offset`. Outputs on FORMAT_GOOD; good until
+ * the next call.
+ */
+enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out_verdict,
+                    struct batch_head *out_head, const char **out_batch) MUST_USE;
+
+/*
+ * Is there a whole batch of this store and segment? What cannot be read is none; it is asked for a
+ * second time, block by block. Outputs on true; good until the next call.
+ */
+bool scan_good(struct scan *scan, uint64_t offset, struct batch_head *out_head,
+               const char **out_batch);
+
+#endif

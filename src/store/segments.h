@@ -1,0 +1,150 @@
+/*
+ * The segments: which there are, their files, how much of each still lives. Files are made ahead
+ * (spares), because making one costs a hundred commits, and because a disk that turns out full must
+ * leave room enough for ending jobs and for cleaning.
+ *
+ * Numbers are names only, never used twice; the log's order is that of the batches.
+ *
+ * Invariants
+ * G1 The log's segments are in the order of their first batches; of the log all before a HEADED one
+ *    are HEADED.
+ * G2 What lives in all segments of the log is the sum of what lives in each.
+ * G3 A file is open or not; those that are open are in one list, at most options.files_max, but for
+ *    those that cannot be closed.
+ */
+#ifndef LATERD_STORE_SEGMENTS_H
+#define LATERD_STORE_SEGMENTS_H
+
+#include "base/err.h"
+#include "base/list.h"
+#include "core/job.h"
+#include "port/disk.h"
+
+struct segments;
+struct store;
+struct store_stats;
+
+/*
+ *     STALLED ◀─no room── MAKING ──▶ READY ──header durable──▶ HEADED
+ *        └────tried again────▲
+ */
+enum segment_state { SEGMENT_MAKING, SEGMENT_STALLED, SEGMENT_READY, SEGMENT_HEADED };
+
+/* For others to read; only segments.c writes to it. */
+struct segment {
+    struct list link; /* segments::log or segments::spares */
+    struct segments *segments;
+    uint32_t number;
+    enum segment_state state;
+    uint64_t size_bytes;
+    uint64_t batch_first; /* in the log: number of its first batch */
+    uint64_t least_bytes; /* in the log: room for the batch that it was taken for */
+    uint64_t end;         /* offset behind the last sealed batch */
+    uint64_t live_bytes;  /* of records that are some job's newest image */
+    uint64_t live_jobs;
+    uint64_t record_max;    /* bytes of the largest record of a job in it */
+    struct disk_file *file; /* NULL: not open */
+    struct list open_link;  /* segments::open_files, while the file is open */
+    bool damaged;           /* some batch of it is; counted in segments::damaged */
+    struct disk_op make;
+};
+
+struct segments *segments_new(struct store *store);
+void segments_free(struct segments *segments); /* NULL does nothing; none may be being made */
+
+/* ---- opening: what recovery has found ---- */
+
+/* Numbers from `base` up to (not with) `next` are or were in use. */
+void segments_begin(struct segments *segments, uint32_t base, uint32_t next);
+/* One of the log, at its end; its batches are found by segments_grow(). */
+struct segment *segments_take(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                              uint64_t batch_first);
+/* One of zeros, with its file. */
+void segments_take_spare(struct segments *segments, uint32_t number, uint64_t size_bytes,
+                         struct disk_file *file);
+bool segments_want_spare(const struct segments *segments); /* are there fewer than wanted? */
+/* A damaged place was found in it, and there is nothing to tell. */
+void segments_note_damage(struct segments *segments, struct segment *segment);
+/* So many segments are out of the log, under another name. */
+void segments_set_aside(struct segments *segments, uint32_t count);
+
+/* ---- which there are ---- */
+
+struct segment *segments_tail(const struct segments *segments);  /* or NULL */
+struct segment *segments_first(const struct segments *segments); /* or NULL */
+struct segment *segments_after(const struct segments *segments, const struct segment *segment);
+struct segment *segments_find(const struct segments *segments, uint32_t number); /* or NULL */
+uint32_t segments_number_next(const struct segments *segments);
+uint64_t segments_bytes(const struct segments *segments); /* of all files, made or being made */
+uint64_t segments_live_jobs(const struct segments *segments);
+uint64_t segments_live_bytes(const struct segments *segments);
+/* Puts a segment with room for `bytes` at the log's end; its file may still have to be made. */
+struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_t batch_first);
+/* So many bytes more of it are taken by batches. */
+void segments_grow(struct segment *segment, uint64_t bytes);
+/*
+ * Its header is durable. The one before it gets no batch any more, and all of its batches are
+ * durable.
+ */
+void segments_headed(struct segments *segments, struct segment *segment);
+/* The oldest one is gone from the disk. */
+void segments_drop_first(struct segments *segments);
+
+/* ---- room ---- */
+
+/* Makes spares and tries stalled ones again. */
+void segments_provide(struct segments *segments);
+/* OK, ERR_DISK_FULL or ERR_DISK_LIMIT: new segments are refused. */
+enum err segments_full(const struct segments *segments);
+int64_t segments_next_us(const struct segments *segments); /* wants a turn then; or INT64_MAX */
+bool segments_making(const struct segments *segments);     /* is any file being made? */
+/* A store's first segment must be made before it is open. OK: it is there. */
+enum err segments_make_first(struct segments *segments) MUST_USE;
+/* Bytes of the files of the log's last segment and of the spares, made or being made. */
+uint64_t segments_unused(const struct segments *segments);
+/* Bytes that can surely be written: in files that are there, less what is placed already. */
+uint64_t segments_room(const struct segments *segments);
+/* Can records of up to `record_max` bytes, all together `bytes`, surely be written? */
+bool segments_fits(const struct segments *segments, uint64_t bytes, uint64_t record_max);
+/* Is there less room in hand, and to be had, than must be kept back for ends and for cleaning? */
+bool segments_scarce(const struct segments *segments);
+/* On a full disk the cleaner could work with a spare of so many bytes; 0: it can as it is. */
+void segments_cleaner_wants(struct segments *segments, uint64_t bytes);
+
+/* ---- files ---- */
+
+/* Its open file, opened if need be; others may be closed for it. ERR_AGAIN: see disk's open. */
+enum err segments_file(struct segments *segments, struct segment *segment,
+                       struct disk_file **out_file) MUST_USE;
+/* The file that was opened or made for it; others may be closed for it. */
+void segments_opened(struct segments *segments, struct segment *segment, struct disk_file *file);
+
+/* ---- what lives ---- */
+
+/* Notes that it is damaged, and tells the callbacks, once. */
+void segments_damaged(struct segments *segments, struct segment *segment, uint64_t offset,
+                      const char *text);
+/* A job's newest record is there now. */
+void segments_live(struct segments *segments, struct segment *segment, struct stored stored);
+/* A record died. False: no such record can be (a bug, or a lie in the log while replaying). */
+bool segments_dies(struct segments *segments, struct stored stored);
+
+void segments_stats(const struct segments *segments, struct store_stats *out_stats);
+void segments_valid(const struct segments *segments); /* CHECKs the invariants. O(segments) */
+
+static inline uint32_t where_segment(uint64_t where)
+{
+    return (uint32_t)(where >> 32);
+}
+
+static inline uint64_t where_offset(uint64_t where)
+{
+    return (where & UINT32_MAX) * 8;
+}
+
+static inline uint64_t where_of(uint32_t segment, uint64_t offset)
+{
+    return (uint64_t)segment << 32 | offset / 8;
+}
+
+#endif
