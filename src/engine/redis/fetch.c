@@ -289,7 +289,10 @@ static void look_at_all(struct wait_group *group, struct spots spots, bool await
             group->looking++;
         }
     }
-    if (group->looking && group->probe_deadline_us < consumers->probe_deadline_us)
+    /* One that is over stays so until the looks are answered: to want a turn for it would be to
+       spin until then. */
+    if (group->looking && group->probe_deadline_us > consumers->now_us &&
+        group->probe_deadline_us < consumers->probe_deadline_us)
         consumers->probe_deadline_us = group->probe_deadline_us;
 }
 
