@@ -1,0 +1,177 @@
+/*
+ * What the clients of redis_life_test.c know, and what must therefore be true, whatever happened to
+ * daemons, servers and the way between them. The rules are those of ../server/life_oracle.h: an
+ * operation that may end a version counts in `may_end` from the moment it is sent until its answer
+ * says that it did nothing; one that was never answered stays counted.
+ */
+#ifndef LATERD_TEST_REDIS_LIFE_ORACLE_H
+#define LATERD_TEST_REDIS_LIFE_ORACLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/mem.h"
+#include "core/cmd.h"
+
+/* One job that was pushed. All times are the world's. */
+struct version {
+    unsigned topic;
+    uint64_t seq; /* 0: not known */
+    bool acked, ended;
+    bool loose; /* Redis may have lost what was done to it: only P3 holds */
+    bool free;  /* somebody may have changed its reservation: P4 does not hold until the next */
+    bool wild;  /* it was changed without a lease, perhaps while an answer was on its way */
+    bool bound; /* its newest lease is a connection's */
+    unsigned may_end;
+    int64_t ended_us, due_us, held_until_us;
+    uint64_t lease;   /* the newest that was seen */
+    unsigned changes; /* operations sent that may change its reservation */
+};
+
+struct oracle {
+    uint64_t seed;
+    struct version *versions;
+    unsigned count;
+    int64_t slack_us; /* clocks and their measuring are off by so much */
+    bool silences;    /* a daemon may have been taken for dead, so leases of connections end */
+    uint64_t delivered, finished;
+    uint64_t trace;
+};
+
+#define BROKEN(oracle, ...)                                                                        \
+    do {                                                                                           \
+        (void)fprintf(stderr, "seed %llu: ", (unsigned long long)(oracle)->seed);                  \
+        (void)fprintf(stderr, __VA_ARGS__);                                                        \
+        (void)fprintf(stderr, "\n");                                                               \
+        abort();                                                                                   \
+    } while (0)
+
+static inline void oracle_body(unsigned number, struct buf *out)
+{
+    buf_addf(out, "v%u.", number);
+    for (size_t i = 0; i < number * 37 % 200; i++)
+        buf_add_char(out, (char)('a' + (number * 7 + i * 3) % 26));
+}
+
+static inline unsigned oracle_push(struct oracle *oracle, const struct version *version)
+{
+    oracle->versions =
+        mem_realloc(oracle->versions, (oracle->count + 1) * sizeof(*oracle->versions));
+    oracle->versions[oracle->count] = *version;
+    return oracle->count++;
+}
+
+static inline void oracle_ended(struct version *version, int64_t now_us)
+{
+    if (!version->ended)
+        version->ended_us = now_us;
+    version->ended = true;
+}
+
+/* Redis came back with less than it had: nobody knows what is there. */
+static inline void oracle_lost(struct oracle *oracle)
+{
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].loose = true;
+}
+
+/* What was not acknowledged may have been lost: reservations, and pushes that are made anew. */
+static inline void oracle_failed_over(struct oracle *oracle)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        struct version *version = &oracle->versions[i];
+        version->free = true;
+        if (!version->acked)
+            version->seq = 0;
+    }
+}
+
+/* A daemon is dead, or is taken for that. */
+static inline void oracle_silence(struct oracle *oracle)
+{
+    oracle->silences = true;
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].free = oracle->versions[i].free || oracle->versions[i].bound;
+}
+
+/* Which version is it? All of its body must be what was pushed. */
+static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
+{
+    struct buf want = {0};
+    unsigned number = 0;
+    for (size_t i = 1; i < body.len && body.at[i] >= '0' && body.at[i] <= '9'; i++)
+        number = 10 * number + (unsigned)(body.at[i] - '0');
+    if (number >= oracle->count)
+        BROKEN(oracle, "version %u was never pushed", number);
+    oracle_body(number, &want);
+    if (!bytes_eq(buf_bytes(&want), body))
+        BROKEN(oracle, "version %u has another body", number);
+    buf_fini(&want);
+    return number;
+}
+
+struct delivery {
+    unsigned number;
+    int64_t now_us, asked_us, until_us;
+    uint64_t lease, seq;
+    bool bound;
+};
+
+static inline void oracle_delivered(struct oracle *oracle, const struct delivery *delivery)
+{
+    struct version *version = &oracle->versions[delivery->number];
+    int64_t now_us = delivery->now_us, slack_us = oracle->slack_us;
+    unsigned number = delivery->number;
+    oracle->delivered++;
+    if (version->seq && version->seq != delivery->seq && !version->loose && !oracle->silences)
+        BROKEN(oracle, "version %u was pushed once, and there are two of it", number);
+    version->seq = delivery->seq;
+    if (version->ended && !version->loose && version->ended_us < delivery->asked_us)
+        BROKEN(oracle, "P5: version %u has ended and is delivered", number);
+    if (delivery->lease == version->lease && !version->loose)
+        BROKEN(oracle, "P4: version %u: one lease was given to two", number);
+    if (delivery->lease < version->lease)
+        return; /* a late answer */
+    if (now_us < version->due_us - slack_us)
+        BROKEN(oracle, "P3: version %u comes %lld us early", number,
+               (long long)(version->due_us - now_us));
+    if (!version->free && !version->loose && now_us < version->held_until_us - slack_us)
+        BROKEN(oracle, "P4: version %u is held %lld us longer by another", number,
+               (long long)(version->held_until_us - now_us));
+    version->lease = delivery->lease;
+    version->held_until_us = delivery->until_us;
+    version->bound = delivery->bound;
+    version->free = version->wild || (delivery->bound && oracle->silences);
+}
+
+/* The first that was acknowledged, that nothing may have ended, and that is still to come; `count`:
+   none. */
+static inline unsigned oracle_owed(const struct oracle *oracle)
+{
+    unsigned i = 0;
+    for (; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        if (version->acked && !version->ended && !version->may_end && !version->loose)
+            break;
+    }
+    return i;
+}
+
+static inline void oracle_finish(const struct oracle *oracle)
+{
+    for (unsigned i = 0; i < oracle->count; i++) {
+        const struct version *version = &oracle->versions[i];
+        if (version->acked && !version->ended && !version->may_end && !version->loose)
+            BROKEN(oracle, "P2: version %u (job %llu) was acknowledged and never came", i,
+                   (unsigned long long)version->seq);
+    }
+}
+
+static inline void oracle_fini(struct oracle *oracle)
+{
+    mem_free(oracle->versions);
+}
+
+#endif

@@ -1,0 +1,320 @@
+/*
+ * The world of redis_life_test.c: daemons (the Redis engine, whole, behind its port), simulated
+ * servers, sentinels or a cluster, and the network between them, on one clock.
+ */
+#ifndef LATERD_TEST_REDIS_LIFE_WORLD_H
+#define LATERD_TEST_REDIS_LIFE_WORLD_H
+
+#include <string.h>
+
+#include "base/check.h"
+#include "engine/redis/engine_parts.h"
+#include "redis_life_oracle.h"
+#include "sim/redis/cluster.h"
+#include "sim/redis/network.h"
+
+enum {
+    DAEMONS = 3,
+    ACTORS = 8,
+    HELD_MAX = 4,
+    SERVERS_MAX = 6,
+    MS = 1000,
+    SECOND_US = 1000 * MS,
+    TURNS_MAX = 20000, /* at one moment; more is a daemon that spins */
+};
+
+enum shape { SHAPE_SINGLE, SHAPE_SENTINEL, SHAPE_CLUSTER };
+
+struct life;
+
+struct daemon {
+    struct life *life;
+    unsigned number;
+    struct clock clock; /* of the daemon: see daemon_now */
+    int64_t ahead_us;
+    struct redis_engine *engine; /* NULL: down */
+    unsigned born;               /* how often it was started */
+    bool opening;
+    int64_t wanted_us, frozen_until_us, boot_at_us;
+};
+
+struct held {
+    unsigned version;
+    uint64_t seq, lease;
+    bool bound;
+    unsigned daemon, born;
+};
+
+enum op { OP_NONE, OP_PUSH, OP_RESERVE, OP_END, OP_CHANGE, OP_TOUCH, OP_LOOK };
+
+struct actor {
+    struct ticket ticket;
+    struct life *life;
+    unsigned daemon, born;
+    enum op op;
+    bool busy, parked, drains;
+    unsigned version;
+    uint64_t lease; /* that was given, or 0 */
+    bool stale;     /* a newer one had been seen */
+    bool sure;      /* nothing but a fault can make it stale */
+    int64_t due_us; /* a release asked for */
+    int64_t sent_us, next_us;
+    bool bound;
+    struct held held[HELD_MAX];
+    unsigned held_count;
+    struct held changing; /* of CHANGE: held again if nobody knows whether it was done */
+    enum err err;         /* of its last command */
+};
+
+struct life {
+    struct oracle oracle;
+    struct sim_random random;
+    int64_t now_us;
+    enum shape shape;
+    unsigned wait_replicas, partitions;
+    bool gentle; /* no daemon dies or is silent: reservations may be for hours */
+    bool risky;  /* Redis may lose data */
+    bool quiet;  /* no more faults, no more pushes */
+    struct sim_network *network;
+    struct sim_redis *servers[SERVERS_MAX], *sentinels[3];
+    unsigned server_count, sentinel_count, master;
+    struct sim_cluster cluster;
+    struct redis_url url;
+    struct daemon daemons[DAEMONS];
+    unsigned daemon_count;
+    struct actor actors[ACTORS];
+    unsigned turns; /* since the clock moved */
+};
+
+static inline uint64_t below(struct life *life, uint64_t limit)
+{
+    return sim_random_below(&life->random, limit);
+}
+
+static inline bool chance(struct life *life, unsigned per_mille)
+{
+    return sim_random_chance(&life->random, per_mille);
+}
+
+static inline int64_t span(struct life *life, int64_t most_us)
+{
+    return (int64_t)below(life, (uint64_t)most_us);
+}
+
+static inline int64_t daemon_now(const struct daemon *daemon)
+{
+    return daemon->life->now_us + daemon->ahead_us;
+}
+
+static inline int64_t daemon_clock(struct clock *clock)
+{
+    return daemon_now(LIST_ENTRY(clock, struct daemon, clock));
+}
+
+/* ---- time ---- */
+
+static inline bool is_awake(const struct daemon *daemon)
+{
+    return daemon->engine && !daemon->opening && daemon->frozen_until_us <= daemon->life->now_us;
+}
+
+static inline void daemon_turn(struct daemon *daemon)
+{
+    struct life *life = daemon->life;
+    struct engine *engine = redis_engine_port(daemon->engine);
+    sim_network_as(life->network, daemon->number);
+    engine->verbs->time(engine, daemon_now(daemon));
+    engine->verbs->begin(engine);
+    engine->verbs->match(engine);
+    int64_t next_us = engine->verbs->end(engine);
+    daemon->wanted_us = next_us == INT64_MAX ? INT64_MAX : next_us - daemon->ahead_us;
+    if (daemon->wanted_us > life->now_us && daemon->wanted_us < INT64_MAX)
+        daemon->wanted_us += span(life, 300);
+}
+
+static inline bool wants_turn(const struct daemon *daemon)
+{
+    return is_awake(daemon) && (daemon->wanted_us <= daemon->life->now_us ||
+                                sim_network_ready(daemon->life->network, daemon->number));
+}
+
+static inline int64_t daemon_next_us(const struct daemon *daemon)
+{
+    if (!daemon->engine || daemon->opening)
+        return INT64_MAX;
+    if (daemon->frozen_until_us > daemon->life->now_us)
+        return daemon->frozen_until_us;
+    return daemon->wanted_us;
+}
+
+/* Everything happens that is due now: bytes arrive, daemons have their turns. */
+static inline void settle(struct life *life)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        sim_network_run(life->network, life->now_us);
+        for (unsigned i = 0; i < life->daemon_count; i++) {
+            if (wants_turn(&life->daemons[i])) {
+                daemon_turn(&life->daemons[i]);
+                again = true;
+            }
+        }
+        if (++life->turns > TURNS_MAX)
+            BROKEN(&life->oracle, "a daemon spins");
+    }
+}
+
+static inline int64_t world_next_us(const struct life *life)
+{
+    int64_t next_us = sim_network_next_us(life->network);
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        int64_t daemon_us = daemon_next_us(&life->daemons[i]);
+        next_us = daemon_us < next_us ? daemon_us : next_us;
+    }
+    return next_us;
+}
+
+static inline void move_clock(struct life *life, int64_t now_us)
+{
+    if (now_us > life->now_us) {
+        life->now_us = now_us;
+        life->turns = 0;
+    }
+}
+
+/* A daemon that starts or leaves waits, and the others go on. */
+static inline void others_go_on(void *owner, int64_t us)
+{
+    struct life *life = owner;
+    int64_t until_us = life->now_us + us;
+    while (life->now_us < until_us) {
+        settle(life);
+        int64_t next_us = world_next_us(life);
+        next_us = next_us <= life->now_us ? life->now_us + 1 : next_us;
+        move_clock(life, next_us < until_us ? next_us : until_us);
+    }
+    sim_network_run(life->network, life->now_us);
+}
+
+/* ---- daemons ---- */
+
+static inline void daemon_start(struct daemon *daemon)
+{
+    struct life *life = daemon->life;
+    struct redis_error error;
+    daemon->clock = (struct clock){.now_us = daemon_clock};
+    struct redis_options options = {.url = life->url,
+                                    .sentinel_user = "",
+                                    .sentinel_password = "",
+                                    .prefix = "q",
+                                    .partitions = life->partitions,
+                                    .timeout_us = 2 * SECOND_US,
+                                    .wait_replicas = life->wait_replicas,
+                                    .topics_max = 100,
+                                    .waiters_max = 100,
+                                    .clock = &daemon->clock};
+    daemon->opening = true;
+    daemon->born++;
+    sim_network_as(life->network, daemon->number);
+    if (redis_engine_open(&options, &daemon->engine, &error))
+        daemon->engine = NULL;
+    daemon->opening = false;
+    daemon->wanted_us = life->now_us;
+    daemon->boot_at_us = daemon->engine ? INT64_MAX : life->now_us + span(life, SECOND_US);
+}
+
+/* Answers that its end brings reach nobody. */
+static inline void forget_actors(struct daemon *daemon)
+{
+    for (unsigned i = 0; i < ACTORS; i++) {
+        struct actor *actor = &daemon->life->actors[i];
+        if (actor->busy && actor->daemon == daemon->number)
+            actor->born = 0;
+    }
+}
+
+static inline void release_actors(struct daemon *daemon)
+{
+    for (unsigned i = 0; i < ACTORS; i++) {
+        struct actor *actor = &daemon->life->actors[i];
+        if (actor->daemon == daemon->number)
+            actor->busy = actor->parked = false;
+    }
+}
+
+static inline void daemon_stop(struct daemon *daemon, bool killed)
+{
+    struct redis_engine *engine = daemon->engine;
+    if (killed) {
+        forget_actors(daemon);
+        engine->preflight.fit = false; /* it says no goodbye */
+        sim_network_kill(daemon->life->network, daemon->number);
+    }
+    daemon->opening = true;
+    sim_network_as(daemon->life->network, daemon->number);
+    redis_engine_close(engine);
+    daemon->opening = false;
+    daemon->engine = NULL;
+    release_actors(daemon);
+    daemon->boot_at_us = daemon->life->now_us + span(daemon->life, 3 * SECOND_US);
+}
+
+/* ---- servers ---- */
+
+static inline void add_server(struct life *life, uint16_t port)
+{
+    struct sim_redis *server =
+        sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = port}, life->now_us);
+    life->servers[life->server_count++] = server;
+    sim_network_add(life->network, server);
+}
+
+static inline void add_address(struct life *life, uint16_t port)
+{
+    struct redis_address *address = &life->url.addresses[life->url.address_count++];
+    (void)snprintf(address->host, sizeof(address->host), "10.0.0.1");
+    address->port = port;
+}
+
+static inline void make_single(struct life *life)
+{
+    life->url.topology = REDIS_SINGLE;
+    add_server(life, 7000);
+    add_address(life, 7000);
+}
+
+static inline void make_sentinel(struct life *life)
+{
+    life->url.topology = REDIS_SENTINEL;
+    (void)snprintf(life->url.service, sizeof(life->url.service), "jobs");
+    add_server(life, 7000);
+    add_server(life, 7001);
+    sim_redis_follow(life->servers[1], life->servers[0]);
+    for (uint16_t i = 0; i < 3; i++) {
+        life->sentinels[i] = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1",
+                                                                       .port = (uint16_t)(7100 + i),
+                                                                       .sentinel = true,
+                                                                       .service = "jobs"},
+                                           life->now_us);
+        sim_redis_name_master(life->sentinels[i], life->servers[0], false);
+        sim_network_add(life->network, life->sentinels[i]);
+        add_address(life, (uint16_t)(7100 + i));
+    }
+    life->sentinel_count = 3;
+}
+
+static inline void make_cluster(struct life *life)
+{
+    life->url.topology = REDIS_CLUSTER;
+    for (uint16_t i = 0; i < 6; i++) {
+        add_server(life, (uint16_t)(7000 + i));
+        if (i < 3)
+            add_address(life, (uint16_t)(7000 + i));
+    }
+    sim_cluster_init(&life->cluster, life->servers, 6, 3, sim_random_next(&life->random));
+    for (unsigned i = 0; i < 3; i++)
+        sim_redis_follow(life->servers[3 + i], life->servers[i]);
+}
+
+#endif
