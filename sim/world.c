@@ -180,7 +180,7 @@ static void make_server(struct world *world)
 {
     struct platform platform = platform_of(world);
     struct server_options options = assemble_server(&world->config, &platform);
-    options.embedded = world->embedded;
+    options.engine = embedded_engine(world->embedded);
     options.listeners[WORLD_DELAY_QUEUE].dialect = DIALECT_DELAY_QUEUE;
     options.listeners[WORLD_DELAYQUEUE_JAVA].dialect = DIALECT_DELAYQUEUE_JAVA;
     options.listeners[WORLD_BEANSTALK].protocol = PROTOCOL_BEANSTALK;

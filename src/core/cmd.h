@@ -143,7 +143,9 @@ struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GE
 struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     struct bytes topic; /* of TOPICS: start after this name */
     uint32_t max;       /* KICK_TOPIC, CLEAR_TOPIC, TOPICS, LIST: at most so many; at least 1 */
-    bool all;           /* TOPICS: every topic at once, in no order, whatever `max` is */
+    bool stats;         /* TOPICS: with statistics over all topics, see reply; an engine that
+                           must look at all topics for them shows all, whatever `max` is */
+    bool due_within;    /* TOPICS with stats: and how many jobs fall due soon */
     bool brief;         /* TOPIC: without next_due_us, which may take a long search */
     bool in_use;        /* PAUSE, RESUME: NOT_FOUND if it holds no job, no waiter and no pause */
     bool must_exist;    /* PAUSE: NOT_FOUND if there is no such topic; else it is made */
@@ -207,6 +209,8 @@ struct topic_view {
     const struct lateness *lateness;
 };
 
+struct engine_stats;
+
 struct reply {
     enum err err;
     enum cmd_kind kind;
@@ -218,6 +222,8 @@ struct reply {
                                   REMOVE_TOPIC: it stays, for it holds jobs or waiters */
     struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
+    /* TOPICS with stats: port/engine.h. With an error: as they were known last, or NULL. */
+    const struct engine_stats *stats;
     /* LIST: the cursor for the next page. A shared engine lists jobs of some states in another
        order; what it says here is for itself alone. */
     int64_t next_due_us;

@@ -116,8 +116,8 @@ void engine_log(const struct laterd_engine *engine, const struct command_line *l
 
 void engine_offer(const struct laterd_engine *engine, struct server_options *options)
 {
-    options->embedded = engine->embedded;
-    options->engine = engine->redis ? engine_redis_port(engine->redis) : NULL;
+    options->engine =
+        engine->redis ? engine_redis_port(engine->redis) : embedded_engine(engine->embedded);
 }
 
 unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform)

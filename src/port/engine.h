@@ -7,6 +7,7 @@
 
 #include "base/budget.h"
 #include "core/cmd.h"
+#include "port/metric.h"
 
 struct engine {
     const struct engine_verbs *verbs;
@@ -15,7 +16,7 @@ struct engine {
 /* One command under way. The asker owns it and keeps it until answered or cancelled. */
 struct ticket {
     /* The command's reply, whose bytes are good until this returns; it must call no verb but
-       health and figures. */
+       health and describe. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
     bool brief;      /* of the reply to a change it wants no more than err, and a job's .ref.seq,
                         .state, .lease and .until_us: saves keeping the rest until the disk is done */
@@ -23,10 +24,17 @@ struct ticket {
     void *held;      /* the engine's: a reply that waits for the disk */
 };
 
-enum { FIGURES_SPANS = 4 };
+enum { STATS_SPANS = 4 };
 
-/* Sums over all topics, for statistics. */
-struct figures {
+/* Of an engine that writes a log of its own; else 0. */
+struct engine_log_stats {
+    uint64_t file_first, file_last; /* numbers */
+    uint64_t file_bytes_max;
+    uint64_t records_written, jobs_relocated; /* since the start */
+};
+
+/* Sums over all topics: the answer to CMD_TOPICS with `stats`. */
+struct engine_stats {
     uint64_t jobs[JOB_STATES]; /* live ones now, by state */
     uint64_t urgent;           /* of the ready ones, those with a priority below PRIORITY_URGENT */
     uint64_t topics, waiters;
@@ -34,8 +42,9 @@ struct figures {
     uint64_t pushed, reserved, finished, deleted, timeouts, released, buried, kicked;
     struct lateness lateness;
     struct lateness_histogram lateness_histogram;
-    /* Of a shared engine: delayed jobs that are due within a minute, five, an hour, a day. */
-    uint64_t due_within[FIGURES_SPANS];
+    /* If asked for: delayed jobs that are due within a minute, five, an hour, a day. */
+    uint64_t due_within[STATS_SPANS];
+    struct engine_log_stats log;
 };
 
 /* What became of a command when submit returns. */
@@ -74,9 +83,8 @@ struct engine_verbs {
     void (*drain)(struct engine *engine);
     /* OK, or why it cannot take pushes now. */
     enum err (*health)(const struct engine *engine);
-    /* A shared engine counts what others do as well only while it answers CMD_TOPICS: ask here in
-       the answer to that. */
-    void (*figures)(const struct engine *engine, struct figures *out_figures);
+    /* Its own metrics, facts and warnings, at once: what it has that other engines have not. */
+    void (*describe)(const struct engine *engine, struct metric_sink *sink);
 };
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/rfc3339.h"
-#include "engine/embedded/embedded.h"
 #include "server/beanstalk/session.h"
 #include "server/http/request.h"
 #include "server/requeue.h"
@@ -22,7 +21,7 @@ struct server *server_new(const struct server_options *options)
     server->options = *options;
     server->clock = options->clock;
     server->net = options->net;
-    server->engine = options->engine ? options->engine : embedded_engine(options->embedded);
+    server->engine = options->engine;
     server->budget.left_ns = BUDGET_UNLIMITED; /* until the first turn */
     server->engine->verbs->use_budget(server->engine, &server->budget);
     server->now_us = options->clock->now_us(options->clock);

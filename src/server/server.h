@@ -22,7 +22,6 @@
 #include "server/http/misdirected.h"
 #include "server/protocol.h"
 
-struct embedded;
 struct session;
 
 enum { SERVER_LISTENERS_MAX = 64, SERVER_STATUS_MAX = 600 };
@@ -38,9 +37,8 @@ struct server_options {
     const struct config *config; /* read where a key is used; borrowed for the server's life */
     struct clock *clock;
     struct net *net;
-    struct worker *worker;     /* NULL: everything is done in the turn */
-    struct embedded *embedded; /* the engine, unless: */
-    struct engine *engine;     /* one that is elsewhere; then `embedded` is NULL */
+    struct worker *worker; /* NULL: everything is done in the turn */
+    struct engine *engine;
     struct server_listener listeners[SERVER_LISTENERS_MAX];
     struct api_limits api;
     struct http_limits http;

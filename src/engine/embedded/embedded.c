@@ -11,6 +11,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/embedded/describe.h"
 
 enum {
     TICK_STEPS = 256,             /* of the timers' wheels in a turn */
@@ -74,6 +75,7 @@ struct embedded {
     struct budget unlimited;
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
+    const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
     int64_t now_us;
     bool busy; /* the last slice of work left some over */
     bool draining;
@@ -244,6 +246,17 @@ static bool must_wait(const struct embedded *embedded)
     return store_promised(embedded->store) > store_durable(embedded->store);
 }
 
+static void answer_with_stats(struct embedded *embedded, struct ticket *ticket,
+                              const struct reply *reply)
+{
+    struct engine_stats stats;
+    struct reply full = *reply;
+    embedded_stats(embedded->core, embedded->store, embedded->now_us, embedded->stats->due_within,
+                   &stats);
+    full.stats = &stats;
+    ticket->answered(ticket, &full);
+}
+
 static void core_replied(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
 {
     struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
@@ -267,6 +280,10 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
         read_bodies(embedded, &full);
         ticket->answered(ticket, &full);
         arena_reset(&embedded->scratch); /* not at the turn's end: a turn reads many bodies */
+        return;
+    }
+    if (embedded->stats) {
+        answer_with_stats(embedded, ticket, reply);
         return;
     }
     ticket->answered(ticket, reply);
@@ -568,10 +585,12 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
         now.reserve.wait_us = 0;
         cmd = &now;
     }
+    embedded->stats = cmd->kind == CMD_TOPICS && cmd->topic.stats ? &cmd->topic : NULL;
     uint64_t held_before = embedded->held_count;
     uint64_t parked = 0;
     core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
     embedded->asked = embedded->durability;
+    embedded->stats = NULL;
     if (!parked)
         return embedded->held_count == held_before ? SUBMIT_ANSWERED : SUBMIT_PENDING;
     if (!ticket)
@@ -641,26 +660,9 @@ static enum err engine_health(const struct engine *engine)
     return embedded->store ? store_admit(embedded->store, 0) : OK;
 }
 
-static void engine_figures(const struct engine *engine, struct figures *out_figures)
+static void engine_describe(const struct engine *engine, struct metric_sink *sink)
 {
-    struct core_totals totals;
-    core_totals(((const struct embedded *)engine)->core, &totals);
-    *out_figures = (struct figures){
-        .urgent = totals.urgent,
-        .topics = totals.topics,
-        .waiters = totals.waiters,
-        .pushed = totals.pushed,
-        .reserved = totals.reserved,
-        .finished = totals.finished,
-        .deleted = totals.deleted,
-        .timeouts = totals.timeouts,
-        .released = totals.released,
-        .buried = totals.buried,
-        .kicked = totals.kicked,
-        .lateness = totals.lateness,
-        .lateness_histogram = totals.lateness_histogram,
-    };
-    memcpy(out_figures->jobs, totals.jobs, sizeof(totals.jobs));
+    embedded_describe(((const struct embedded *)engine)->store, sink);
 }
 
 static const struct engine_verbs verbs = {
@@ -673,7 +675,7 @@ static const struct engine_verbs verbs = {
     .end = engine_end,
     .drain = engine_drain,
     .health = engine_health,
-    .figures = engine_figures,
+    .describe = engine_describe,
 };
 
 /* ---- life ---- */

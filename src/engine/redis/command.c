@@ -152,35 +152,47 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
 
 /* ---- commands on topics ---- */
 
-/* `all`: for statistics, which show no rates; their many topics would push out those looked at. */
-static void add_view(struct redis_engine *redis, struct topic_view *view, bool all)
+/* `stats`: statistics show no rates, and their many topics would push out those looked at. */
+static void add_view(struct redis_engine *redis, struct topic_view *view, bool stats)
 {
     static const struct lateness none;
     const struct topic *topic = consumers_topic(&redis->consumers, view->name);
     view->lateness = topic ? &topic->lateness : &none;
     view->waiters = topic ? topic->waiters : 0;
-    if (!all)
+    if (!stats)
         rates_look(&redis->rates, view, redis->now_us);
 }
 
-static void sum_up(struct redis_engine *redis, const struct reply *reply)
+static void add_topic(struct engine_stats *stats, const struct topic_view *topic)
 {
-    struct figures *figures = &redis->figures;
-    *figures = (struct figures){.topics = reply->count};
-    for (uint32_t i = 0; i < reply->count && reply->topics; i++) {
-        const struct topic_view *topic = &reply->topics[i];
-        for (int state = JOB_DELAYED; state < JOB_STATES; state++)
-            figures->jobs[state] += topic->jobs[state];
-        figures->urgent += topic->urgent;
-        figures->pushed += topic->pushed;
-        figures->reserved += topic->reserved;
-        figures->finished += topic->finished;
-        figures->deleted += topic->deleted;
-        figures->timeouts += topic->timeouts;
-        figures->released += topic->released;
-        figures->buried += topic->buried;
-        figures->kicked += topic->kicked;
+    for (int state = JOB_DELAYED; state < JOB_STATES; state++)
+        stats->jobs[state] += topic->jobs[state];
+    stats->urgent += topic->urgent;
+    stats->pushed += topic->pushed;
+    stats->reserved += topic->reserved;
+    stats->finished += topic->finished;
+    stats->deleted += topic->deleted;
+    stats->timeouts += topic->timeouts;
+    stats->released += topic->released;
+    stats->buried += topic->buried;
+    stats->kicked += topic->kicked;
+}
+
+/* What Redis could not be asked for stays as it was known last. */
+static void add_stats(const struct gathering *gathering, struct reply *reply)
+{
+    struct redis_engine *redis = gathering->pending.redis;
+    struct engine_stats *stats = &redis->stats;
+    if (!reply->err) {
+        *stats = (struct engine_stats){.topics = reply->count};
+        for (uint32_t i = 0; i < reply->count; i++)
+            add_topic(stats, &reply->topics[i]);
+        memcpy(stats->due_within, fanout_due_within(gathering->fanout), sizeof(stats->due_within));
     }
+    stats->waiters = consumers_count(&redis->consumers);
+    stats->lateness = redis->consumers.lateness;
+    stats->lateness_histogram = redis->consumers.lateness_histogram;
+    reply->stats = stats;
 }
 
 /* A topic that only we know of: somebody waits for its first job. */
@@ -204,12 +216,9 @@ static void gathering_reply(struct gathering *gathering)
         fanout_reply(gathering->fanout, &reply);
     view_waiters(gathering, &view, &reply);
     for (uint32_t i = 0; i < reply.count && reply.topics; i++)
-        add_view(redis, &reply.topics[i], gathering->cmd.topic.all);
-    if (!reply.err && reply.kind == CMD_TOPICS && gathering->cmd.topic.all) {
-        sum_up(redis, &reply);
-        memcpy(redis->figures.due_within, fanout_due_within(gathering->fanout),
-               sizeof(redis->figures.due_within));
-    }
+        add_view(redis, &reply.topics[i], gathering->cmd.topic.stats);
+    if (reply.kind == CMD_TOPICS && gathering->cmd.topic.stats)
+        add_stats(gathering, &reply);
     bool frees =
         reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)

@@ -243,13 +243,11 @@ static enum err engine_health(const struct engine *engine)
     return reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
 }
 
-static void engine_figures(const struct engine *engine, struct figures *out_figures)
+static void engine_describe(const struct engine *engine, struct metric_sink *sink)
 {
-    const struct redis_engine *redis = (const struct redis_engine *)engine;
-    *out_figures = redis->figures;
-    out_figures->waiters = consumers_count(&redis->consumers);
-    out_figures->lateness = redis->consumers.lateness;
-    out_figures->lateness_histogram = redis->consumers.lateness_histogram;
+    (void)engine;
+    if (sink->fact)
+        sink->fact(sink, &(struct fact){.name = "kind", .type = FACT_TEXT, .text = "shared"});
 }
 
 static const struct engine_verbs verbs = {
@@ -262,7 +260,7 @@ static const struct engine_verbs verbs = {
     .end = engine_end,
     .drain = engine_drain,
     .health = engine_health,
-    .figures = engine_figures,
+    .describe = engine_describe,
 };
 
 /* ---- life ---- */

@@ -32,7 +32,7 @@ struct redis_engine {
     struct subscription subscription;
     struct preflight preflight;
     struct rates rates;
-    struct figures figures; /* as of the last answer to CMD_TOPICS, of all topics */
+    struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
     int64_t now_us;

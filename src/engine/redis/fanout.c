@@ -50,7 +50,7 @@ struct fanout {
     uint32_t job_count;
     struct topic_view *topics;
     uint32_t topic_count, topic_cap;
-    uint64_t due_within[FIGURES_SPANS]; /* TOPICS, all */
+    uint64_t due_within[STATS_SPANS]; /* TOPICS, all */
     struct bytes last; /* TOPICS: a partition has more after this name; empty: none has */
     struct part parts[];
 };
@@ -196,7 +196,8 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
 /* What falls due is counted with the first page of all topics. */
 static bool counts_due(const struct fanout *fanout, const struct buf *from)
 {
-    return fanout->cmd.kind == CMD_TOPICS && fanout->cmd.topic.all && !from->len;
+    return fanout->cmd.kind == CMD_TOPICS && fanout->cmd.topic.stats &&
+           fanout->cmd.topic.due_within && !from->len;
 }
 
 /* topic.lua's ARGV[6]. */
@@ -219,9 +220,9 @@ static void ask_topic(struct fanout *fanout, struct buf *out, const struct scrip
     if (fanout->cmd.kind == CMD_TOPICS) {
         what = BYTES("l");
         name = from->len ? buf_bytes(from) : cmd->topic;
-        if (cmd->all && !from->len)
+        if (cmd->stats && !from->len)
             name = (struct bytes){0};
-        number = cmd->all ? SCRIPT_TOPICS_PAGE : least(fanout->page_max, SCRIPT_TOPICS_PAGE);
+        number = cmd->stats ? SCRIPT_TOPICS_PAGE : least(fanout->page_max, SCRIPT_TOPICS_PAGE);
     } else if (fanout->cmd.kind == CMD_PAUSE) {
         what = BYTES("p");
         number = script_time_in(fanout->space, call->partition, cmd->pause_until_us);
@@ -467,7 +468,7 @@ static bool add_due(struct fanout *fanout, struct bytes counts)
 {
     if (counts.len != sizeof(fanout->due_within))
         return false;
-    for (size_t i = 0; i < FIGURES_SPANS; i++)
+    for (size_t i = 0; i < STATS_SPANS; i++)
         fanout->due_within[i] += get_u64(counts.at + 8 * i);
     return true;
 }
@@ -495,7 +496,7 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
     if (!answer->more || count < 3)
         return OK;
     struct bytes last = parts[count - 2];
-    if (fanout->cmd.topic.all) {
+    if (fanout->cmd.topic.stats) {
         part->from.len = 0;
         buf_add_bytes(&part->from, last);
         part->state = PART_IDLE;
@@ -637,7 +638,7 @@ static void reply_topics(struct fanout *fanout, struct reply *reply)
     uint32_t count = fanout->topic_count;
     if (fanout->last.len)
         count = topic_place(fanout, fanout->last) + 1;
-    if (fanout->cmd.kind == CMD_TOPICS && !fanout->cmd.topic.all)
+    if (fanout->cmd.kind == CMD_TOPICS && !fanout->cmd.topic.stats)
         count = least(count, fanout->page_max);
     reply->topics = fanout->topics;
     reply->count = count;

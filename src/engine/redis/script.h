@@ -284,7 +284,7 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
 enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct bytes *parts,
                      uint32_t count) MUST_USE;
 bool fanout_done(const struct fanout *fanout); /* answered; nothing under way */
-/* Of TOPICS with `all`: jobs that fall due in each of the spans of struct figures. */
+/* Of TOPICS with `stats` and `due_within`: see struct engine_stats. */
 const uint64_t *fanout_due_within(const struct fanout *fanout);
 /* The reply's bytes live until the gather is freed. Rates, lateness and waiters are the daemon's
  * own to add: Redis does not know them. */

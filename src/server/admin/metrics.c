@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "engine/embedded/embedded.h"
 #include "server/admin/pages.h"
 #include "server/door.h"
 
@@ -40,13 +39,6 @@ static void add_label(struct buf *out, struct bytes value)
     }
 }
 
-struct durations {
-    const uint64_t *counts; /* by bucket */
-    unsigned bucket_count;
-    int64_t (*bound_us)(unsigned bucket); /* of the last one INT64_MAX */
-    uint64_t sum_us;
-};
-
 static void histogram(struct buf *out, const char *name, const char *help,
                       const struct durations *durations)
 {
@@ -75,17 +67,6 @@ static void add_lateness(struct buf *out, const struct lateness_histogram *laten
                                   lateness->sum_us});
 }
 
-static int64_t sync_bound_us(unsigned bucket)
-{
-    return bucket == SYNC_BUCKETS - 1 ? INT64_MAX : (int64_t)16 << bucket;
-}
-
-static void add_syncs(struct buf *out, const struct store_stats *stats)
-{
-    histogram(out, "sync_seconds", "How long the disk took to make a batch durable.",
-              &(struct durations){stats->sync_us, SYNC_BUCKETS, sync_bound_us, stats->sync_us_sum});
-}
-
 static void add_turns(struct buf *out, const struct server_counts *counts)
 {
     histogram(
@@ -94,34 +75,29 @@ static void add_turns(struct buf *out, const struct server_counts *counts)
         &(struct durations){counts->turn_us, TURN_BUCKETS, turn_bound_us, counts->turn_us_sum});
 }
 
-static void add_store(const struct store *store, struct buf *out)
+struct metrics_writer {
+    struct metric_sink sink;
+    struct buf *out;
+};
+
+static void write_metric(struct metric_sink *sink, const struct metric *metric)
 {
-    struct store_stats stats = {0};
-    if (!store)
-        return;
-    store_stats(store, &stats);
-    single(out, "wal_bytes", "gauge", "Bytes of all log segments on disk.", stats.disk_bytes);
-    single(out, "wal_live_bytes", "gauge", "Bytes of them that live jobs need.", stats.live_bytes);
-    single(out, "wal_segments", "gauge", "Log segments on disk.", stats.segments);
-    single(out, "wal_written_bytes_total", "counter", "Bytes written to the log.",
-           stats.bytes_written);
-    single(out, "wal_batches_total", "counter", "Batches written to the log.", stats.batches);
-    single(out, "wal_records_total", "counter", "Records written to the log.", stats.records);
-    single(out, "checkpoints_total", "counter", "Segments cleaned and removed.", stats.checkpoints);
-    single(out, "carried_jobs_total", "counter", "Jobs written again by a checkpoint.",
-           stats.relocated_jobs);
-    single(out, "damaged_segments", "gauge", "Segments with damage, in the log or set aside.",
-           stats.damaged_segments);
-    single(out, "cold_reads_total", "counter",
-           "Bodies that were read from the disk, not from memory.", stats.cold_reads);
-    single(out, "store_failed", "gauge", "1 after a failed write: restart to recover.",
-           store_failed(store));
-    single(out, "store_full", "gauge", "1 while the disk has no room for new jobs.",
-           store_full(store));
-    add_syncs(out, &stats);
+    struct buf *out = ((struct metrics_writer *)sink)->out;
+    switch (metric->type) {
+    case METRIC_GAUGE: single(out, metric->name, "gauge", metric->help, metric->value); break;
+    case METRIC_COUNTER: single(out, metric->name, "counter", metric->help, metric->value); break;
+    case METRIC_HISTOGRAM: histogram(out, metric->name, metric->help, metric->durations); break;
+    }
 }
 
-static void add_totals(struct server *server, const struct figures *totals, struct buf *out)
+/* What only this engine has. */
+static void add_engine(const struct engine *engine, struct buf *out)
+{
+    struct metrics_writer writer = {.sink.metric = write_metric, .out = out};
+    engine->verbs->describe(engine, &writer.sink);
+}
+
+static void add_totals(struct server *server, const struct engine_stats *totals, struct buf *out)
 {
     family(out, "jobs", "gauge", "Live jobs by state.");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
@@ -256,9 +232,7 @@ static void add_topics(struct server *server, const struct reply *reply, struct 
 
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out)
 {
-    const struct embedded *embedded = server->options.embedded;
-    struct figures totals;
-    server->engine->verbs->figures(server->engine, &totals);
+    const struct engine_stats *totals = page_stats(topics);
     family(out, "info", "gauge", "The version that runs.");
     buf_addf(out, "laterd_info{version=\"%s\"} 1\n", LATERD_VERSION);
     family(out, "ready", "gauge", "1 if pushes are accepted.");
@@ -267,13 +241,13 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     buf_add_str(out, "laterd_uptime_seconds ");
     add_seconds(out, (uint64_t)(server->now_us - server->started_us));
     buf_add_char(out, '\n');
-    add_totals(server, &totals, out);
+    add_totals(server, totals, out);
     add_beanstalk(&server->beanstalk, out);
     add_misdirected(server, out);
     add_limits(server, out);
-    add_lateness(out, &totals.lateness_histogram);
+    add_lateness(out, &totals->lateness_histogram);
     add_turns(out, &server->counts);
-    add_store(embedded ? embedded_store(embedded) : NULL, out);
+    add_engine(server->engine, out);
     if (server->options.config->metrics_topics)
         add_topics(server, topics, out);
 }

@@ -1,7 +1,6 @@
 #include "server/admin/pages.h"
 
 #include "base/mem.h"
-#include "engine/embedded/embedded.h"
 #include "server/door.h"
 
 static void respond(struct server *server, const struct response_format *format, int status,
@@ -19,14 +18,14 @@ static void respond(struct server *server, const struct response_format *format,
     http_respond(out, &response, body);
 }
 
-/* What does not stop the service and still wants somebody to look at it. */
-static void add_damage(const struct embedded *embedded, struct buf *out)
+struct text_sink {
+    struct metric_sink sink;
+    struct buf *out;
+};
+
+static void add_warning(struct metric_sink *sink, const char *what, uint64_t count)
 {
-    struct store_stats stats = {0};
-    if (embedded && embedded_store(embedded))
-        store_stats(embedded_store(embedded), &stats);
-    if (stats.damaged_segments)
-        buf_addf(out, "damaged segments: %llu\n", (unsigned long long)stats.damaged_segments);
+    buf_addf(((struct text_sink *)sink)->out, "%s: %llu\n", what, (unsigned long long)count);
 }
 
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
@@ -34,18 +33,25 @@ static void ready_page(struct server *server, const struct response_format *form
     enum err err = server_health(server);
     struct buf body = {0};
     buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
-    add_damage(server->options.embedded, &body);
+    struct text_sink sink = {.sink.warning = add_warning, .out = &body};
+    server->engine->verbs->describe(server->engine, &sink.sink);
     respond(server, format, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
     buf_fini(&body);
 }
 
-struct cmd page_question(const struct server *server)
+struct cmd page_question(const struct server *server, enum call_kind page)
 {
     uint32_t shown = (uint32_t)server->options.config->metrics_topics;
     return (struct cmd){
         .kind = CMD_TOPICS,
-        .topic = {.max = shown ? shown : 1, .all = !server->options.embedded}, /* see figures */
+        .topic = {.max = shown ? shown : 1, .stats = true, .due_within = page == CALL_STATS},
     };
+}
+
+const struct engine_stats *page_stats(const struct reply *topics)
+{
+    static const struct engine_stats none;
+    return topics->stats ? topics->stats : &none;
 }
 
 static void metrics_page(struct server *server, const struct response_format *format,
@@ -57,10 +63,11 @@ static void metrics_page(struct server *server, const struct response_format *fo
     buf_fini(&body);
 }
 
-static void stats_page(struct server *server, const struct response_format *format, struct buf *out)
+static void stats_page(struct server *server, const struct response_format *format,
+                       const struct reply *topics, struct buf *out)
 {
     struct buf body = {0};
-    stats_write(server, &body);
+    stats_write(server, topics, &body);
     respond(server, format, 200, "application/json", buf_bytes(&body), out);
     buf_fini(&body);
 }
@@ -116,7 +123,7 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
     switch (kind) {
     case CALL_READYZ: ready_page(server, format, out); break;
     case CALL_METRICS: metrics_page(server, format, topics, out); break;
-    case CALL_STATS: stats_page(server, format, out); break;
+    case CALL_STATS: stats_page(server, format, topics, out); break;
     case CALL_ROOT: root_page(server, format, out); break;
     case CALL_LIMITS: limits_page(server, format, out); break;
     case CALL_OPENAPI: respond(server, format, 200, "application/json", api_openapi(), out); break;
@@ -130,87 +137,86 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
     }
 }
 
-static void add_field(struct buf *out, const char *name, uint64_t number)
+static void add_name(struct buf *out, const char *name)
 {
     if (out->at[out->len - 1] != '{')
         buf_add_char(out, ',');
-    buf_addf(out, "\"%s\":%llu", name, (unsigned long long)number);
+    buf_addf(out, "\"%s\":", name);
+}
+
+static void add_field(struct buf *out, const char *name, uint64_t number)
+{
+    add_name(out, name);
+    buf_addf(out, "%llu", (unsigned long long)number);
 }
 
 static void add_ms(struct buf *out, const char *name, int64_t us)
 {
-    if (out->at[out->len - 1] != '{')
-        buf_add_char(out, ',');
-    buf_addf(out, "\"%s\":%lld.%03lld", name, (long long)(us / 1000), (long long)(us % 1000));
+    add_name(out, name);
+    buf_addf(out, "%lld.%03lld", (long long)(us / 1000), (long long)(us % 1000));
 }
 
-/* `counts`: what a shared engine has counted. */
-static void add_due(struct server *server, const uint64_t *counts, struct buf *out)
+static void add_due(const uint64_t *counts, struct buf *out)
 {
-    static const int64_t spans_us[FIGURES_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
-    static const char *const names[FIGURES_SPANS] = {"1m", "5m", "1h", "1d"};
-    const struct embedded *embedded = server->options.embedded;
-    uint64_t own[FIGURES_SPANS] = {0};
-    if (embedded)
-        core_due_within(embedded_core(embedded), server->now_us, spans_us, own, FIGURES_SPANS);
+    static const char *const names[STATS_SPANS] = {"1m", "5m", "1h", "1d"};
     buf_add_str(out, ",\"due_within\":{");
-    for (int i = 0; i < FIGURES_SPANS; i++)
-        add_field(out, names[i], embedded ? own[i] : counts[i]);
+    for (int i = 0; i < STATS_SPANS; i++)
+        add_field(out, names[i], counts[i]);
     buf_add_char(out, '}');
 }
 
-static void add_store(const struct embedded *embedded, struct buf *out)
+static void add_fact(struct metric_sink *sink, const struct fact *fact)
 {
-    const struct store *store = embedded ? embedded_store(embedded) : NULL;
-    struct store_stats stats = {0};
+    struct buf *out = ((struct text_sink *)sink)->out;
+    switch (fact->type) {
+    case FACT_COUNT: add_field(out, fact->name, fact->value); break;
+    case FACT_DURATION: add_ms(out, fact->name, (int64_t)fact->value); break;
+    case FACT_FLAG:
+        add_name(out, fact->name);
+        buf_add_str(out, fact->value ? "true" : "false");
+        break;
+    case FACT_TEXT:
+        add_name(out, fact->name);
+        buf_addf(out, "\"%s\"", fact->text);
+        break;
+    }
+}
+
+static void add_store(struct engine *engine, struct buf *out)
+{
+    struct text_sink sink = {.sink.fact = add_fact, .out = out};
     buf_add_str(out, ",\"store\":{");
-    if (!embedded) {
-        buf_add_str(out, "\"kind\":\"shared\"}");
-        return;
-    }
-    if (!store) {
-        buf_add_str(out, "\"kind\":\"memory\"}");
-        return;
-    }
-    store_stats(store, &stats);
-    buf_addf(out, "\"kind\":\"embedded\",\"failed\":%s,\"full\":%s",
-             store_failed(store) ? "true" : "false", store_full(store) ? "true" : "false");
-    add_field(out, "disk_bytes", stats.disk_bytes);
-    add_field(out, "live_bytes", stats.live_bytes);
-    add_field(out, "segments", stats.segments);
-    add_field(out, "syncs", stats.syncs);
-    add_ms(out, "sync_ms_avg", stats.syncs ? (int64_t)(stats.sync_us_sum / stats.syncs) : 0);
+    engine->verbs->describe(engine, &sink.sink);
     buf_add_char(out, '}');
 }
 
-void stats_write(struct server *server, struct buf *out)
+void stats_write(struct server *server, const struct reply *topics, struct buf *out)
 {
-    struct figures totals;
+    const struct engine_stats *totals = page_stats(topics);
     bool ready = !server_health(server);
-    server->engine->verbs->figures(server->engine, &totals);
     buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
     add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));
     add_field(out, "now_ms", (uint64_t)(server->now_us / 1000));
     buf_addf(out, ",\"ready\":%s,\"jobs\":{", ready ? "true" : "false");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
-        add_field(out, job_state_name(state), totals.jobs[state]);
+        add_field(out, job_state_name(state), totals->jobs[state]);
     buf_add_char(out, '}');
-    add_field(out, "topics", totals.topics);
-    add_field(out, "waiting", totals.waiters);
+    add_field(out, "topics", totals->topics);
+    add_field(out, "waiting", totals->waiters);
     add_field(out, "connections", server_sessions(server));
     add_field(out, "memory_bytes", mem_used());
     buf_add_str(out, ",\"totals\":{");
-    add_field(out, "pushed", totals.pushed);
-    add_field(out, "reserved", totals.reserved);
-    add_field(out, "finished", totals.finished);
-    add_field(out, "deleted", totals.deleted);
-    add_field(out, "timeouts", totals.timeouts);
-    add_field(out, "released", totals.released);
-    add_field(out, "buried", totals.buried);
-    add_field(out, "kicked", totals.kicked);
+    add_field(out, "pushed", totals->pushed);
+    add_field(out, "reserved", totals->reserved);
+    add_field(out, "finished", totals->finished);
+    add_field(out, "deleted", totals->deleted);
+    add_field(out, "timeouts", totals->timeouts);
+    add_field(out, "released", totals->released);
+    add_field(out, "buried", totals->buried);
+    add_field(out, "kicked", totals->kicked);
     buf_add_char(out, '}');
-    add_due(server, totals.due_within, out);
-    api_add_lateness(out, &totals.lateness, server->now_us);
-    add_store(server->options.embedded, out);
+    add_due(totals->due_within, out);
+    api_add_lateness(out, &totals->lateness, server->now_us);
+    add_store(server->engine, out);
     buf_add_char(out, '}');
 }

@@ -8,7 +8,7 @@
 #include "server/server.h"
 
 /* What the engine must be asked for before /metrics or /v1/stats are written. */
-struct cmd page_question(const struct server *server);
+struct cmd page_question(const struct server *server, enum call_kind page);
 
 /* `topics` is the answer, which may be an error; NULL if nothing was asked. */
 void page_write(struct server *server, enum call_kind kind, const struct response_format *format,
@@ -18,6 +18,9 @@ void page_write(struct server *server, enum call_kind kind, const struct respons
 void metrics_write(struct server *server, const struct reply *topics, struct buf *out);
 
 /* The JSON of /v1/stats. */
-void stats_write(struct server *server, struct buf *out);
+void stats_write(struct server *server, const struct reply *topics, struct buf *out);
+
+/* The answer's statistics; before the engine could ever count them, none of anything. */
+const struct engine_stats *page_stats(const struct reply *topics);
 
 #endif

@@ -93,7 +93,7 @@ static void stats(const struct beanstalk_pending *pending, struct buf *out)
 {
     struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
-    beanstalk_stats_page(server, &pending->survey->figures, pending->survey->tubes, yaml);
+    beanstalk_stats_page(server, &pending->survey->stats, pending->survey->tubes, yaml);
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }

@@ -5,7 +5,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "engine/embedded/embedded.h"
 #include "server/config/beanstalkd_options.h"
 
 bool beanstalk_is_tube(const struct topic_view *topic)
@@ -51,21 +50,7 @@ static void add_process(struct beanstalk_stats *stats)
     stats->system_us = microseconds(usage.ru_stime);
 }
 
-static void add_binlog(const struct server *server, struct beanstalk_stats *stats)
-{
-    const struct embedded *embedded = server->options.embedded;
-    const struct store *store = embedded ? embedded_store(embedded) : NULL;
-    struct store_stats kept = {0};
-    if (store)
-        store_stats(store, &kept);
-    stats->binlog_oldest = kept.segment_first;
-    stats->binlog_current = kept.segment_tail;
-    stats->binlog_max_bytes = kept.segment_bytes;
-    stats->binlog_written = kept.records;
-    stats->binlog_migrated = kept.relocated_jobs;
-}
-
-static void add_counts(const struct server *server, const struct figures *totals,
+static void add_counts(const struct server *server, const struct engine_stats *totals,
                        struct beanstalk_stats *stats)
 {
     const struct beanstalk_shared *shared = &server->beanstalk;
@@ -80,9 +65,14 @@ static void add_counts(const struct server *server, const struct figures *totals
     stats->producers = shared->producers;
     stats->workers = shared->workers;
     stats->total_connections = shared->accepted;
+    stats->binlog_oldest = totals->log.file_first;
+    stats->binlog_current = totals->log.file_last;
+    stats->binlog_max_bytes = totals->log.file_bytes_max;
+    stats->binlog_written = totals->log.records_written;
+    stats->binlog_migrated = totals->log.jobs_relocated;
 }
 
-void beanstalk_stats_page(struct server *server, const struct figures *totals, uint64_t tubes,
+void beanstalk_stats_page(struct server *server, const struct engine_stats *totals, uint64_t tubes,
                           struct buf *yaml)
 {
     char id[17];
@@ -101,6 +91,5 @@ void beanstalk_stats_page(struct server *server, const struct figures *totals, u
     };
     add_process(&stats);
     add_counts(server, totals, &stats);
-    add_binlog(server, &stats);
     beanstalk_yaml_stats(yaml, &stats);
 }

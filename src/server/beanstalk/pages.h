@@ -11,7 +11,7 @@
 bool beanstalk_is_tube(const struct topic_view *topic);
 
 /* The whole server, of so many tubes. */
-void beanstalk_stats_page(struct server *server, const struct figures *totals, uint64_t tubes,
+void beanstalk_stats_page(struct server *server, const struct engine_stats *totals, uint64_t tubes,
                           struct buf *yaml);
 /* `topic`: the answer to CMD_TOPIC, or ERR_NOT_FOUND. False: there is no such tube. */
 bool beanstalk_tube_page(struct server *server, struct bytes name, const struct reply *topic,

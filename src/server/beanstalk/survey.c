@@ -58,8 +58,8 @@ static void see_topics(struct beanstalk_survey *survey, const struct reply *repl
         survey->after.len = 0;
         buf_add_bytes(&survey->after, reply->topics[reply->count - 1].name);
     }
-    if (survey->topics_seen) /* a shared engine knows them only now: see engine_verbs::figures */
-        server->engine->verbs->figures(server->engine, &survey->figures);
+    if (reply->stats)
+        survey->stats = *reply->stats;
 }
 
 static void go_on_later(struct beanstalk_survey *survey)
@@ -85,9 +85,7 @@ static void ask_topics(struct beanstalk_survey *survey)
     struct server *server = session->server;
     struct cmd cmd = {
         .kind = CMD_TOPICS,
-        .topic = {.topic = buf_bytes(&survey->after),
-                  .max = PAGE_TOPICS,
-                  .all = !server->options.embedded}, /* see engine_verbs::figures */
+        .topic = {.topic = buf_bytes(&survey->after), .max = PAGE_TOPICS, .stats = true},
     };
     (void)server_submit(server, &session->principal, &cmd, &survey->pending->pending.ticket);
 }

@@ -11,13 +11,13 @@
 struct beanstalk_survey {
     struct list place; // beanstalk_shared::surveys; nowhere while the engine is asked
     struct beanstalk_pending *pending;
-    uint32_t tube_next;     /* in the pool of tubes; UINT32_MAX: all are seen */
-    struct buf after;       /* the last topic seen */
-    bool topics_seen;       /* all of them */
-    enum err err;           /* what the engine said instead of topics */
-    uint64_t tubes;         /* so far */
-    struct buf names;       /* of LIST_TUBES: YAML */
-    struct figures figures; /* of STATS */
+    uint32_t tube_next; /* in the pool of tubes; UINT32_MAX: all are seen */
+    struct buf after;   /* the last topic seen */
+    bool topics_seen;   /* all of them */
+    enum err err;       /* what the engine said instead of topics */
+    uint64_t tubes;     /* so far */
+    struct buf names;   /* of LIST_TUBES: YAML */
+    struct engine_stats stats;
 };
 
 /* Begins the survey that answers it, which owns it; goes on at once as far as the budget goes. */

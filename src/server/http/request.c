@@ -159,7 +159,7 @@ static void answered_page(struct ticket *ticket, const struct reply *reply)
 
 void request_page(struct request *request, enum call_kind page)
 {
-    struct cmd question = page_question(http_server(request->http));
+    struct cmd question = page_question(http_server(request->http), page);
     request->page = page;
     request->pending.ticket.answered = answered_page;
     pipeline_submit(&request->pending, &question);

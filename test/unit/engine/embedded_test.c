@@ -291,6 +291,102 @@ static void a_command_without_a_ticket_is_done(void **state)
     close_bed(&bed);
 }
 
+struct described {
+    struct metric_sink sink;
+    unsigned metrics, facts, warnings;
+    uint64_t records;
+    const char *kind;
+};
+
+static void see_metric(struct metric_sink *sink, const struct metric *metric)
+{
+    struct described *described = (struct described *)sink;
+    described->metrics++;
+    assert_true(metric->help[0]);
+    assert_int_equal(metric->type == METRIC_HISTOGRAM, metric->durations != NULL);
+    if (strcmp(metric->name, "wal_records_total") == 0)
+        described->records = metric->value;
+}
+
+static void see_fact(struct metric_sink *sink, const struct fact *fact)
+{
+    struct described *described = (struct described *)sink;
+    described->facts++;
+    if (strcmp(fact->name, "kind") == 0)
+        described->kind = fact->text;
+}
+
+static void see_warning(struct metric_sink *sink, const char *what, uint64_t count)
+{
+    (void)what;
+    (void)count;
+    ((struct described *)sink)->warnings++;
+}
+
+static void an_engine_describes_itself_to_who_wants_to_know(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct described described = {
+        .sink = {.metric = see_metric, .fact = see_fact, .warning = see_warning}};
+    struct metric_sink wants_nothing = {0};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = 1}};
+    open_bed(&bed, DURABILITY_SYNC);
+    do_command(&bed, &push);
+    bed.engine->verbs->describe(bed.engine, &described.sink);
+    assert_true(described.metrics > 10);
+    assert_true(described.records > 0);
+    assert_string_equal(described.kind, "embedded");
+    assert_true(described.facts > 5);
+    assert_int_equal(described.warnings, 0);
+    bed.engine->verbs->describe(bed.engine, &wants_nothing);
+    close_bed(&bed);
+}
+
+static struct engine_stats last_stats;
+static bool had_stats;
+
+static void keep_stats(struct ticket *ticket, const struct reply *reply)
+{
+    (void)ticket;
+    had_stats = reply->stats != NULL;
+    if (had_stats)
+        last_stats = *reply->stats;
+}
+
+/* Over all topics, however few of them are shown, and only to who asks. */
+static void statistics_are_over_all_topics(void **state)
+{
+    (void)state;
+    struct bed bed = {0};
+    struct ticket ticket = {.answered = keep_stats};
+    struct cmd ask = {.kind = CMD_TOPICS, .topic = {.max = 1, .stats = true}};
+    open_bed(&bed, DURABILITY_SYNC);
+    for (int i = 0; i < 3; i++) {
+        char name = (char)('a' + i);
+        struct cmd push = {.kind = CMD_PUSH,
+                           .push = {.topic = bytes_of(&name, 1),
+                                    .due_us = bed.now_us + 120 * INT64_C(1000000),
+                                    .ttr_us = 1}};
+        do_command(&bed, &push);
+    }
+    assert_int_equal(bed.engine->verbs->submit(bed.engine, &ask, &ticket), SUBMIT_ANSWERED);
+    assert_true(had_stats);
+    assert_int_equal(last_stats.topics, 3);
+    assert_int_equal(last_stats.jobs[JOB_DELAYED], 3);
+    assert_int_equal(last_stats.pushed, 3);
+    assert_true(last_stats.log.records_written >= 3);
+    assert_int_equal(last_stats.due_within[1], 0); /* nobody asked for these */
+    ask.topic.due_within = true;
+    (void)bed.engine->verbs->submit(bed.engine, &ask, &ticket);
+    assert_int_equal(last_stats.due_within[0], 0);
+    assert_int_equal(last_stats.due_within[1], 3);
+    ask.topic.stats = false;
+    (void)bed.engine->verbs->submit(bed.engine, &ask, &ticket);
+    assert_false(had_stats);
+    close_bed(&bed);
+}
+
 #define HOUR_US INT64_C(3600000000)
 
 static uint64_t push_delayed(struct bed *bed, int64_t delay_us)
@@ -439,6 +535,8 @@ int main(void)
         cmocka_unit_test(what_nobody_was_promised_holds_up_no_answer),
         cmocka_unit_test(submit_says_answered_pending_or_parked),
         cmocka_unit_test(a_command_without_a_ticket_is_done),
+        cmocka_unit_test(an_engine_describes_itself_to_who_wants_to_know),
+        cmocka_unit_test(statistics_are_over_all_topics),
         cmocka_unit_test(p7_a_search_that_ends_on_a_failed_store_is_no_success),
         cmocka_unit_test(p2_a_job_is_not_buried_because_one_read_failed),
         cmocka_unit_test(what_was_ready_stays_so_when_the_clock_is_set_back_at_a_restart),

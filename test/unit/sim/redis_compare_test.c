@@ -272,7 +272,7 @@ static void ask_topics(struct pair *pair)
     struct cmd cmd = {.kind = kinds[below(pair, sizeof(kinds) / sizeof(kinds[0]))]};
     cmd.topic = (struct cmd_topic){.topic = topic_name(pair),
                                    .max = 1 + (uint32_t)below(pair, 3),
-                                   .all = chance(pair, 200),
+                                   .stats = chance(pair, 200),
                                    .in_use = chance(pair, 300),
                                    .must_exist = chance(pair, 300),
                                    .state = (enum job_state)(1 + below(pair, 4)),

@@ -3,7 +3,7 @@
 -- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, figures, …, what falls due}: 17 numbers of 8
 -- bytes, and how many jobs of all topics are due within each of SPANS.
 local what, topic, now = ARGV[2], ARGV[3], clock()
-local SPANS = { 60, 300, 3600, 86400 } -- seconds; struct figures has these
+local SPANS = { 60, 300, 3600, 86400 } -- seconds; engine_stats::due_within has these
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
 
 local function show(name)

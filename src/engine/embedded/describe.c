@@ -1,0 +1,137 @@
+#include "engine/embedded/describe.h"
+
+#include <string.h>
+
+/* ---- metrics ---- */
+
+static void gauge(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_GAUGE, .value = value});
+}
+
+static void counter(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_COUNTER, .value = value});
+}
+
+static int64_t sync_bound_us(unsigned bucket)
+{
+    return bucket == SYNC_BUCKETS - 1 ? INT64_MAX : (int64_t)16 << bucket;
+}
+
+static void describe_syncs(const struct store_stats *stats, struct metric_sink *sink)
+{
+    struct durations durations = {stats->sync_us, SYNC_BUCKETS, sync_bound_us, stats->sync_us_sum};
+    sink->metric(sink, &(struct metric){.name = "sync_seconds",
+                                        .help = "How long the disk took to make a batch durable.",
+                                        .type = METRIC_HISTOGRAM,
+                                        .durations = &durations});
+}
+
+static void describe_metrics(const struct store *store, const struct store_stats *stats,
+                             struct metric_sink *sink)
+{
+    gauge(sink, "wal_bytes", "Bytes of all log segments on disk.", stats->disk_bytes);
+    gauge(sink, "wal_live_bytes", "Bytes of them that live jobs need.", stats->live_bytes);
+    gauge(sink, "wal_segments", "Log segments on disk.", stats->segments);
+    counter(sink, "wal_written_bytes_total", "Bytes written to the log.", stats->bytes_written);
+    counter(sink, "wal_batches_total", "Batches written to the log.", stats->batches);
+    counter(sink, "wal_records_total", "Records written to the log.", stats->records);
+    counter(sink, "checkpoints_total", "Segments cleaned and removed.", stats->checkpoints);
+    counter(sink, "carried_jobs_total", "Jobs written again by a checkpoint.",
+            stats->relocated_jobs);
+    gauge(sink, "damaged_segments", "Segments with damage, in the log or set aside.",
+          stats->damaged_segments);
+    counter(sink, "cold_reads_total", "Bodies that were read from the disk, not from memory.",
+            stats->cold_reads);
+    gauge(sink, "store_failed", "1 after a failed write: restart to recover.", store_failed(store));
+    gauge(sink, "store_full", "1 while the disk has no room for new jobs.", store_full(store));
+    describe_syncs(stats, sink);
+}
+
+/* ---- facts ---- */
+
+static void say_kind(struct metric_sink *sink, const char *kind)
+{
+    sink->fact(sink, &(struct fact){.name = "kind", .type = FACT_TEXT, .text = kind});
+}
+
+static void describe_facts(const struct store *store, const struct store_stats *stats,
+                           struct metric_sink *sink)
+{
+    uint64_t sync_us_avg = stats->syncs ? stats->sync_us_sum / stats->syncs : 0;
+    const struct fact facts[] = {
+        {.name = "failed", .type = FACT_FLAG, .value = store_failed(store)},
+        {.name = "full", .type = FACT_FLAG, .value = store_full(store)},
+        {.name = "disk_bytes", .type = FACT_COUNT, .value = stats->disk_bytes},
+        {.name = "live_bytes", .type = FACT_COUNT, .value = stats->live_bytes},
+        {.name = "segments", .type = FACT_COUNT, .value = stats->segments},
+        {.name = "syncs", .type = FACT_COUNT, .value = stats->syncs},
+        {.name = "sync_ms_avg", .type = FACT_DURATION, .value = sync_us_avg},
+    };
+    say_kind(sink, "embedded");
+    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
+        sink->fact(sink, &facts[i]);
+}
+
+void embedded_describe(const struct store *store, struct metric_sink *sink)
+{
+    struct store_stats stats = {0};
+    if (!store) {
+        if (sink->fact)
+            say_kind(sink, "memory");
+        return;
+    }
+    store_stats(store, &stats);
+    if (sink->metric)
+        describe_metrics(store, &stats, sink);
+    if (sink->fact)
+        describe_facts(store, &stats, sink);
+    if (sink->warning && stats.damaged_segments)
+        sink->warning(sink, "damaged segments", stats.damaged_segments);
+}
+
+/* ---- statistics ---- */
+
+static void add_log(const struct store *store, struct engine_log_stats *log)
+{
+    struct store_stats stats = {0};
+    store_stats(store, &stats);
+    *log = (struct engine_log_stats){
+        .file_first = stats.segment_first,
+        .file_last = stats.segment_tail,
+        .file_bytes_max = stats.segment_bytes,
+        .records_written = stats.records,
+        .jobs_relocated = stats.relocated_jobs,
+    };
+}
+
+void embedded_stats(const struct core *core, const struct store *store, int64_t now_us,
+                    bool due_within, struct engine_stats *out_stats)
+{
+    static const int64_t spans_us[STATS_SPANS] = {60000000, 300000000, 3600000000, 86400000000};
+    struct core_totals totals;
+    core_totals(core, &totals);
+    *out_stats = (struct engine_stats){
+        .urgent = totals.urgent,
+        .topics = totals.topics,
+        .waiters = totals.waiters,
+        .pushed = totals.pushed,
+        .reserved = totals.reserved,
+        .finished = totals.finished,
+        .deleted = totals.deleted,
+        .timeouts = totals.timeouts,
+        .released = totals.released,
+        .buried = totals.buried,
+        .kicked = totals.kicked,
+        .lateness = totals.lateness,
+        .lateness_histogram = totals.lateness_histogram,
+    };
+    memcpy(out_stats->jobs, totals.jobs, sizeof(totals.jobs));
+    if (due_within)
+        core_due_within(core, now_us, spans_us, out_stats->due_within, STATS_SPANS);
+    if (store)
+        add_log(store, &out_stats->log);
+}

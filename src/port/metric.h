@@ -1,0 +1,49 @@
+/*
+ * What a part of the program tells about itself, for whoever writes it down: /metrics, /readyz and
+ * /v1/stats of the server, which does not know the part. Strings are borrowed until the call of
+ * the sink returns. One thread.
+ */
+#ifndef LATERD_PORT_METRIC_H
+#define LATERD_PORT_METRIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How often something took how long. */
+struct durations {
+    const uint64_t *counts; /* by bucket: those that took longer than the bucket before */
+    unsigned bucket_count;
+    int64_t (*bound_us)(unsigned bucket); /* of the last one INT64_MAX */
+    uint64_t sum_us;
+};
+
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
+
+/* One of docs/metrics.md. */
+struct metric {
+    const char *name; /* without the `laterd_` before it */
+    const char *help; /* a sentence */
+    enum metric_type type;
+    uint64_t value;                    /* GAUGE, COUNTER */
+    const struct durations *durations; /* HISTOGRAM */
+};
+
+enum fact_type { FACT_TEXT, FACT_FLAG, FACT_COUNT, FACT_DURATION };
+
+/* A field of "store" in /v1/stats. */
+struct fact {
+    const char *name;
+    enum fact_type type;
+    const char *text; /* TEXT */
+    uint64_t value;   /* FLAG: 0 or 1; DURATION: microseconds */
+};
+
+/* A function that is NULL wants to know nothing. */
+struct metric_sink {
+    void (*metric)(struct metric_sink *sink, const struct metric *metric);
+    void (*fact)(struct metric_sink *sink, const struct fact *fact);
+    /* So many of what does not stop the service and still wants somebody to look at it. */
+    void (*warning)(struct metric_sink *sink, const char *what, uint64_t count);
+};
+
+#endif
