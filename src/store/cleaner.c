@@ -42,7 +42,7 @@ struct cleaner {
     uint64_t offset;         /* CLEAN_WALK: the batch being relocated, or the next */
     uint64_t batch_next;     /* its number */
     const char *batch;       /* it, in the scan's window; NULL: not read yet … */
-    size_t at, end;          /* … and its records that are still to be relocated */
+    struct batch_walk walk;  /* … and its records that are still to be relocated */
     bool seeking;            /* the batch at `offset` is damaged: looking for the next good one */
     unsigned tries;          /* how often it could not be read … */
     int64_t retry_at_us;     /* … and when it is tried again */
@@ -275,14 +275,14 @@ static bool read_batch(struct cleaner *cleaner)
     }
     close_fresh(cleaner);
     cleaner->tries = 0;
-    cleaner->at = BATCH_HEAD;
-    cleaner->end = BATCH_HEAD + head.payload_bytes;
+    batch_walk_init(&cleaner->walk, cleaner->batch, head.payload_bytes);
     return true;
 }
 
-static void relocate_job(struct cleaner *cleaner, const struct record *record)
+static void relocate_job(struct cleaner *cleaner)
 {
-    uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->at);
+    const struct record *record = &cleaner->walk.record;
+    uint64_t where = where_of(cleaner->segment->number, cleaner->offset + cleaner->walk.record_at);
     uint64_t records = log_records(cleaner->log);
     bool lost = !record_body_good(record); /* it stays so, wherever it goes */
     log_relocating(cleaner->log, lost ? RELOCATING_BODY_LOST : RELOCATING);
@@ -295,22 +295,17 @@ static void relocate_job(struct cleaner *cleaner, const struct record *record)
 /* Offers the next jobs of the batch to the callbacks. */
 static void relocate_some(struct cleaner *cleaner, unsigned *budget)
 {
-    struct record record;
-    for (; cleaner->at<cleaner->end && * budget> 0; --*budget) {
-        if (record_decode(cleaner->batch + cleaner->at, cleaner->end - cleaner->at,
-                          &record)) { /* whole, and not a batch of ours: a bug, or sabotage */
-            segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + cleaner->at,
-                             "a record is whole but cannot be");
-            cleaner->at = cleaner->end;
-            break;
-        }
-        if (record.event.kind == EVENT_JOB)
-            relocate_job(cleaner, &record);
-        cleaner->at += record.len;
-    }
-    if (cleaner->at < cleaner->end)
+    struct batch_walk *walk = &cleaner->walk;
+    enum err err = OK;
+    for (; *budget > 0 && (err = batch_walk_next(walk)) == OK; --*budget)
+        if (walk->record.event.kind == EVENT_JOB)
+            relocate_job(cleaner);
+    if (err == OK)
         return;
-    cleaner->offset += batch_bytes(cleaner->end - BATCH_HEAD);
+    if (err == ERR_CORRUPT) /* whole, and not a batch of ours: a bug, or sabotage */
+        segments_damaged(cleaner->segments, cleaner->segment, cleaner->offset + walk->at,
+                         "a record is whole but cannot be");
+    cleaner->offset += batch_bytes(walk->end - BATCH_HEAD);
     cleaner->batch_next++;
     cleaner->batch = NULL;
 }
@@ -534,7 +529,7 @@ void cleaner_valid(const struct cleaner *cleaner)
     CHECK(cleaner->offset >= BLOCK && cleaner->offset % BLOCK == 0);
     CHECK(cleaner->offset <= oldest->end);
     CHECK(cleaner->batch_next >= oldest->batch_first && cleaner->batch_next <= next->batch_first);
-    CHECK(cleaner->at <= cleaner->end || !cleaner->batch);
+    CHECK(!cleaner->batch || cleaner->walk.batch == cleaner->batch);
     /* S4: nothing of it lives, or it is kept under another name; all else is durable elsewhere. */
     CHECK(cleaner->step < CLEAN_DURABLE || oldest->live_jobs == 0 || oldest->damaged);
     CHECK(cleaner->step < CLEAN_MANIFEST || log_synced(cleaner->log) >= cleaner->batch_last);

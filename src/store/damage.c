@@ -110,7 +110,10 @@ static const char *take_records(struct damage *damage, uint32_t region, const ch
     while (end ? at < end : room - at >= 16 && !bytes_all_zero(at, 4)) {
         if (record_decode(at, (size_t)((end ? end : room) - at), &record))
             return NULL;
-        (void)add_suspect(damage, region, at, &record);
+        if (!record.is_event && !record.epoch)
+            return NULL; /* one damaged bit may have made it look like one to step over */
+        if (record.is_event)
+            (void)add_suspect(damage, region, at, &record);
         at += record.len;
         ++*out_count;
     }
@@ -410,14 +413,11 @@ static void weigh_record(struct damage *damage, uint64_t batch, uint64_t where,
 
 static enum err weigh_batch(void *ctx, const struct good_batch *batch)
 {
-    struct record record;
-    size_t end = BATCH_HEAD + batch->head->payload_bytes;
-    for (size_t at = BATCH_HEAD; at < end; at += record.len) {
-        if (record_decode(batch->at + at, end - at, &record))
-            return OK; /* recovery will say so */
-        weigh_record(ctx, batch->head->number, where_of(batch->number, batch->offset + at),
-                     &record);
-    }
+    struct batch_walk walk;
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    while (batch_walk_next(&walk) == OK) /* recovery will say what cannot be */
+        weigh_record(ctx, batch->head->number,
+                     where_of(batch->number, batch->offset + walk.record_at), &walk.record);
     return OK;
 }
 

@@ -68,6 +68,14 @@ static enum err choose_slot(const char *slots, struct directory *directory,
         newest = slot[1].generation > slot[0].generation ? 1 : 0;
     directory->manifest = slot[newest];
     directory->manifest_there = true;
+    int unknown = manifest_unknown_feature(&directory->manifest);
+    if (unknown >= 0) {
+        store_error_set(out_error, MANIFEST_NAME, 0,
+                        "this store uses feature %d of the format, which this version does not "
+                        "know; nothing was changed: run the laterd that wrote it, or a newer one",
+                        unknown);
+        return ERR_UNSUPPORTED;
+    }
     /* The other slot is blank only until the second writing. */
     enum format_verdict other = verdict[1 - newest];
     directory->slot_damaged =

@@ -15,16 +15,40 @@
 
 enum { SUM_AT = BLOCK - 8 }; /* manifest slot and segment header: checksum in the last bytes */
 
+enum { FOLLOWERS_AT = 128, FOLLOWER_BYTES = 64 }; /* in a manifest's slot */
+
+static_assert(FOLLOWERS_AT + FOLLOWERS_MAX * FOLLOWER_BYTES <= SUM_AT, "the followers fit");
 static_assert(BATCH_HEAD % 8 == 0, "records begin aligned");
 
 /* ---- manifest ---- */
+
+/* 64 bytes for each: name, cursor, state. */
+static void encode_followers(const struct manifest *manifest, char *at)
+{
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++, at += FOLLOWER_BYTES) {
+        const struct manifest_follower *follower = &manifest->followers[i];
+        memcpy(at, follower->name, FOLLOWER_NAME_MAX);
+        put_u64(at + FOLLOWER_NAME_MAX, follower->cursor);
+        put_u8(at + FOLLOWER_NAME_MAX + 8, follower->dropped);
+    }
+}
+
+static void decode_followers(const char *at, struct manifest *manifest)
+{
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++, at += FOLLOWER_BYTES) {
+        struct manifest_follower *follower = &manifest->followers[i];
+        memcpy(follower->name, at, FOLLOWER_NAME_MAX);
+        follower->cursor = get_u64(at + FOLLOWER_NAME_MAX);
+        follower->dropped = get_u8(at + FOLLOWER_NAME_MAX + 8) & 1;
+    }
+}
 
 void manifest_encode(const struct manifest *manifest, void *slot)
 {
     char *at = slot;
     memset(at, 0, BLOCK);
     put_u64(at + 0, MANIFEST_MAGIC);
-    put_u32(at + 8, manifest->version);
+    put_u32(at + 8, manifest->incompatible ? FORMAT_VERSION_FEATURES : FORMAT_VERSION);
     put_u32(at + 12, manifest->clean ? 1 : 0);
     memcpy(at + 16, manifest->id.bytes, sizeof(manifest->id.bytes));
     put_u64(at + 32, manifest->generation);
@@ -34,6 +58,10 @@ void manifest_encode(const struct manifest *manifest, void *slot)
     put_u64(at + 64, manifest->seq_mark);
     put_u32(at + 72, manifest->number_next);
     put_u64(at + 80, manifest->lease_mark);
+    put_u32(at + 88, manifest->compatible);
+    put_u32(at + 92, manifest->incompatible);
+    put_u64(at + 96, manifest->epoch);
+    encode_followers(manifest, at + FOLLOWERS_AT);
     put_u64(at + SUM_AT, hash_of(at, SUM_AT));
 }
 
@@ -44,7 +72,7 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
         return FORMAT_BLANK;
     if (get_u64(at) != MANIFEST_MAGIC || get_u64(at + SUM_AT) != hash_of(at, SUM_AT))
         return FORMAT_BAD;
-    if (get_u32(at + 8) > FORMAT_VERSION)
+    if (get_u32(at + 8) > FORMAT_VERSION_FEATURES)
         return FORMAT_NEWER;
     struct manifest manifest = {
         .version = get_u32(at + 8),
@@ -56,10 +84,20 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
         .seq_mark = get_u64(at + 64),
         .number_next = get_u32(at + 72),
         .lease_mark = get_u64(at + 80),
+        .compatible = get_u32(at + 88),
+        .incompatible = get_u32(at + 92),
+        .epoch = get_u64(at + 96),
     };
+    decode_followers(at + FOLLOWERS_AT, &manifest);
     memcpy(manifest.id.bytes, at + 16, sizeof(manifest.id.bytes));
     *out_manifest = manifest;
     return FORMAT_GOOD;
+}
+
+int manifest_unknown_feature(const struct manifest *manifest)
+{
+    uint32_t unknown = manifest->incompatible & ~FEATURES_INCOMPATIBLE;
+    return unknown ? __builtin_ctz(unknown) : -1;
 }
 
 /* ---- segment header ---- */

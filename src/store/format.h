@@ -2,8 +2,9 @@
  * The bytes on disk that are not records: the manifest's slots, a segment's header and a batch's
  * header. docs/disk-format.md draws them.
  *
- * To change the format: give FORMAT_VERSION the next number, keep reading the old one, say so in
- * docs/disk-format.md and in the first line of the commit. A store of a higher version is refused.
+ * To change the format: give the change a feature bit (docs/disk-format.md says how), keep reading
+ * stores without it, and say so in the first line of the commit. A store that uses a feature which
+ * is not known here is refused.
  *
  * Pure: nothing here reads or writes a file. Decoders trust no byte.
  */
@@ -17,10 +18,11 @@
 #include "port/disk.h"
 
 enum {
-    FORMAT_VERSION = 1,
-    BLOCK = DISK_ALIGN,        /* bytes: what is written at once and never touched again */
-    BATCH_HEAD = 64,           /* bytes of a batch's header */
-    MANIFEST_BYTES = 2 * BLOCK /* two slots */
+    FORMAT_VERSION = 1,          /* of a store that uses no incompatible feature, and of all … */
+    FORMAT_VERSION_FEATURES = 2, /* … but the manifest of one that does */
+    BLOCK = DISK_ALIGN,          /* bytes: what is written at once and never touched again */
+    BATCH_HEAD = 64,             /* bytes of a batch's header */
+    MANIFEST_BYTES = 2 * BLOCK   /* two slots */
 };
 
 #define MANIFEST_NAME "MANIFEST"
@@ -45,6 +47,29 @@ struct store_id {
     uint8_t bytes[16];
 };
 
+/*
+ * What a store uses that 0.1.0 did not know, as bits. Incompatible: who does not know it must not
+ * open the store; the bit is set before the first byte that needs it is written, and never cleared.
+ * Compatible: who does not know it may use the store, and leaves the bit as it is.
+ */
+enum feature {
+    FEATURE_EPOCH = 1 << 0,     /* batches may begin with an EPOCH record */
+    FEATURE_FOLLOWERS = 1 << 1, /* the manifest has followers; copies of records are marked */
+};
+#define FEATURES_INCOMPATIBLE ((uint32_t)(FEATURE_EPOCH | FEATURE_FOLLOWERS)) /* that are known */
+
+enum {
+    FOLLOWERS_MAX = 16,
+    FOLLOWER_NAME_MAX = 32, /* bytes */
+};
+
+/* A reader of the log that keeps its place: store/follower.h. */
+struct manifest_follower {
+    char name[FOLLOWER_NAME_MAX]; /* zeros behind it; empty: none here */
+    uint64_t cursor;              /* it has read all batches up to this one */
+    bool dropped;                 /* it stayed away too long: batches behind its cursor are gone */
+};
+
 /* The store's root. Two slots in one file, written in turn: the newer valid one counts. */
 struct manifest {
     uint32_t version;
@@ -55,8 +80,11 @@ struct manifest {
     uint64_t durable;     /* all batches up to this one were durable when it was written */
     uint64_t seq_mark;    /* server-made numbers at or above this were never given */
     uint64_t lease_mark;  /* leases at or above this were never given; 0: see recover.c */
-    uint32_t number_next; /* segment numbers at or above this were never given */
-    bool clean;           /* closed in order: durable, seq_mark and lease_mark are exact */
+    uint64_t epoch;       /* of the last one who led: batches of an older one are refused */
+    uint32_t compatible, incompatible; /* enum feature */
+    uint32_t number_next;              /* segment numbers at or above this were never given */
+    bool clean; /* closed in order: durable, seq_mark and lease_mark are exact */
+    struct manifest_follower followers[FOLLOWERS_MAX];
 };
 
 struct segment_head {
@@ -90,6 +118,8 @@ enum format_verdict {
 /* `slot` and `block` are BLOCK bytes. Outputs are written on FORMAT_GOOD only. */
 void manifest_encode(const struct manifest *manifest, void *slot);
 enum format_verdict manifest_decode(const void *slot, struct manifest *out_manifest);
+/* The number of the first incompatible feature that is not known here; -1: there is none. */
+int manifest_unknown_feature(const struct manifest *manifest);
 
 void segment_head_encode(const struct segment_head *head, void *block);
 enum format_verdict segment_head_decode(const void *block, struct segment_head *out_head);

@@ -32,8 +32,8 @@ struct batch {
     uint64_t offset;
     char *at; /* in a write buffer */
     uint32_t payload_bytes;
-    uint32_t record_count;
-    bool wanted; /* an answer waits for it */
+    uint32_t record_count; /* of events; an EPOCH record comes on top */
+    bool wanted;           /* an answer waits for it */
     int64_t opened_us;
     uint64_t durable;  /* as its header says, once handed over */
     uint64_t seq_mark; /* the same */
@@ -52,6 +52,7 @@ struct log {
     struct list sealed; /* batch::link; the first may be under way */
     uint64_t sealed_bytes;
     enum relocating relocating;
+    bool marks_copies; /* followers are to know what is none of their business */
 
     uint64_t batch_next; /* number for the next batch to be opened */
     uint64_t promised;   /* the last batch with a promised event; 0: none since the start */
@@ -132,9 +133,16 @@ const char *log_recent(const struct log *log, uint64_t where, size_t *out_len)
     return buffer->at + (offset - buffer->start);
 }
 
+/* Of the record that each batch begins with. */
+static uint32_t lead_bytes(const struct log *log)
+{
+    return log->options->epoch ? RECORD_EPOCH_BYTES : 0;
+}
+
 static void open_batch(struct log *log, size_t payload_bytes)
 {
     struct segment *tail = segments_tail(log->segments);
+    payload_bytes += lead_bytes(log);
     uint64_t need = batch_bytes(payload_bytes);
     if (!tail || tail->size_bytes - tail->end < need)
         tail = segments_next(log->segments, need, log->batch_next);
@@ -145,6 +153,10 @@ static void open_batch(struct log *log, size_t payload_bytes)
     batch->opened_us = log->store->now_us;
     log->open = batch;
     make_room(log, payload_bytes);
+    if (log->options->epoch) {
+        record_epoch_encode(log->options->epoch, batch->at + BATCH_HEAD);
+        batch->payload_bytes = RECORD_EPOCH_BYTES;
+    }
 }
 
 static void seal(struct log *log)
@@ -186,6 +198,15 @@ static uint64_t place_record(struct log *log, size_t len)
     return batch->offset + BATCH_HEAD + batch->payload_bytes;
 }
 
+/* The record is one of the cleaner's. */
+static void mark(const struct log *log, const struct event *event, char *record)
+{
+    if (event->kind == EVENT_JOB && log->relocating == RELOCATING_BODY_LOST)
+        record_spoil(record);
+    if (log->marks_copies)
+        record_mark_copy(record);
+}
+
 struct stored log_append(struct log *log, const struct event *event)
 {
     struct stored stored = {0};
@@ -197,8 +218,8 @@ struct stored log_append(struct log *log, const struct event *event)
     uint64_t offset = place_record(log, len);
     struct batch *batch = log->open;
     record_encode(event, len, batch->at + (offset - batch->offset));
-    if (event->kind == EVENT_JOB && log->relocating == RELOCATING_BODY_LOST)
-        record_spoil(batch->at + (offset - batch->offset));
+    if (log->relocating)
+        mark(log, event, batch->at + (offset - batch->offset));
     batch->payload_bytes += (uint32_t)len;
     batch->record_count++;
     if (event->promised) {
@@ -410,7 +431,7 @@ static void start_batch(struct log *log, struct batch *batch)
         .segment = batch->segment->number,
         .store_tag = log->store->tag,
         .payload_bytes = batch->payload_bytes,
-        .record_count = batch->record_count,
+        .record_count = batch->record_count + (log->options->epoch > 0),
     };
     log->commit = (struct disk_op){
         .verb = log->options->buffered ? DISK_WRITE : DISK_WRITE_SYNC,
@@ -599,6 +620,11 @@ void log_relocating(struct log *log, enum relocating what)
     log->relocating = what;
 }
 
+void log_mark_copies(struct log *log)
+{
+    log->marks_copies = true;
+}
+
 void log_seq_note(struct log *log, uint64_t seq_next)
 {
     if (seq_next > log->seq_next)
@@ -714,7 +740,7 @@ static void batch_valid(const struct log *log, const struct batch *batch)
     CHECK(batch->offset >= BLOCK && batch->offset % BLOCK == 0);
     CHECK(end <= segment->size_bytes);
     CHECK(batch->durable < batch->number);
-    CHECK((batch->payload_bytes == 0) == (batch->record_count == 0));
+    CHECK((batch->payload_bytes == lead_bytes(log)) == (batch->record_count == 0));
     CHECK(batch->record_count <= 1 || batch_bytes(batch->payload_bytes) <= BATCH_FULL);
     const char *at = log_recent(log, where_of(segment->number, batch->offset), &(size_t){0});
     CHECK(at == batch->at); /* it lies where its place says */

@@ -54,6 +54,8 @@ enum relocating {
     RELOCATING_BODY_LOST, /* … the same; the body of the job does not hold */
 };
 void log_relocating(struct log *log, enum relocating what);
+/* From now on copies are marked as such: FEATURE_FOLLOWERS. */
+void log_mark_copies(struct log *log);
 
 /* See the functions of the same name in store.h. */
 void log_seq_note(struct log *log, uint64_t seq_next);

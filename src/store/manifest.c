@@ -180,7 +180,7 @@ bool manifest_busy(const struct manifest_writer *writer)
 void manifest_valid(const struct manifest_writer *writer)
 {
     const struct manifest *now = &writer->now;
-    CHECK(now->version > 0 && now->version <= FORMAT_VERSION && now->generation > 0);
+    CHECK(now->version > 0 && now->version <= FORMAT_VERSION_FEATURES && now->generation > 0);
     CHECK(store_id_eq(&now->id, &writer->store->id));
     CHECK(now->durable <= log_synced(writer->store->log));
     CHECK(now->batch_first > 0 && now->batch_first <= log_batch(writer->store->log) + 1);

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/codec.h"
 #include "base/hash.h"
+#include "store/format.h"
 
 static size_t round_up(size_t len)
 {
@@ -124,6 +125,21 @@ void record_encode(const struct event *event, size_t len, void *record)
     }
 }
 
+void record_mark_copy(void *record)
+{
+    char *at = record;
+    put_u8(at + 4, get_u8(at + 4) | RECORD_COPY);
+}
+
+void record_epoch_encode(uint64_t epoch, void *record)
+{
+    char *at = record;
+    put_u64(at, 0);
+    put_u32(at, RECORD_EPOCH_BYTES);
+    put_u8(at + 4, RECORD_EPOCH);
+    put_u64(at + 8, epoch);
+}
+
 void record_spoil(void *record)
 {
     char *at = record;
@@ -227,6 +243,23 @@ static bool decode_topic(const char *at, size_t len, struct record *record)
            record_bytes(event) == len && event->pause_until_us >= 0;
 }
 
+static bool decode_event(const char *at, size_t len, struct record *record)
+{
+    switch (record->event.kind) {
+    case EVENT_JOB: return decode_job(at, len, record);
+    case EVENT_MOVE: return decode_move(at, len, record);
+    case EVENT_GONE: return decode_gone(at, len, record);
+    case EVENT_TOPIC: return decode_topic(at, len, record);
+    }
+    return false; /* of a kind that is not known here */
+}
+
+static enum err decode_epoch(const char *at, size_t len, struct record *record)
+{
+    record->epoch = get_u64(at + 8);
+    return len == RECORD_EPOCH_BYTES && record->epoch > 0 ? OK : ERR_CORRUPT;
+}
+
 enum err record_decode(const void *bytes, size_t room, struct record *out_record)
 {
     const char *at = bytes;
@@ -235,29 +268,48 @@ enum err record_decode(const void *bytes, size_t room, struct record *out_record
     size_t len = get_u32(at);
     if (len < 16 || len % 8 != 0 || len > room)
         return ERR_CORRUPT;
+    uint8_t kind = get_u8(at + 4);
     out_record->len = len;
     out_record->event = (struct event){0};
-    bool good = false;
-    switch (get_u8(at + 4)) {
-    case EVENT_JOB:
-        out_record->event.kind = EVENT_JOB;
-        good = decode_job(at, len, out_record);
-        break;
-    case EVENT_MOVE:
-        out_record->event.kind = EVENT_MOVE;
-        good = decode_move(at, len, out_record);
-        break;
-    case EVENT_GONE:
-        out_record->event.kind = EVENT_GONE;
-        good = decode_gone(at, len, out_record);
-        break;
-    case EVENT_TOPIC:
-        out_record->event.kind = EVENT_TOPIC;
-        good = decode_topic(at, len, out_record);
-        break;
-    default: break;
+    out_record->is_event = false;
+    out_record->copy = kind & RECORD_COPY;
+    out_record->epoch = 0;
+    if (kind & RECORD_SKIP)
+        return OK;
+    if (kind == RECORD_EPOCH)
+        return decode_epoch(at, len, out_record);
+    out_record->is_event = true;
+    out_record->event.kind = kind & ~(unsigned)RECORD_COPY;
+    return decode_event(at, len, out_record) ? OK : ERR_CORRUPT;
+}
+
+/* ---- a batch's records ---- */
+
+void batch_walk_init(struct batch_walk *walk, const char *batch, uint32_t payload_bytes)
+{
+    walk->batch = batch;
+    walk->at = walk->record_at = BATCH_HEAD;
+    walk->end = BATCH_HEAD + (size_t)payload_bytes;
+    walk->count = 0;
+    walk->epoch = 0;
+}
+
+enum err batch_walk_next(struct batch_walk *walk)
+{
+    struct record *record = &walk->record;
+    while (walk->at < walk->end) {
+        if (record_decode(walk->batch + walk->at, walk->end - walk->at, record))
+            return ERR_CORRUPT;
+        if (record->epoch && walk->count > 0)
+            return ERR_CORRUPT; /* it is told at the beginning, once */
+        walk->epoch += record->epoch;
+        walk->record_at = walk->at;
+        walk->at += record->len;
+        walk->count++;
+        if (record->is_event)
+            return OK;
     }
-    return good ? OK : ERR_CORRUPT;
+    return ERR_NOT_FOUND;
 }
 
 /* ---- bodies ---- */
@@ -283,8 +335,9 @@ enum err record_body(const void *record, size_t len, uint64_t seq, size_t conten
 {
     const char *at = record;
     size_t need = content_type_len + body_len;
-    if (len < RECORD_JOB_HEAD + need || get_u8(at + 4) != EVENT_JOB || get_u64(at + 8) != seq ||
-        get_u8(at + 86) != content_type_len || get_u32(at + 88) != body_len)
+    if (len < RECORD_JOB_HEAD + need || (get_u8(at + 4) & ~(unsigned)RECORD_COPY) != EVENT_JOB ||
+        get_u64(at + 8) != seq || get_u8(at + 86) != content_type_len ||
+        get_u32(at + 88) != body_len)
         return ERR_DAMAGED;
     bool good = hash_seeded(at + RECORD_JOB_HEAD, need, seq) == get_u64(at + 96);
     return good ? OK : ERR_DAMAGED;

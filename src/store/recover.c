@@ -134,12 +134,12 @@ static enum err take_segments(struct recovery *recovery)
 static enum err replay_record(struct recovery *recovery, struct segment *segment, uint64_t offset)
 {
     struct store *store = recovery->store;
-    struct event *event = &recovery->record.event;
+    struct event *event = &recovery->walk.record.event;
     struct stored died = event->record;
     event->record = (struct stored){0};
     if (event->kind == EVENT_JOB) {
         event->record.where = where_of(segment->number, offset);
-        event->record.bytes = (uint32_t)recovery->record.len;
+        event->record.bytes = (uint32_t)recovery->walk.record.len;
         segments_live(store->segments, segment, event->record);
         if (event->job.seq >= recovery->seq_mark)
             recovery->seq_mark = event->job.seq + 1;
@@ -152,30 +152,36 @@ static enum err replay_record(struct recovery *recovery, struct segment *segment
     return store->callbacks->replay(store->callbacks, event);
 }
 
+/* Who led when a batch was written: never one before those of earlier batches. */
+static enum err note_epoch(struct recovery *recovery, uint64_t epoch)
+{
+    if (epoch < recovery->epoch)
+        return ERR_CORRUPT;
+    recovery->epoch = epoch;
+    return OK;
+}
+
 static enum err replay_batch(struct recovery *recovery, struct segment *segment, uint64_t offset,
                              const struct batch_head *head, const char *batch)
 {
     struct store_callbacks *callbacks = recovery->store->callbacks;
-    size_t at = BATCH_HEAD;
-    size_t end = BATCH_HEAD + head->payload_bytes;
-    uint32_t count = 0;
-    enum err err = OK;
+    struct batch_walk *walk = &recovery->walk;
+    enum err err;
     if (callbacks->clock)
         callbacks->clock(callbacks, head->clock_us);
-    for (; at < end && !err; at += recovery->record.len, count++) {
-        err = record_decode(batch + at, end - at, &recovery->record);
-        if (!err)
-            err = replay_record(recovery, segment, offset + at);
+    batch_walk_init(walk, batch, head->payload_bytes);
+    while ((err = batch_walk_next(walk)) == OK) {
+        err = replay_record(recovery, segment, offset + walk->record_at);
         if (err)
             break;
     }
-    if (!err && count != head->record_count)
-        err = ERR_CORRUPT;
+    if (err == ERR_NOT_FOUND)
+        err = walk->count == head->record_count ? note_epoch(recovery, walk->epoch) : ERR_CORRUPT;
     if (err) {
         char name[DISK_NAME_MAX];
         segment_name(segment->number, name);
         store_error_set(
-            recovery->error, name, offset + at,
+            recovery->error, name, offset + walk->record_at,
             "a record of batch %llu is whole but cannot be (%s): this is a bug, or another "
             "program's work; please report it and restore from a backup",
             (unsigned long long)head->number, err_text(err));
@@ -571,15 +577,34 @@ static bool marks_doubtful(const struct recovery *recovery)
     return recovery->directory.slot_damaged || recovery->went_round > 0;
 }
 
+/* One who led before must not write behind one who has led since. */
+static enum err check_epoch(struct recovery *recovery)
+{
+    uint64_t epoch = recovery->store->options.epoch;
+    if (recovery->directory.manifest.epoch > recovery->epoch)
+        recovery->epoch = recovery->directory.manifest.epoch;
+    if (epoch >= recovery->epoch)
+        return OK;
+    store_error_set(recovery->error, MANIFEST_NAME, 0,
+                    "this store was led in epoch %llu, and is to be opened in epoch %llu: another "
+                    "laterd has led it since; start as its standby, or take part in an election",
+                    (unsigned long long)recovery->epoch, (unsigned long long)epoch);
+    return ERR_UNSUPPORTED;
+}
+
 /* All that is known of the log goes to the parts. */
 static enum err begin_parts(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    const struct directory *directory = &recovery->directory;
+    struct directory *directory = &recovery->directory;
+    struct manifest *manifest = &directory->manifest;
     bool doubtful = marks_doubtful(recovery);
     store->boot = directory->manifest.boot + (doubtful ? 2 : 1);
     store->seq_first = recovery->seq_mark + (doubtful ? 2 * SEQ_AHEAD : 0);
     store->lease_first = first_lease(store, directory);
+    manifest->epoch = store->options.epoch;
+    if (manifest->epoch)
+        manifest->incompatible |= FEATURE_EPOCH;
     log_begin(store->log, &(struct log_begin){.batch_next = recovery->batch_next,
                                               .seq_next = store->seq_first});
     return manifest_begin(store->manifest, &directory->manifest, store->lease_first);
@@ -619,6 +644,8 @@ static enum err recover_all(struct recovery *recovery)
         err = take_segments(recovery);
     if (!err)
         err = replay_log(recovery);
+    if (!err)
+        err = check_epoch(recovery);
     if (!err)
         err = begin_parts(recovery);
     if (!err)

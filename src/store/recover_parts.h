@@ -24,7 +24,8 @@ struct recovery {
     /* Of the last segment: */
     uint64_t unproven_at;            /* offset of the first batch above `proven`, or of the end */
     uint64_t dirty_first, dirty_end; /* bytes behind the end that are not zero */
-    struct record record;
+    uint64_t epoch;                  /* of the last batch that has one */
+    struct batch_walk walk;
 };
 
 /* Takes spares as such, and removes what a crash left half made. Last, when the log is known. */

@@ -228,21 +228,23 @@ void salvage_close(struct salvage *salvage)
 static enum err replay_good(void *ctx, const struct good_batch *batch)
 {
     struct salvage *salvage = ctx;
-    size_t end = BATCH_HEAD + batch->head->payload_bytes;
-    enum err err = OK;
-    struct record record;
+    enum err err;
+    struct batch_walk walk;
+    struct event *event = &walk.record.event;
     salvage->callbacks->clock(salvage->callbacks, batch->head->clock_us);
-    for (size_t at = BATCH_HEAD; at < end && !err; at += record.len) {
-        err = record_decode(batch->at + at, end - at, &record);
+    batch_walk_init(&walk, batch->at, batch->head->payload_bytes);
+    while ((err = batch_walk_next(&walk)) == OK) {
+        event->record = (struct stored){0};
+        if (event->kind == EVENT_JOB)
+            event->record.where = where_of(batch->number, batch->offset + walk.record_at);
+        if (event->job.lease != UINT64_MAX && event->job.lease > salvage->lease_max)
+            salvage->lease_max = event->job.lease;
+        err = salvage->callbacks->replay(salvage->callbacks, event, SALVAGE_INTACT);
         if (err)
             break;
-        record.event.record = (struct stored){0};
-        if (record.event.kind == EVENT_JOB)
-            record.event.record.where = where_of(batch->number, batch->offset + at);
-        if (record.event.job.lease != UINT64_MAX && record.event.job.lease > salvage->lease_max)
-            salvage->lease_max = record.event.job.lease;
-        err = salvage->callbacks->replay(salvage->callbacks, &record.event, SALVAGE_INTACT);
     }
+    if (err == ERR_NOT_FOUND)
+        err = OK; /* all were told */
     if (batch->head->clock_us > salvage->clock_max_us)
         salvage->clock_max_us = batch->head->clock_us;
     if (batch->head->seq_mark > salvage->seq_mark)

@@ -35,6 +35,7 @@ struct store_options {
     uint32_t body_max;      /* bytes of the largest body that can come */
     int64_t now_us;
     uint64_t id_seed;    /* for the simulator: makes the id of a new store; 0 = random */
+    uint64_t epoch;      /* who leads: rises with each election; 0 = there are none */
     uint64_t boot_first; /* a new store: as if it had been opened so often, for salvage */
 };
 

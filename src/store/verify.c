@@ -30,7 +30,7 @@ struct verify {
     uint64_t batch_next;
     uint64_t proven;
     struct live_set live;
-    struct record record;
+    struct batch_walk walk;
 };
 
 static void tell(struct verify *verify, const char *format, ...)
@@ -92,34 +92,40 @@ static void live_remove(struct live_set *live, uint64_t where)
 
 /* ---- batches ---- */
 
+static void verify_job(struct verify *verify, const char *name, uint64_t offset, uint64_t where)
+{
+    const struct record *record = &verify->walk.record;
+    verify->counts.jobs++;
+    live_add(&verify->live, where);
+    if (record_body_good(record))
+        return;
+    tell(verify, "%s: offset %llu: the body of job %llu is damaged", name,
+         (unsigned long long)offset, (unsigned long long)record->event.job.seq);
+    verify->counts.bad++;
+}
+
 static void verify_batch(struct verify *verify, const char *name, uint64_t offset,
                          const struct batch_head *head, const char *batch)
 {
-    size_t at = BATCH_HEAD;
-    size_t end = BATCH_HEAD + head->payload_bytes;
-    uint32_t count = 0;
-    struct record *record = &verify->record;
-    while (at < end) {
-        if (record_decode(batch + at, end - at, record)) {
-            tell(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
-                 (unsigned long long)(offset + at), (unsigned long long)head->number);
-            verify->counts.bad++;
-            return;
-        }
-        if (record->event.kind == EVENT_JOB) {
-            verify->counts.jobs++;
-            live_add(&verify->live, where_of(head->segment, offset + at));
-            if (!record_body_good(record)) {
-                tell(verify, "%s: offset %llu: the body of job %llu is damaged", name,
-                     (unsigned long long)(offset + at), (unsigned long long)record->event.job.seq);
-                verify->counts.bad++;
-            }
-        }
+    struct batch_walk *walk = &verify->walk;
+    const struct record *record = &walk->record;
+    enum err err;
+    batch_walk_init(walk, batch, head->payload_bytes);
+    while ((err = batch_walk_next(walk)) == OK) {
+        if (record->event.kind == EVENT_JOB)
+            verify_job(verify, name, offset + walk->record_at,
+                       where_of(head->segment, offset + walk->record_at));
         if (record->event.record.where)
             live_remove(&verify->live, record->event.record.where);
-        at += record->len;
-        count++;
     }
+    if (err == ERR_CORRUPT) {
+        tell(verify, "%s: offset %llu: a record of batch %llu cannot be", name,
+             (unsigned long long)(offset + walk->at), (unsigned long long)head->number);
+        verify->counts.bad++;
+        return;
+    }
+    size_t end = walk->end;
+    uint32_t count = walk->count;
     verify->counts.records += count;
     if (count != head->record_count ||
         !bytes_all_zero(batch + end, batch_bytes(end - BATCH_HEAD) - end)) {

@@ -3,6 +3,8 @@
  */
 #include "store_model.h"
 
+#include "base/codec.h"
+#include "base/hash.h"
 #include "store/format.h"
 
 static struct manifest *decode(struct model *model, int slot, struct manifest *room)
@@ -192,9 +194,10 @@ static void a_newer_version_is_refused(void **state)
     model_close(&model);
     struct manifest *manifest = decode(&model, 1, &room);
     assert_non_null(manifest);
-    manifest->version = FORMAT_VERSION + 1;
     manifest->generation += 10;
     manifest_encode(manifest, slots);
+    put_u32(slots + 8, FORMAT_VERSION_FEATURES + 1);
+    put_u64(slots + BLOCK - 8, hash_of(slots, BLOCK - 8));
     sim_disk_put(model.disk, MANIFEST_NAME, slots, sizeof(slots));
     assert_int_equal(model_open(&model), ERR_UNSUPPORTED);
     assert_non_null(strstr(model.error.text, "newer"));
