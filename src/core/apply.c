@@ -39,7 +39,8 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
         .due_us = push->due_us,
         .topic = topic,
         .priority = push->priority,
-        .retry = retries_take(&core->retries, push->retry_us, push->retry_count),
+        .retry =
+            push->retry_count ? retries_take(&core->retries, push->retry_us, push->retry_count) : 0,
         .state = JOB_GONE,
         .body_kind = push->body_kind,
         .order = push->order,
@@ -49,7 +50,8 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
         .delay_s = seconds_until(core->now_us, push->due_us),
         .body_len = (uint32_t)push->body.len,
     };
-    job_id_set(job, push->id, &core->ids);
+    if (push->id.len)
+        job_id_set(job, push->id, &core->ids);
     return number;
 }
 
@@ -96,10 +98,18 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
     core_emit_job(core, job, push->content_type, push->body, true);
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
+    struct reply reply = {
+        .kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = &core->pushed_view};
+    if (push->brief) { /* the rest of it stays zero: written by nobody else */
+        core->pushed_view.ref.seq = job->seq;
+        core->pushed_view.state = (enum job_state)job->state;
+        core_reply(core, ctx, &reply);
+        return;
+    }
     struct job_view view;
     core_view(core, job, &view);
-    core_reply(core, ctx,
-               &(struct reply){.kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = &view});
+    reply.jobs = &view;
+    core_reply(core, ctx, &reply);
 }
 
 /* ---- one job ---- */

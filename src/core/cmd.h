@@ -92,6 +92,7 @@ struct cmd_push {
     int64_t ttr_us; /* at least 1 */
     uint32_t priority;
     bool buried; /* set aside from the start: a dead letter from elsewhere */
+    bool brief;  /* of the job its reply needs to show .ref.seq and .state alone */
     enum if_exists if_exists;
     enum ready_order order;
     enum durability durability;

@@ -106,7 +106,8 @@ struct core {
     uint64_t mark;             /* see topic::mark */
     struct topic **candidates; /* scratch of reserve */
     uint32_t candidates_cap;
-    struct job_view *views; /* scratch of replies */
+    struct job_view pushed_view; /* scratch of replies to pushes, see cmd_push::brief */
+    struct job_view *views;      /* scratch of other replies */
     uint32_t views_cap;
     struct core_totals totals; /* all but topics, waiters and the next numbers */
 };

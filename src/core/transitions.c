@@ -31,25 +31,25 @@ static struct stored record_of(const struct job *job)
 void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
                    bool promised)
 {
-    const struct retry *retry = retries_at(&core->retries, job->retry);
-    struct stored stored =
-        core->sink->emit(core->sink, &(struct event){
-                                         .kind = EVENT_JOB,
-                                         .promised = promised,
-                                         .job = now_of(core, job),
-                                         .id = job_id(job),
-                                         .topic = topics_at(&core->topics, job->topic)->name,
-                                         .ttr_us = job->ttr_us,
-                                         .created_us = job->created_us,
-                                         .delay_s = job->delay_s,
-                                         .retry_us = retry ? retry->waits_us : NULL,
-                                         .retry_count = retry ? retry->count : 0,
-                                         .body_kind = job->body_kind,
-                                         .order = job->order,
-                                         .content_type = content_type,
-                                         .body = body,
-                                         .record = record_of(job),
-                                     });
+    const struct retry *retry = job->retry ? retries_at(&core->retries, job->retry) : NULL;
+    struct event event; /* all that JOB has is written: it is long, and this comes often */
+    event.kind = EVENT_JOB;
+    event.promised = promised;
+    event.job = now_of(core, job);
+    event.id = job->id_len ? job_id(job) : (struct bytes){0};
+    event.topic = topics_at(&core->topics, job->topic)->name;
+    event.ttr_us = job->ttr_us;
+    event.created_us = job->created_us;
+    event.delay_s = job->delay_s;
+    event.retry_us = retry ? retry->waits_us : NULL;
+    event.retry_count = retry ? retry->count : 0;
+    event.body_kind = job->body_kind;
+    event.order = job->order;
+    event.content_type = content_type;
+    event.body = body;
+    event.pause_until_us = 0;
+    event.record = record_of(job);
+    struct stored stored = core->sink->emit(core->sink, &event);
     job->where = stored.where;
     job->record_bytes = stored.bytes;
 }

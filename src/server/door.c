@@ -12,8 +12,7 @@ static enum err admit(const struct server *server, const struct cmd *cmd)
 enum submitted server_submit(struct server *server, const struct principal *principal,
                              const struct cmd *cmd, struct ticket *ticket)
 {
-    unsigned row = principal->peer == PEER_CLIENT ? principal->protocol : PROTOCOL_KINDS;
-    server->counts.commands[row][cmd->kind]++;
+    server->counts.commands[principal->protocol][cmd->kind]++;
     enum err err = admit(server, cmd);
     if (err) {
         if (ticket)

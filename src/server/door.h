@@ -20,7 +20,7 @@ enum peer_kind {
 /* Who asks. Each session has one from its beginning on; a tenant will be named here. */
 struct principal {
     enum peer_kind peer;
-    enum protocol_kind protocol;            /* PEER_CLIENT */
+    enum protocol_kind protocol;            /* PEER_SERVER: PROTOCOL_KINDS, none */
     const struct server_listener *listener; /* PEER_CLIENT: where the connection came in */
 };
 

@@ -390,6 +390,58 @@ static enum beanstalk_progress feed_body(struct beanstalk *beanstalk, struct byt
     return BEANSTALK_READY;
 }
 
+/* ---- a put that lies whole in the input ---- */
+
+enum {
+    DIGITS_MAX = 10,                                        /* of a number of 32 bits */
+    PLAIN_PUT_MAX = PUT_WORD + 4 * (DIGITS_MAX + 1) + CRLF, /* bytes of its line */
+};
+
+/* Digits that follow at once, and the byte behind them, which must be `end`. NULL: anything else.
+ */
+static inline const char *plain_number(const char *at, char end, uint64_t *out_number)
+{
+    const char *limit = at + DIGITS_MAX;
+    uint64_t number = 0;
+    unsigned digit;
+    const char *first = at;
+    for (; at <= limit && (digit = (unsigned char)*at - (unsigned)'0') <= 9; at++)
+        number = number * 10 + digit;
+    *out_number = number;
+    return at > first && at <= limit && *at == end ? at + 1 : NULL;
+}
+
+/*
+ * Most puts come whole, body and all, their numbers plainly written. Reads one of those; false:
+ * it is not, and nothing is done. It says what LINE and BODY would say, and is half their work.
+ */
+static bool take_plain_put(struct beanstalk *beanstalk, struct bytes in, size_t *out_used)
+{
+    uint64_t priority, delay, ttr, size;
+    if (in.len < PLAIN_PUT_MAX || memcmp(in.at, "put ", PUT_WORD) != 0)
+        return false;
+    const char *at = plain_number(in.at + PUT_WORD, ' ', &priority);
+    if (!at || !(at = plain_number(at, ' ', &delay)) || !(at = plain_number(at, ' ', &ttr)) ||
+        !(at = plain_number(at, '\r', &size)) || *at != '\n')
+        return false;
+    size_t line = (size_t)(at + 1 - in.at);
+    if ((priority | delay | ttr) > UINT32_MAX || size > beanstalk->body_max ||
+        in.len - line < size + CRLF)
+        return false;
+    const char *end = in.at + line + size;
+    if (end[0] != '\r' || end[1] != '\n')
+        return false;
+    struct beanstalk_request *request = &beanstalk->request;
+    request->cmd = BEANSTALK_PUT;
+    request->id = 0;
+    request->priority = (uint32_t)priority;
+    request->delay_s = (uint32_t)delay;
+    request->ttr_s = (uint32_t)ttr;
+    request->body = bytes_of(in.at + line, (size_t)size);
+    *out_used = line + (size_t)size + CRLF;
+    return true;
+}
+
 void beanstalk_init(struct beanstalk *beanstalk, uint32_t body_max)
 {
     *beanstalk = (struct beanstalk){.body_max = body_max};
@@ -405,6 +457,9 @@ enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes
 {
     enum beanstalk_progress progress = BEANSTALK_MORE;
     struct bytes rest = in;
+    if (beanstalk->stage == BEANSTALK_LINE && beanstalk->line_len == 0 &&
+        take_plain_put(beanstalk, in, out_used))
+        return BEANSTALK_READY;
     while (rest.len && progress == BEANSTALK_MORE) {
         switch (beanstalk->stage) {
         case BEANSTALK_LINE: progress = feed_line(beanstalk, &rest); break;

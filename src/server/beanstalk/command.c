@@ -49,6 +49,7 @@ static void put(struct beanstalk_session *beanstalk, const struct beanstalk_requ
                  .priority = request->priority,
                  .order = ORDER_ARRIVAL,
                  .body_kind = BODY_BYTES,
+                 .brief = true,
                  .body = request->body},
     };
     beanstalk_is_producer(beanstalk);

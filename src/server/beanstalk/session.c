@@ -51,16 +51,25 @@ static bool is_reserve(enum beanstalk_cmd cmd)
            cmd == BEANSTALK_RESERVE_JOB;
 }
 
+static void answered(struct ticket *ticket, const struct reply *reply)
+{
+    beanstalk_answered(LIST_ENTRY(ticket, struct beanstalk_pending, pending.ticket), reply);
+}
+
 struct beanstalk_pending *beanstalk_pending_new(struct beanstalk_session *beanstalk,
                                                 enum beanstalk_cmd cmd, uint64_t id)
 {
     struct beanstalk_shared *shared = shared_of(beanstalk);
-    uint32_t number = pool_take(&shared->pending);
+    uint32_t number = pool_take_dirty(&shared->pending);
     struct beanstalk_pending *pending = pool_at(&shared->pending, number);
-    pending->number = number;
+    pending->pending.ticket = (struct ticket){.answered = answered, .brief = true};
     pending->session = beanstalk;
+    pending->number = number;
     pending->cmd = cmd;
     pending->id = id;
+    pending->tube = (struct buf){0};
+    pending->survey = NULL;
+    pending->deadline_soon = false;
     pipeline_add(&beanstalk->pipeline, &pending->pending);
     if (is_reserve(cmd)) /* its answer makes the reservation that later commands look for */
         pending->pending.state = PENDING_EXCLUSIVE;
@@ -75,8 +84,10 @@ static struct pending *add_answered(struct pipeline *pipeline)
 static void free_pending(struct pending *pending)
 {
     struct beanstalk_pending *own = of_pending(pending);
-    buf_fini(&own->tube);
-    beanstalk_survey_free(own->survey);
+    if (own->tube.at)
+        buf_fini(&own->tube);
+    if (own->survey)
+        beanstalk_survey_free(own->survey);
     pool_give(&shared_of(own->session)->pending, own->number);
 }
 
@@ -108,15 +119,8 @@ void beanstalk_answered(struct beanstalk_pending *pending, const struct reply *r
     pipeline_end(&pending->pending, text);
 }
 
-static void answered(struct ticket *ticket, const struct reply *reply)
-{
-    beanstalk_answered(LIST_ENTRY(ticket, struct beanstalk_pending, pending.ticket), reply);
-}
-
 void beanstalk_ask(struct beanstalk_pending *pending, const struct cmd *cmd)
 {
-    pending->pending.ticket.answered = answered;
-    pending->pending.ticket.brief = true;
     pipeline_submit(&pending->pending, cmd);
 }
 

@@ -353,6 +353,58 @@ static void a_stream_cut_anywhere_says_the_same(void **state)
     buf_fini(&want);
 }
 
+/* A put that comes whole takes a shorter way: it must come to the same. */
+static void a_put_that_comes_whole_says_the_same(void **state)
+{
+    static const char *const lines[] = {
+        "put 0 0 0 3",
+        "put 4294967295 4294967295 4294967295 3",
+        "put 4294967296 0 0 3",
+        "put 0 4294967296 0 3",
+        "put 0 0 4294967296 3",
+        "put 0 0 0 4294967296",
+        "put 9999999999 0 0 3",
+        "put 10000000000 0 0 3",
+        "put 00000000000 0 0 3",
+        "put 0000000001 0000000002 0000000003 0000000003",
+        "put 00000000001 00000000002 00000000003 00000000003",
+        "put 99999999999999999999999999999999999999999999999999999999 0 0 3",
+        "put  1 2 3 3",
+        "put 1 2 3  3",
+        "put 1 2 3 3 ",
+        "put 1 2 3",
+        "put 1 2 3 ",
+        "put 1 2 3 x",
+        "put -1 2 3 3",
+        "put 1 2 3 3\r",
+        "put 1 2 3 3\n",
+        "put 1 2 3 2",
+        "put 1 2 3 4",
+        "put 1 2 3 65535",
+        "put 1 2 3 65536",
+    };
+    static const char after[] = "\r\nabc\r\nput 1 2 3 0\r\n\r\ndelete 1\r\nrest of it rest of it"
+                                " rest of it rest of it rest of it\r\n";
+    (void)state;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        struct buf text = {0}, whole = {0}, cut = {0};
+        struct beanstalk one, other;
+        buf_add_str(&text, lines[i]);
+        buf_add_str(&text, after);
+        beanstalk_init(&one, 65535);
+        beanstalk_init(&other, 65535);
+        stream_feed(&one, buf_bytes(&text), &whole);
+        for (size_t at = 0; at < text.len; at++)
+            stream_feed(&other, bytes_of(text.at + at, 1), &cut);
+        assert_bytes(buf_bytes(&whole), buf_bytes(&cut));
+        beanstalk_fini(&one);
+        beanstalk_fini(&other);
+        buf_fini(&text);
+        buf_fini(&whole);
+        buf_fini(&cut);
+    }
+}
+
 static void a_body_in_the_input_is_not_copied(void **state)
 {
     const struct bytes in = TEXT("put 1 0 1 3\r\nabc\r\nuse foo\r\n");
@@ -704,6 +756,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_mean_what_beanstalkd_takes_them_for),
         cmocka_unit_test(a_stream_cut_anywhere_says_the_same),
+        cmocka_unit_test(a_put_that_comes_whole_says_the_same),
         cmocka_unit_test(a_body_in_the_input_is_not_copied),
         cmocka_unit_test(a_body_of_four_gigabytes_is_swallowed_without_memory),
         cmocka_unit_test(a_large_body_gets_memory_only_as_it_comes),
