@@ -142,11 +142,24 @@ bool pool_trim(struct pool *pool)
 
 /* ---- objects ---- */
 
+/* The slow ways are kept out of the fast one: it then needs no registers of its caller. */
+static __attribute__((noinline)) void end_partial(struct pool *pool, uint32_t chunk)
+{
+    list_take(pool, &pool->partial, chunk);
+}
+
+static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool)
+{
+    begin_chunk(pool);
+    return pool_take_dirty(pool);
+}
+
 uint32_t pool_take_dirty(struct pool *pool)
 {
-    if (pool->partial.first == POOL_NONE)
-        begin_chunk(pool);
-    uint32_t chunk = pool->partial.first, first = chunk << pool->bits, number;
+    uint32_t chunk = pool->partial.first;
+    if (chunk == POOL_NONE)
+        return take_from_new(pool);
+    uint32_t first = chunk << pool->bits, number;
     struct pool_chunk *about = &pool->about[chunk];
     if (about->free != NO_FREE) {
         number = first + about->free;
@@ -154,9 +167,9 @@ uint32_t pool_take_dirty(struct pool *pool)
     } else {
         number = first + about->used++;
     }
-    if (++about->live >> pool->bits)
-        list_take(pool, &pool->partial, chunk);
     pool->count++;
+    if (++about->live >> pool->bits)
+        end_partial(pool, chunk);
     return number;
 }
 

@@ -115,6 +115,8 @@ enum err topics_get_or_create(struct topics *topics, struct bytes name, struct t
 
 static bool is_idle(const struct topic *topic)
 {
+    if (topic->jobs[JOB_DELAYED]) /* as a rule */
+        return false;
     uint64_t held = topic->waiters + topic->pins;
     for (int state = JOB_DELAYED; state < JOB_STATES; state++)
         held += topic->jobs[state];

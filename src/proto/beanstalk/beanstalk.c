@@ -393,22 +393,30 @@ static enum beanstalk_progress feed_body(struct beanstalk *beanstalk, struct byt
 /* ---- a put that lies whole in the input ---- */
 
 enum {
-    DIGITS_MAX = 10,                                        /* of a number of 32 bits */
+    DIGITS_MAX = 7,                                         /* of a plain number */
     PLAIN_PUT_MAX = PUT_WORD + 4 * (DIGITS_MAX + 1) + CRLF, /* bytes of its line */
 };
 
-/* Digits that follow at once, and the byte behind them, which must be `end`. NULL: anything else.
+/*
+ * One to seven digits that follow at once, and behind them the byte `end`; else NULL. Eight bytes
+ * are looked at together: the digits are moved to the upper end of a word, zeros fill up, and then
+ * they are added up in pairs, fours and all.
  */
 static inline const char *plain_number(const char *at, char end, uint64_t *out_number)
 {
-    const char *limit = at + DIGITS_MAX;
-    uint64_t number = 0;
-    unsigned digit;
-    const char *first = at;
-    for (; at <= limit && (digit = (unsigned char)*at - (unsigned)'0') <= 9; at++)
-        number = number * 10 + digit;
-    *out_number = number;
-    return at > first && at <= limit && *at == end ? at + 1 : NULL;
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    uint64_t values = word ^ EACH_BYTE('0');
+    uint64_t others = (values | (values + EACH_BYTE(0x76))) & EACH_BYTE(0x80); /* no digits */
+    unsigned bits = others ? (unsigned)__builtin_ctzll(others) & ~7u : 0;      /* of the digits */
+    if (bits == 0 || at[bits / 8] != end)
+        return NULL;
+    values <<= 64 - bits;
+    values = values * 10 + (values >> 8); /* in each second byte a pair */
+    uint64_t high = (values & 0x000000ff000000ff) * (100 + (UINT64_C(1000000) << 32));
+    uint64_t low = (values >> 16 & 0x000000ff000000ff) * (1 + (UINT64_C(10000) << 32));
+    *out_number = (high + low) >> 32;
+    return at + bits / 8 + 1;
 }
 
 /*
@@ -418,15 +426,14 @@ static inline const char *plain_number(const char *at, char end, uint64_t *out_n
 static bool take_plain_put(struct beanstalk *beanstalk, struct bytes in, size_t *out_used)
 {
     uint64_t priority, delay, ttr, size;
-    if (in.len < PLAIN_PUT_MAX || memcmp(in.at, "put ", PUT_WORD) != 0)
+    if (in.len < PLAIN_PUT_MAX + sizeof(uint64_t) || memcmp(in.at, "put ", PUT_WORD) != 0)
         return false;
     const char *at = plain_number(in.at + PUT_WORD, ' ', &priority);
     if (!at || !(at = plain_number(at, ' ', &delay)) || !(at = plain_number(at, ' ', &ttr)) ||
         !(at = plain_number(at, '\r', &size)) || *at != '\n')
         return false;
     size_t line = (size_t)(at + 1 - in.at);
-    if ((priority | delay | ttr) > UINT32_MAX || size > beanstalk->body_max ||
-        in.len - line < size + CRLF)
+    if (size > beanstalk->body_max || in.len - line < size + CRLF)
         return false;
     const char *end = in.at + line + size;
     if (end[0] != '\r' || end[1] != '\n')
@@ -452,14 +459,11 @@ void beanstalk_fini(struct beanstalk *beanstalk)
     buf_fini(&beanstalk->body);
 }
 
-enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes in,
-                                       size_t *out_used)
+static __attribute__((noinline)) enum beanstalk_progress feed(struct beanstalk *beanstalk,
+                                                              struct bytes in, size_t *out_used)
 {
     enum beanstalk_progress progress = BEANSTALK_MORE;
     struct bytes rest = in;
-    if (beanstalk->stage == BEANSTALK_LINE && beanstalk->line_len == 0 &&
-        take_plain_put(beanstalk, in, out_used))
-        return BEANSTALK_READY;
     while (rest.len && progress == BEANSTALK_MORE) {
         switch (beanstalk->stage) {
         case BEANSTALK_LINE: progress = feed_line(beanstalk, &rest); break;
@@ -470,6 +474,15 @@ enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes
     }
     *out_used = in.len - rest.len;
     return progress;
+}
+
+enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes in,
+                                       size_t *out_used)
+{
+    if (beanstalk->stage == BEANSTALK_LINE && beanstalk->line_len == 0 &&
+        take_plain_put(beanstalk, in, out_used))
+        return BEANSTALK_READY;
+    return feed(beanstalk, in, out_used);
 }
 
 void beanstalk_next(struct beanstalk *beanstalk)
