@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "engine/embedded/embedded.h"
 #include "server/assemble.h"
+#include "server/pipeline.h"
 #include "sim/clock.h"
 #include "sim/worker.h"
 
@@ -339,6 +340,7 @@ static int64_t turn(struct world *world)
 {
     int64_t next_us = server_turn(world->server);
     store_valid(world_store(world));
+    pipelines_valid(world->server);
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {

@@ -103,10 +103,11 @@ void listeners_log(const struct listeners *listeners)
         const struct server_listener *what = &listeners->what[i];
         char name[LISTEN_ADDR_MAX];
         listen_name(listeners->fds[i], name, sizeof(name));
-        if (what->protocol == PROTOCOL_BEANSTALK)
-            log_event(LOG_INFO, "listening", "addr=%s protocol=beanstalk", name);
-        else
-            log_event(LOG_INFO, "listening", "addr=%s protocol=http dialect=%s", name,
+        const char *protocol = protocols[what->protocol].name;
+        if (what->protocol == PROTOCOL_HTTP)
+            log_event(LOG_INFO, "listening", "addr=%s protocol=%s dialect=%s", name, protocol,
                       api_dialect_name(what->dialect));
+        else
+            log_event(LOG_INFO, "listening", "addr=%s protocol=%s", name, protocol);
     }
 }

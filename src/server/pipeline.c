@@ -328,3 +328,9 @@ void pipeline_valid(const struct pipeline *pipeline)
     CHECK(buffered > 0 || pipeline->buffered.len == 0);
     CHECK(count == 0 || pipeline->session.state != SESSION_CLOSING);
 }
+
+void pipelines_valid(const struct server *server)
+{
+    for (const struct list *node = server->all.next; node != &server->all; node = node->next)
+        pipeline_valid((const struct pipeline *)LIST_ENTRY(node, const struct session, all));
+}

@@ -145,5 +145,6 @@ size_t pipeline_unsent(const struct pipeline *pipeline);
 size_t pipeline_footprint(const struct pipeline *pipeline);
 
 void pipeline_valid(const struct pipeline *pipeline); /* CHECKs the invariants. O(pending) */
+void pipelines_valid(const struct server *server);    /* of all connections */
 
 #endif

@@ -138,6 +138,22 @@ static void add_totals(struct server *server, const struct engine_stats *totals,
     }
 }
 
+/* What came through server_submit(). */
+static void add_commands(const struct server_counts *counts, struct buf *out)
+{
+    family(out, "commands_total", "counter",
+           "Commands given to the queue, by the protocol of who asked; server: laterd itself.");
+    for (int row = 0; row <= PROTOCOL_KINDS; row++) {
+        for (int kind = 0; kind < CMD_KINDS; kind++) {
+            if (counts->commands[row][kind])
+                buf_addf(out, "laterd_commands_total{protocol=\"%s\",command=\"%s\"} %llu\n",
+                         row < PROTOCOL_KINDS ? protocols[row].name : "server",
+                         cmd_traits((enum cmd_kind)kind)->name,
+                         (unsigned long long)counts->commands[row][kind]);
+        }
+    }
+}
+
 static void add_beanstalk(const struct beanstalk_shared *beanstalk, struct buf *out)
 {
     single(out, "beanstalk_connections", "gauge", "Open connections of beanstalkd clients.",
@@ -242,6 +258,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     add_seconds(out, (uint64_t)(server->now_us - server->started_us));
     buf_add_char(out, '\n');
     add_totals(server, totals, out);
+    add_commands(&server->counts, out);
     add_beanstalk(&server->beanstalk, out);
     add_misdirected(server, out);
     add_limits(server, out);
