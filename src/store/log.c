@@ -30,7 +30,8 @@ struct batch {
     uint64_t number;
     struct segment *segment;
     uint64_t offset;
-    char *at; /* in a write buffer */
+    char *at;             /* in a write buffer */
+    uint64_t payload_max; /* up to so much payload it stays where it is, in memory and on disk */
     uint32_t payload_bytes;
     uint32_t record_count; /* of events; an EPOCH record comes on top */
     bool wanted;           /* an answer waits for it */
@@ -114,6 +115,13 @@ static void make_room(struct log *log, size_t payload_bytes)
         write_buffers_trim(&log->buffers, log->options->recent_bytes, log->written);
     }
     batch->at = buffer->at + buffer->used;
+    uint64_t room = buffer->cap - buffer->used;
+    uint64_t in_segment = batch->segment->size_bytes - batch->offset;
+    if (in_segment < room)
+        room = in_segment;
+    if (room > BATCH_FULL)
+        room = BATCH_FULL;
+    batch->payload_max = room / BLOCK * BLOCK - BATCH_HEAD;
 }
 
 const char *log_recent(const struct log *log, uint64_t where, size_t *out_len)
@@ -180,7 +188,7 @@ static void seal(struct log *log)
 static uint64_t place_record(struct log *log, size_t len)
 {
     struct batch *batch = log->open;
-    if (batch) {
+    if (batch && batch->payload_bytes + len > batch->payload_max) {
         size_t payload = batch->payload_bytes + len;
         uint64_t room = batch->segment->size_bytes - batch->offset;
         bool full = batch->record_count > 0 && batch_bytes(payload) > BATCH_FULL;
