@@ -91,7 +91,7 @@ static size_t marked_end(const struct sim_redis *redis)
     return redis->mark_count ? redis->marks[redis->mark_count - 1].end : 0;
 }
 
-/* Forgets what lies behind the mark, and makes the keys again. */
+/* Drops what lies behind the mark, and makes the keys again. */
 static void cut_log(struct sim_redis *redis, size_t marks)
 {
     redis->mark_count = marks;

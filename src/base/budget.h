@@ -1,5 +1,5 @@
 /*
- * The work that may still be done before others must have their turn, in nanoseconds of CPU.
+ * The work that may still be done before other connections must be served, in nanoseconds of CPU.
  *
  * What work costs is estimated beforehand, at the loop that does it, and not measured: the core
  * reads no clock, and a simulated life must be the same twice. A loop whose length a client decides

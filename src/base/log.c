@@ -32,7 +32,7 @@ static void put(struct line *line, const char *text, size_t len)
 }
 
 /*
- * What others say must not look like lines of ours, nor end the quotes it stands in: a control
+ * Text from outside must not look like a log line, nor end the quotes around it: a control
  * character is written as \xNN, and within quotes there is a backslash before " and backslash.
  */
 static void put_text(struct line *line, const char *text, size_t len, bool quoted)
@@ -152,5 +152,5 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
     va_end(args);
     line.text[line.len++] = '\n';
     ssize_t written = write(STDERR_FILENO, line.text, line.len);
-    (void)written; /* nobody is left to tell */
+    (void)written; /* there is nowhere to report it */
 }

@@ -1,6 +1,6 @@
 /*
- * The one way to the heap. Never returns NULL: when the system has no memory left the process
- * says so and aborts, which loses nothing that was acknowledged. The limit that operators set
+ * The one way to the heap. Never returns NULL: when the system has no memory left the process logs
+ * that and aborts, which loses nothing that was acknowledged. The limit that operators set
  * (limits.memory_bytes) is checked against mem_used() long before that.
  */
 #ifndef LATERD_BASE_MEM_H

@@ -14,8 +14,8 @@
 
 /*
  * Reads RFC 3339: "2026-11-21T05:00:00.123+08:00" (T, t or a space; Z, z or an offset; up to nine
- * digits of a second, of which those past six are dropped). A time before 1970 is read as 1970's
- * beginning: it is past, which is all that anybody wants to know of it. False: it is not one, or is
+ * digits of a second, of which those past six are dropped). A time before 1970 is read as the
+ * beginning of 1970: callers need only know that it is past. False: it is not one, or is
  * past the year 9999 in UTC.
  */
 bool rfc3339_read(struct bytes text, int64_t *out_us);

@@ -50,14 +50,17 @@ void access_option(struct access *access, int option, const char *value)
 static const char *read_secret(const struct cli *cli, const char *option, const char *path,
                                struct buf *out)
 {
+    size_t len = 0;
     FILE *file = fopen(path, "re");
-    if (!file)
-        cli_usage(cli, "%s: cannot read %s: %s", option, path, strerror(errno));
+    int failed = file ? 0 : errno;
     buf_reserve(out, SECRET_MAX + 1);
-    size_t len = fread(out->at, 1, SECRET_MAX, file);
-    if (ferror(file) || len == SECRET_MAX)
-        cli_usage(cli, "%s: cannot read all of %s", option, path);
-    (void)fclose(file); /* only read from */
+    if (file) {
+        len = fread(out->at, 1, SECRET_MAX, file);
+        failed = ferror(file) ? EIO : len == SECRET_MAX ? EFBIG : 0;
+        (void)fclose(file); /* only read from */
+    }
+    if (failed)
+        cli_usage(cli, "%s: cannot read %s: %s", option, path, strerror(failed));
     while (len > 0 && (out->at[len - 1] == '\n' || out->at[len - 1] == '\r'))
         len--;
     bool printable = len > 0;

@@ -245,7 +245,8 @@ static void add_first_line(const struct client_answer *answer, struct buf *out)
     text_add_safe(out, bytes_of(body.at, len < SHOWN_MAX ? len : SHOWN_MAX), false);
 }
 
-/* A refusal that is no problem of /v1: what answers is no laterd, or stands in front of one. */
+/* A refusal that is no problem document of /v1: the answer comes from another server, or from a
+ * proxy. */
 static int refused_by_other(struct cli *cli, const struct client_request *request,
                             const struct client_answer *answer)
 {

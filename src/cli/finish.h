@@ -9,7 +9,7 @@
 
 struct finish_job {
     const char *id;
-    const char *lease; /* NULL: whoever holds it */
+    const char *lease; /* NULL: whatever its lease is */
 };
 
 /*

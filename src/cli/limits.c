@@ -9,7 +9,7 @@ enum {
     SMALL_BODY = 65536 /* bytes: not asked about */
 };
 
-/* Asks quietly: what goes wrong here goes wrong with the next call as well, and is said then. */
+/* Asks without messages: what fails here fails in the next call as well, and is reported then. */
 static const json_t *answer_of(struct cli *cli)
 {
     if (cli->limits_asked)

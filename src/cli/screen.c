@@ -37,8 +37,8 @@ static void off(void)
 }
 
 /*
- * Ends the program from wherever it is, because a server that does not answer must not keep
- * anybody from leaving. Only calls that are safe in a signal handler.
+ * Ends the program from wherever it is, because a server that does not answer must not keep the
+ * user from leaving. Only calls that are safe in a signal handler.
  */
 static void on_end(int number)
 {

@@ -1,6 +1,6 @@
 /*
- * A terminal of our own for a while: the other screen without a cursor, keys as they are pressed.
- * However the program ends, the terminal is given back as it was; a stopped program (Ctrl-Z)
+ * Takes over the terminal for a while: the alternate screen without a cursor, keys as they are
+ * pressed. However the program ends, the terminal is restored; a stopped program (Ctrl-Z)
  * gives it back as well, and takes it again when it goes on. There is one terminal, so all of this
  * is one static thing.
  */

@@ -15,7 +15,7 @@ enum {
 
 /*
  * "250ms" "90s" "1h30m" "2d12h" "0"; units us ms s m h d w, whole numbers, largest unit first or
- * not. A bare number other than 0 is ERR_INVALID: nobody should have to guess its unit.
+ * not. A bare number other than 0 is ERR_INVALID: its unit would be a guess.
  */
 enum err duration_parse(const char *text, int64_t *out_us) MUST_USE;
 

@@ -1,6 +1,6 @@
 /*
- * Push, and the commands that name one job. Each checks everything first, then changes, then says
- * so to the sink, then replies.
+ * Push, and the commands that name one job. Each checks everything first, then changes the state,
+ * then emits the event, then replies.
  */
 #include "base/check.h"
 #include "base/mem.h"
@@ -114,7 +114,7 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
 
 /* ---- one job ---- */
 
-/* May it be done to a job in this state, by who has this lease (0: none given)? */
+/* Is it allowed on a job in this state, with this lease (0: none given)? */
 static enum err check(const struct job *job, const struct cmd *cmd)
 {
     const struct cmd_traits *traits = cmd_traits(cmd->kind);
@@ -151,8 +151,8 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
 }
 
 /*
- * What the client never got goes back where it was: same due time, so the same place in the order,
- * and as if it had not been tried.
+ * A job that the client never received goes back where it was: same due time, so the same place in
+ * the order, and the attempt is not counted.
  */
 static void put_back(struct core *core, uint32_t number)
 {

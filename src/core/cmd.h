@@ -1,6 +1,6 @@
 /*
- * What can be asked of the queue, and what it answers: the whole language between the
- * protocols and the engines. Everything a client sent is already checked for form (ranges,
+ * The commands of the queue and their replies: the whole interface between the protocols and the
+ * engines. Everything a client sent is already checked for form (ranges,
  * lengths, UTF-8); what depends on the state is checked by the engine.
  *
  * Bytes in a command are borrowed until the engine's submit returns. Bytes in a reply are
@@ -16,7 +16,7 @@
 enum cmd_kind {
     CMD_PUSH,
     CMD_RESERVE,     /* takes ready jobs; waits for one if there is none */
-    CMD_RESERVE_JOB, /* takes one job by name, were it not due yet, or buried */
+    CMD_RESERVE_JOB, /* takes one job by name, even if it is not due yet, or buried */
     CMD_FINISH,      /* a reserved job is done */
     CMD_RELEASE,     /* a reserved job goes back */
     CMD_TOUCH,       /* a reserved job starts its ttr again */
@@ -46,7 +46,7 @@ enum cmd_subject {
     CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS) all */
 };
 
-/* What somebody must be allowed to do who asks for it. */
+/* The permission that a command needs. */
 enum cmd_permission {
     CMD_PRODUCE, /* push jobs, and change or take back what was pushed */
     CMD_CONSUME, /* reserve jobs, and say what came of them */
@@ -59,9 +59,10 @@ struct cmd_traits {
     const char *name; /* "push" … */
     enum cmd_subject subject;
     enum cmd_permission
-        permission;    /* a DELETE that is_done ends a reservation: CONSUME does, too */
-    bool changes;      /* what must survive a crash. RESERVE does not count: see decision 3 */
-    bool takes_jobs;   /* reserves them for who asks: an answer that nobody takes gives them back */
+        permission;  /* a DELETE that is_done ends a reservation: CONSUME does, too */
+    bool changes;    /* what must survive a crash. RESERVE does not count: see decision 3 */
+    bool takes_jobs; /* reserves jobs for the client: if the answer cannot be delivered they go back
+                      */
     bool shows_bodies; /* its reply has jobs with their bodies */
     bool takes_lease;  /* cmd_job::lease, if given, must be that of the present reservation */
     bool waits;        /* is parked until there is a job, or its time is up */

@@ -105,7 +105,7 @@ uint32_t core_next_generation(struct core *core)
     return core->generation;
 }
 
-/* Ends the pauses that are over. Nothing is said: the time of the end was said at the start. */
+/* Ends the pauses that are over. No event: the pause's own event has the time of its end. */
 static bool end_pauses(struct core *core, uint32_t budget)
 {
     for (;;) {
@@ -120,7 +120,7 @@ static bool end_pauses(struct core *core, uint32_t budget)
 }
 
 /*
- * Delayed jobs become ready. Nothing is said: that the log's clock has passed a due time says it.
+ * Delayed jobs become ready. No event: replay sees that the log's clock has passed the due time.
  */
 static bool promote_due(struct core *core, uint32_t *budget)
 {
@@ -136,7 +136,7 @@ static bool promote_due(struct core *core, uint32_t *budget)
     }
 }
 
-/* Reservations whose ttr ran out: a failed attempt. Nobody was promised the event. */
+/* Reservations whose ttr ran out: a failed attempt. No answer waits for its event. */
 static bool end_leases(struct core *core, uint32_t *budget)
 {
     for (;;) {
@@ -152,7 +152,7 @@ static bool end_leases(struct core *core, uint32_t *budget)
     }
 }
 
-/* Gives memory of what is gone back to the system, a little at a time. True: there is more. */
+/* Returns memory of ended jobs to the system, a little at a time. True: there is more. */
 static bool trim(struct core *core)
 {
     bool more = pool_trim(&core->jobs);

@@ -1,7 +1,7 @@
 /*
- * The queue itself: a pure state machine. It is given the time, a sink for events and an ear
- * for replies; it reads no clock, opens nothing, logs nothing. Given the same calls it does the
- * same things: that is promise P9, and what the simulator lives on.
+ * The queue itself: a pure state machine. The caller gives it the time, a sink for events and a
+ * callback for replies; it reads no clock, opens nothing, logs nothing. The same calls have the
+ * same effects: that is promise P9, and the simulator needs it.
  *
  * One thread. A turn calls core_tick, core_apply for each command, core_match, core_next_us.
  */
@@ -26,8 +26,8 @@ struct core_limits {
 /*
  * Every command is answered exactly once, through `reply`: before core_apply returns, or, for a
  * parked command, from core_match (a job came), core_tick (the wait ended: ERR_EMPTY; or the scan
- * is through) or core_drain. `ctx` is what core_apply was given. The core must not be called from
- * inside the call.
+ * is through) or core_drain. `ctx` is what core_apply was given. The callback must not call the
+ * core.
  */
 struct core_callbacks {
     void (*reply)(struct core_callbacks *callbacks, void *ctx, const struct reply *reply);
@@ -91,14 +91,15 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs);
 int64_t core_next_us(const struct core *core);
 
 /*
- * When something happened last that no event tells and that a restart must know: a job became ready
- * or a pause ended, because the clock reached a time. INT64_MIN = never. See core_replay_clock().
+ * When something happened last that no event records and that a restart must know: a job became
+ * ready or a pause ended, because the clock reached a time. INT64_MIN = never. See
+ * core_replay_clock().
  */
 int64_t core_unlogged_us(const struct core *core);
 
 uint64_t core_lease_next(const struct core *core); /* the lease that will be given next */
 
-/* Do consumers wait while jobs are delayed: will somebody be late if the next turn is? O(1). */
+/* Do consumers wait while jobs are delayed, so that a late turn would make a job late? O(1). */
 bool core_is_awaited(const struct core *core);
 
 /* Answers every parked reserve with this error: ERR_DRAINING, ERR_STORE_FAILED. */
@@ -111,8 +112,8 @@ void core_drain(struct core *core, enum err err);
 void core_number_from(struct core *core, uint64_t seq_first, uint64_t lease_first);
 
 /*
- * Replay, into a new core: puts the state in order as an event said. EVENT_JOB's place is
- * event->record. ERR_CORRUPT: no core said such an event.
+ * Replay, into a new core: applies one event to the state. EVENT_JOB's place is event->record.
+ * ERR_CORRUPT: no core emits such an event.
  */
 enum err core_replay(struct core *core, const struct event *event) MUST_USE;
 /*
@@ -125,13 +126,13 @@ enum err core_replay(struct core *core, const struct event *event) MUST_USE;
  */
 void core_replay_clock(struct core *core, int64_t clock_us);
 
-/* Does a job live that has this number, or this id? */
+/* Is there a live job with this number, or this id? */
 bool core_has(const struct core *core, uint64_t seq, struct bytes id);
 
 /*
  * After the last one: hangs every job where it belongs at this time, in one pass (about 0.2 µs a
- * job). Reserved jobs keep their lease and what is left of their ttr: their consumers may have
- * outlived us. If the clock is behind the log's, it was set back; leases and pauses then end so
+ * job). Reserved jobs keep their lease and what is left of their ttr: their consumers may still be
+ * running. If the clock is behind the log's, it was set back; leases and pauses then end so
  * much earlier on it, and events say so. Buried jobs of a topic lose their order.
  */
 void core_replayed(struct core *core, int64_t now_us);

@@ -1,11 +1,10 @@
 /*
- * The inside of the core, shared by its own files and by nobody else: the one struct, and who
- * does what with it.
+ * The inside of the core, for its own files only: the one struct, and which file does what.
  *
  *     apply.c    push and the commands on one job        core.c    life, ticks, the next wake
  *     reserve.c  taking jobs, waiting for them           replay.c  events back into state
  *     scan.c     commands that look at or change many    inspect.c totals, digest, validity
- *     life.c     the moves of a job and their events     topic_commands.c  commands on a topic
+ *     transitions.c  the moves of a job and their events     topic_commands.c  commands on a topic
  *
  * Invariants
  * C1 A job hangs where its state says: DELAYED on `delays`, READY in its topic's queue, RESERVED
@@ -14,8 +13,8 @@
  * is READY only from its due time on. Once the clock has reached that (`was_due`), it stays so
  * until the job gets another due time, though a restart may find a clock that was set back: a
  * waiting job is READY if it was due or is due now, else DELAYED. C3 A lease number is given once;
- * a job has one exactly while RESERVED. C4 Every change that must survive is said to the sink
- * before its command is answered.
+ * a job has a lease if, and only if, it is RESERVED. C4 Every change that must survive is emitted
+ * to the sink before its command is answered.
  */
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
@@ -35,7 +34,7 @@ struct wait_link {
     uint32_t waiter;
 };
 
-/* What a reserve asks for, but for its topics. */
+/* What a reserve asks for, except its topics. */
 struct wanted {
     uint32_t max;
     bool listed_order;
@@ -146,7 +145,7 @@ static inline void count_up(uint16_t *count) /* stops at its largest value */
 struct job *core_unlink(struct core *core, uint32_t number);
 /* The job was popped off its wheel: does what is left to do of core_unlink(). */
 void core_popped(struct core *core, const struct job *job);
-/* Moves the lifted (or new) job to the state and hangs it there. */
+/* Moves the unlinked (or new) job to the state and links it there. */
 void core_link(struct core *core, uint32_t number, enum job_state state);
 /* The job gets another due time. */
 static inline void core_set_due(struct job *job, int64_t due_us)
@@ -158,7 +157,7 @@ static inline void core_set_due(struct job *job, int64_t due_us)
 /* DELAYED, or READY if the job is or was due already. */
 enum job_state core_waiting_state(const struct core *core, const struct job *job);
 
-/* Says a whole job; the sink's answer becomes its place, the old record dies. */
+/* Emits a whole job; the sink's answer becomes its place, the old record dies. */
 void core_emit_job(struct core *core, struct job *job, struct bytes content_type, struct bytes body,
                    bool promised);
 void core_emit_move(struct core *core, const struct job *job, bool promised);
@@ -166,7 +165,7 @@ void core_emit_pause(struct core *core, const struct topic *topic);
 
 /* Reserves a job: a ready one, or by name a delayed or buried one. */
 void core_lease(struct core *core, uint32_t number, bool bound);
-/* Writes off a lifted job's lease. */
+/* Removes an unlinked job's lease from the counts. */
 void core_end_lease(struct job *job);
 /* A reserved job's attempt failed: again by its schedule, or buried when that is used up. */
 void core_fail(struct core *core, uint32_t number, bool promised);
@@ -176,10 +175,10 @@ void core_kick(struct core *core, uint32_t number);       /* BURIED or DELAYED *
 
 /*
  * A job ends in two steps, so that a reply can still show it: retire() takes it out of the queue
- * and says so; forget() gives its memory back.
+ * and emits that; forget() frees its memory.
  */
 void core_retire(struct core *core, uint32_t number);
-/* As retire(), but says nothing: the next event must tell that the record returned here dies. */
+/* As retire(), but emits nothing: the next event must say that the record returned here dies. */
 struct stored core_displace(struct core *core, uint32_t number);
 void core_forget(struct core *core, uint32_t number);
 

@@ -1,5 +1,5 @@
 /*
- * What the core tells the engine to keep. Events state how things are, not how they changed:
+ * What the core gives the engine to store. Events state how things are, not how they changed:
  * replaying one twice, or a job's newer image over its older one, gives the same state. That is
  * what lets the store move records about.
  */
@@ -15,7 +15,7 @@ enum event_kind {
     EVENT_TOPIC = 4, /* a topic's pause */
 };
 
-/* What both a whole job and a move relocate. */
+/* What both a whole job and a move carry. */
 struct job_now {
     uint64_t seq;
     enum job_state state;
@@ -30,8 +30,8 @@ struct job_now {
 struct event {
     enum event_kind kind;
     /*
-     * True: an answer waits for this, write it at the next chance. False: nobody was promised
-     * it (a reservation, a ttr that ran out); it may ride along with the next batch.
+     * True: an answer waits for this, write it at the next chance. False: no answer waits for it (a
+     * reservation, a ttr that ran out); it may be written with the next batch.
      */
     bool promised;
     struct job_now job; /* JOB, MOVE; of GONE only .seq */
@@ -57,7 +57,7 @@ struct event {
     struct stored record;
 };
 
-/* The engine's ear. For EVENT_JOB it answers where the job's record now is. */
+/* The engine's callback. For EVENT_JOB it returns where the job's record now is. */
 struct event_sink {
     struct stored (*emit)(struct event_sink *sink, const struct event *event);
 };

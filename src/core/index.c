@@ -1,6 +1,6 @@
 /*
- * Two hash tables over the jobs' pool. The hash of a client's id is keyed, for clients choose ids.
- * Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
+ * Two hash tables over the jobs' pool. The hash of a client's id is keyed, because clients choose
+ * ids. Numbers are ours: they are only spread (D. Knuth, "The Art of Computer Programming" 3, 6.4).
  */
 #include "core/index.h"
 

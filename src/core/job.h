@@ -6,9 +6,9 @@
  *                │            └────kick────────│ └─ bury, schedule used up ─▶ BURIED
  *                └───────────release(delay)────┘          delete: from any state ─▶ gone
  *
- * A push may ask for a job that is buried from the start, so that dead letters can move house.
- * A delayed job whose due time passes, or that is kicked or run, becomes ready. A delayed or buried
- * job may be reserved by its id, without becoming ready first. job_move() alone
+ * A push may ask for a job that is buried from the start, so that dead letters can be moved to
+ * another server. A delayed job whose due time passes, or that is kicked or run, becomes ready. A
+ * delayed or buried job may be reserved by its id, without becoming ready first. job_move() alone
  * writes the state (and job_restore(), in replay). The body is not here: it lives where `stored`
  * says. All times are microseconds since the Unix epoch (wall time).
  */
@@ -53,7 +53,7 @@ enum ready_order {
 
 enum { PRIORITY_URGENT = 1024 }; /* priorities below count as urgent in statistics */
 
-/* Where the engine keeps a job's record; the core only carries it about. */
+/* Where the engine keeps a job's record; the core only stores it. */
 struct stored {
     uint64_t where; /* the engine's word for a place; 0 is nowhere */
     uint32_t bytes; /* disk bytes that die with the job */
@@ -83,7 +83,7 @@ struct job {
     enum body_kind body_kind : 4;
     enum ready_order order : 2;
     bool bound : 1;   /* RESERVED: the lease is a connection's, and the log does not know of it */
-    bool was_due : 1; /* its due time has come, whatever a clock that was set back says now */
+    bool was_due : 1; /* its due time has come, even if the clock was set back since */
     uint8_t content_type_len;
     uint8_t id_len;    /* 0: the id is the server-made number */
     uint16_t failures; /* failed attempts counted against the retry schedule */

@@ -1,9 +1,9 @@
 /*
  * Events back into state, and the checkpoint that writes the state again.
  *
- * During replay jobs are only in the pool and the index, with their fields as the newest event
- * said: no event depends on one before it, so order between jobs does not matter and replaying
- * twice changes nothing. core_replayed() then hangs each job where it belongs, in one pass.
+ * During replay jobs are only in the pool and the index, with the fields of the newest event: no
+ * event depends on one before it, so order between jobs does not matter and replaying twice changes
+ * nothing. core_replayed() then links each job where it belongs, in one pass.
  */
 #include "base/check.h"
 #include "core/core_internal.h"
@@ -21,8 +21,8 @@ static void set_now(const struct core *core, struct job *job, const struct job_n
     bool reserved = now->state == JOB_RESERVED;
     job_restore(job, now->state);
     /*
-     * A version that logged no time logged a job as ready, too, that was reserved by its name
-     * before its time. It is believed of a job that was due when it was pushed.
+     * A version that logged no time logged jobs as ready that were reserved by name before their
+     * due time, too. So "ready" is trusted only of a job that was due when it was pushed.
      */
     bool believed = !core->replay_untimed || now->due_us <= job->created_us;
     job->was_due = now->state == JOB_READY && believed;
@@ -34,7 +34,7 @@ static void set_now(const struct core *core, struct job *job, const struct job_n
     job->counts = now->counts;
 }
 
-/* Is it an event that we could have said? What the store read may be anything. */
+/* Is it an event that this program could have emitted? The store may have read anything. */
 static enum err check_now(const struct job_now *now)
 {
     if (now->seq == 0 || now->seq == UINT64_MAX || now->lease == UINT64_MAX ||
@@ -144,7 +144,7 @@ bool core_has(const struct core *core, uint64_t seq, struct bytes id)
            (id.len && index_find(&core->index, &(struct job_ref){.id = id}) != POOL_NONE);
 }
 
-/* What the log's clock has passed is due, or over. */
+/* What is due by the log's clock has become ready, or has ended. */
 static void settle(struct core *core)
 {
     for (uint32_t i = pool_next(&core->jobs, 0); i != POOL_NONE;
@@ -171,7 +171,7 @@ void core_replay_clock(struct core *core, int64_t clock_us)
     core->replay_clock_us = clock_us;
 }
 
-/* A waiting job is ready or not by the clocks; whatever else it is, the log said. */
+/* Whether a waiting job is ready follows from the clocks; every other state is in the log. */
 static enum job_state resting_state(const struct core *core, const struct job *job)
 {
     bool waits = job->state == JOB_DELAYED || job->state == JOB_READY;
@@ -226,7 +226,7 @@ void core_replayed(struct core *core, int64_t now_us)
     if (!core->replaying)
         return;
     settle(core);
-    int64_t back_us = 0; /* by so much the clock was set back */
+    int64_t back_us = 0; /* how far the clock was set back */
     if (core->replay_clock_us > core->now_us)
         back_us = core->replay_clock_us - core->now_us;
     core->replaying = core->replay_untimed = false;

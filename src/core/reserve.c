@@ -1,7 +1,7 @@
 /*
  * Taking jobs, and waiting for them. A parked reserve (a waiter) hangs on each topic that it
- * listed and on the wheel of waits; whoever takes it off takes it off everywhere, so it is
- * answered once.
+ * listed and on the wheel of waits; it is always taken off all of them together, so it is answered
+ * once.
  */
 #include <string.h>
 
@@ -10,12 +10,12 @@
 #include "core/core_internal.h"
 
 enum {
-    TAKE_MIN = 250,   /* jobs that one reserve takes though the budget be spent */
+    TAKE_MIN = 250,   /* jobs that one reserve takes even if the budget is spent */
     TAKE_NS = 1500,   /* work for one job taken, and for its way into the reply */
     TOPIC_NS = 50,    /* for finding a topic, or taking a waiter off one */
     LINK_NS = 500,    /* for waiting on a topic, which may have to be made */
     CANDIDATE_NS = 4, /* for comparing one topic's first job */
-    ENDS_MIN = 16,    /* waits that end in a tick, though the budget be spent */
+    ENDS_MIN = 16,    /* waits that end in a tick even if the budget is spent */
 };
 
 static struct waiter *waiter_at(const struct core *core, uint32_t number)
@@ -108,7 +108,7 @@ static enum err link_topic(struct core *core, uint32_t number, struct bytes name
     link->topic = topic->number;
     link->waiter = number;
     list_add_tail(&topic->waiting, &link->of_topic);
-    topic->waiters++; /* from here on it is not idle: the next topic cannot push it out */
+    topic->waiters++; /* from here on it is not idle: creating the next topic cannot evict it */
     topics_relist(&core->topics, topic);
     return OK;
 }
@@ -157,8 +157,8 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx, u
         behind_others = behind_others || (topic && topic->servable);
     }
     /*
-     * Nobody overtakes those who wait already: core_match serves them in order, and who cannot wait
-     * waits at least for that, see core_end_waits.
+     * A new reserve does not overtake parked ones: core_match serves them in order, and even a
+     * reserve that may not wait is parked until that is done, see core_end_waits.
      */
     budget_spend(core->budget, (int64_t)cmd->topic_count * TOPIC_NS);
     for (uint32_t i = 0; i < cmd->topic_count && !behind_others; i++) {
@@ -214,7 +214,7 @@ bool core_match(struct core *core, int64_t now_us, uint32_t jobs)
     return !list_empty(servable);
 }
 
-/* Is there a topic of the waiter's where those who came before it are still to be served? */
+/* Has one of the waiter's topics earlier waiters that are still to be served? */
 static bool is_behind(const struct core *core, const struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->link_count; i++) {
@@ -226,9 +226,9 @@ static bool is_behind(const struct core *core, const struct waiter *waiter)
 }
 
 /*
- * Waits that are over. A job that came just in time is given out yet, but not to somebody whose
- * turn core_match has not reached: that one is looked at again a microsecond later, when those
- * before it have been served.
+ * Waits that are over. A job that came just in time is still handed out, but not to a waiter that
+ * core_match has not reached yet: that one is checked again a microsecond later, when those before
+ * it have been served.
  */
 bool core_end_waits(struct core *core, uint32_t steps)
 {

@@ -14,7 +14,7 @@
 enum {
     AT_ONCE_MAX = 20000, /* jobs' places looked at within core_apply */
     LOOKS = 10000,       /* the same, in a tick */
-    CHANGES = 250,       /* jobs changed in a tick, though the budget be spent */
+    CHANGES = 250,       /* jobs changed in a tick even if the budget is spent */
     PAGE_MAX = 1000,
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may ask for all jobs that there are */
     LOOK_NS = 12,
@@ -45,7 +45,7 @@ static void change(struct core *core, struct scan *scan, uint32_t number)
     core_forget(core, number);
 }
 
-/* The heap costs only where the entry gets in. */
+/* The heap costs time only if the entry gets in. */
 static void offer(struct core *core, struct scan *scan, const struct top_k_entry *entry)
 {
     struct top_k *page = &scan->page;
@@ -70,7 +70,7 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
         offer(core, scan, &entry);
 }
 
-/* Is the job still what it was when the scan saw it? If it has gone, its memory may have, too. */
+/* Is the job still as the scan saw it? If it has ended, its memory may be freed, too. */
 static bool is_as_seen(const struct core *core, const struct scan *scan,
                        const struct top_k_entry *entry)
 {
@@ -256,7 +256,7 @@ static void park(struct core *core, const struct scan *scan, uint64_t *out_parke
     *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE;
 }
 
-/* READY and BURIED jobs of a topic are at hand; the others must be looked for. */
+/* READY and BURIED jobs of a topic are in lists; the others must be searched. */
 static enum scan_step first_step(const struct cmd *cmd)
 {
     bool changes = cmd->kind == CMD_KICK_TOPIC || cmd->kind == CMD_CLEAR_TOPIC;

@@ -46,7 +46,8 @@ uint32_t topics_next(const struct topics *topics, uint32_t number)
 {
     number = pool_next(&topics->pool, number);
     while (number != POOL_NONE && topics_at(topics, number)->name.len == 0)
-        number = pool_next(&topics->pool, number + 1); /* no topic is nameless; evicted ones are */
+        number = pool_next(&topics->pool,
+                           number + 1); /* each topic has a name; evicted ones have none */
     return number;
 }
 

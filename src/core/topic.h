@@ -1,6 +1,6 @@
 /*
- * A topic: its ready jobs, buried jobs, waiting consumers, pause and counters. Topics come into
- * being when first named and stay while they hold anything; idle ones are evicted, oldest
+ * A topic: its ready jobs, buried jobs, waiting consumers, pause and counters. Topics are made when
+ * they are first named and stay while they hold anything; idle ones are evicted, oldest
  * first, only when limits.topics is reached, so that their counters last.
  */
 #ifndef LATERD_CORE_TOPIC_H
@@ -42,7 +42,7 @@ struct topics {
     struct map by_name;
     struct name_order order; /* the same, sorted */
     struct topic
-        *recent; /* the last that topics_get_or_create() gave: likely the next asked for, too */
+        *recent; /* the last that topics_get_or_create() returned: probably the next one, too */
     struct list idle;     // topic::place, longest idle first
     struct list servable; // topic::place: has ready jobs and waiters and is not paused
     uint32_t max;

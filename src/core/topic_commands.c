@@ -127,7 +127,7 @@ static void kick_topic(struct core *core, struct topic *topic, const struct cmd 
     core_scan(core, topic, &kick, ctx, out_parked);
 }
 
-/* The first READY and BURIED jobs are at hand; the others must be looked for. */
+/* The first READY and BURIED jobs are in lists; the others must be searched. */
 static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, void *ctx,
                  uint64_t *out_parked)
 {

@@ -8,7 +8,8 @@
 
 /* ---- events ---- */
 
-/* How things are, for the log: a bound lease is not to outlive us, so there the job waits. */
+/* The state for the log: a connection's lease does not survive a restart, so the log has the job as
+ * waiting. */
 static struct job_now now_of(const struct core *core, const struct job *job)
 {
     return (struct job_now){
@@ -108,7 +109,7 @@ static void buried_remove(struct core *core, struct topic *topic, const struct j
         topic->buried_last = job->prev;
 }
 
-/* An urgent job comes to (+1) or leaves (-1) the ready ones. */
+/* Counts an urgent job that becomes (+1) or is no longer (-1) ready. */
 static void count_urgent(struct core *core, struct topic *topic, const struct job *job, int change)
 {
     if (job->state != JOB_READY || job->priority >= PRIORITY_URGENT)

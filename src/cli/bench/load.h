@@ -14,7 +14,7 @@
 #include "cli/bench/dial.h"
 #include "cli/bench/histogram.h"
 
-/* LOAD_SETUP is whatever prepares or clears away: nobody looks at its latency. */
+/* LOAD_SETUP is what prepares or cleans up: its latency is not reported. */
 enum load_kind { LOAD_PUSH, LOAD_RESERVE, LOAD_FINISH, LOAD_CANCEL, LOAD_SETUP, LOAD_KINDS };
 
 struct load_asked {
@@ -58,7 +58,7 @@ struct load_script {
                    const struct load_answer *answer);
     /* Now and then, at least four times a second. */
     void (*tick)(struct load_script *script, struct load *load);
-    /* When load->wake_us has come, which it has forgotten then; may be NULL if that is never set.
+    /* When load->wake_us has come, which is reset before; may be NULL if that is never set.
      */
     void (*wake)(struct load_script *script, struct load *load);
 };

@@ -1,6 +1,6 @@
 /*
  * The commands that delete a topic's jobs: clear and delete-topic. Both ask first, on a terminal;
- * without one they want --yes, because nothing brings the jobs back.
+ * without one they need --yes, because nothing brings the jobs back.
  */
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ struct clear {
     uint64_t deleted;
 };
 
-/* How many jobs are there that would go. An exit code. */
+/* Counts the jobs that would be deleted. An exit code. */
 static int count_jobs(struct clear *clear)
 {
     json_t *answer = NULL;
@@ -36,7 +36,7 @@ static int count_jobs(struct clear *clear)
     return code;
 }
 
-/* Whether it may go on: it was told to, or somebody at the terminal says so. */
+/* May it go on? Either --yes was given, or the user at the terminal agrees. */
 static bool agreed(const struct clear *clear, const char *them)
 {
     struct buf question = {0};

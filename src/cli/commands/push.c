@@ -192,7 +192,7 @@ struct many {
     bool progress;
 };
 
-/* Tells of a line that is not pushed, on a line of its own beside the progress. */
+/* Reports a line that is not pushed, on a line of its own beside the progress. */
 static void refuse(struct many *many, uint64_t number, struct bytes why)
 {
     if (many->progress)

@@ -132,7 +132,7 @@ struct reader {
     struct buf window;
 };
 
-/* A place from which on the file is of no use. `why` is a clause. */
+/* The rest of the file from this place on cannot be used. `why` is a clause. */
 static void skip_rest(struct reader *reader, const char *why)
 {
     struct import_log *log = reader->log;
@@ -211,7 +211,7 @@ static uint32_t tube_named(struct import_log *log, struct bytes name)
 
 static void take_state(struct import_job *job, const struct binlog_record *record)
 {
-    /* Who had reserved it is gone, so it is ready. */
+    /* Its consumer's connection has ended, so it is ready. */
     job->state = record->state == BINLOG_RESERVED ? BINLOG_READY : record->state;
     job->priority = record->priority;
     job->ttr_us = record->ttr_us;

@@ -35,7 +35,7 @@ struct import_push {
     struct buf old; /* the old ids of its jobs, one after another */
     size_t old_ends[BULK_LINES];
     struct bytes topic;
-    bool refused_all; /* the server takes no job at all now: there is no sense in going on */
+    bool refused_all; /* the server accepts no job at all now: going on is useless */
 };
 
 /* Exit codes all; what went wrong has been said. */

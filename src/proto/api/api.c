@@ -40,7 +40,7 @@ int api_status(enum err err)
     case ERR_STORE_FAILED:
     case ERR_DRAINING:
     case ERR_AGAIN: return 503;
-    /* 507 and not 503: trying again soon is no use, somebody must make room. */
+    /* 507 and not 503: trying again soon does not help, an operator must make room. */
     case ERR_DISK_LIMIT:
     case ERR_DISK_FULL: return 507;
     case ERR_DAMAGED:
@@ -231,9 +231,9 @@ static bool decode_page(const struct http_request *request, struct call *call)
 }
 
 /*
- * May the page behind this request have what it asks for? A page of another origin may read what a
- * browser lets it read, but drive nothing: a browser sends simple requests to any address, a local
- * server's too, without asking. In the roots' dialects every call changes something, GET or not.
+ * Refuses changes that a web page of another origin asks for. Such a page may read what the browser
+ * lets it read, but change nothing: a browser sends simple requests to any address without asking,
+ * also to a local server. In the root dialects every call changes something, also GET.
  */
 static bool refuse_cross_site(const struct http_request *request, bool is_v1, struct call *call)
 {
@@ -250,8 +250,9 @@ static bool refuse_cross_site(const struct http_request *request, bool is_v1, st
 }
 
 /*
- * A page that had its own name point to us (DNS rebinding) is of our origin to its browser, and may
- * read, too: so nothing is answered, in no dialect, not even a page of the server's own.
+ * For a page that made its own name point to this server (DNS rebinding) the browser sees one
+ * origin, and lets the page read answers, too. So every request is refused, in each dialect, even
+ * those for the server's own pages.
  */
 static bool refuse_unknown_host(const struct api_site *site, const struct http_request *request,
                                 struct call *call)

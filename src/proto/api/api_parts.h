@@ -48,7 +48,7 @@ void api_problem_of(struct problem *problem, const struct api_limits *limits, en
 /* The body of a job has so many bytes, which is too many. */
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
                       const struct api_limits *limits);
-/* The same, for `return`. Inline, so that whoever reads the caller sees that it is always false. */
+/* The same, for `return`. Inline, so that compilers and readers see that it is always false. */
 static inline bool api_refuse(struct problem *problem, int status, const char *code,
                               const char *field, const char *detail)
 {

@@ -1,6 +1,6 @@
 /*
- * The `delay-queue` dialect: five calls, JSON in, {"code","message","data"} out, always 200 (but to
- * a page that poses as ours, see api.c). Texts, their order and the escapes are those of the
+ * The `delay-queue` dialect: five calls, JSON in, {"code","message","data"} out, always 200 (except
+ * 403 for an unknown host, see api.c). Texts, their order and the escapes are those of the
  * original Go server, which clients compare with. Decoding follows Go's rules where they differ
  * from ours: names match without case, unknown ones are skipped, the last of two wins, null leaves
  * a field unset.

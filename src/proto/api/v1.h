@@ -3,7 +3,7 @@
  * api_v1_push.c, api_v1_job.c and api_v1_topic.c make commands of it, api_v1_batch.c goes through
  * batches of them, api_v1_reply.c answers.
  *
- * Strict: a field, parameter or type that is not expected is refused by name, for a typo that
+ * Strict: a field, parameter or type that is not expected is refused by name, because a typo that
  * is silently ignored is a job that runs at the wrong time.
  */
 #ifndef LATERD_PROTO_API_V1_H
@@ -38,7 +38,7 @@ enum v1_field {
 
 #define V1_BIT(field) (1u << (field))
 
-/* What was said. Only fields whose bit is in `given` mean anything. */
+/* The fields of the request. Only those whose bit is in `given` are valid. */
 struct v1_fields {
     uint32_t given;
     struct bytes id;

@@ -1,5 +1,5 @@
 /*
- * Batches of one command: a JSON array of items, or NDJSON. A batch is looked through before its
+ * Batches of one command: a JSON array of items, or NDJSON. A whole batch is checked before its
  * first item is done, so that a broken array or too long a batch changes nothing.
  */
 #include "proto/api/v1.h"
@@ -88,7 +88,7 @@ static bool next_item(struct api_batch *batch, struct bytes *out_item)
     return true;
 }
 
-/* An item's refusal begins with where it stands, for whoever looks for it in a long file. */
+/* An item's refusal begins with its place, so that it can be found in a long file. */
 static void name_line(struct problem *problem, uint32_t line_number)
 {
     struct buf detail = {0};

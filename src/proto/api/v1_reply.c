@@ -373,7 +373,7 @@ static void add_location(struct buf *out, const struct job_ref *ref)
     }
 }
 
-/* 201. The location is written behind the body, to spare a buffer. */
+/* 201. The location is written behind the body, which saves a buffer. */
 static void send_created(const struct api_output *output, const struct job_ref *ref,
                          struct buf *body)
 {

@@ -105,8 +105,8 @@ static bool read_long(const char *first, const char *end, uint64_t max, uint64_t
 }
 
 /*
- * Any spaces, then digits, as many as there are, up to `max`. It looks for no end: behind every
- * line stands its CR LF, and CR is no digit.
+ * Any spaces, then digits, as many as there are, up to `max`. It needs no end: each line is
+ * followed by its CR LF, and CR is no digit.
  */
 static inline bool take_number(struct rest *rest, uint64_t max, uint64_t *out_number)
 {
@@ -142,10 +142,10 @@ static inline bool take_u32(struct rest *rest, uint32_t *out_number)
 enum loose { LOOSE_NONE, LOOSE_NUMBER, LOOSE_TOO_LONG };
 
 /*
- * A number as strtol() takes it, for the two commands that beanstalkd reads so, and whose clients
- * may live on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what follows
- * is ignored; more than `max` is malformed. Where beanstalkd then keeps the low 32 bits, so that a
- * long time-out is none and a negative one without end, both are UINT32_MAX here.
+ * A number as strtol() reads it, for the two commands for which beanstalkd uses that, because
+ * clients may depend on it ("reserve-with-timeout 0.5"): white space and a sign go before, and what
+ * follows is ignored; more than `max` is malformed. Where beanstalkd then keeps the low 32 bits, so
+ * that a long time-out is none and a negative one without end, both are UINT32_MAX here.
  */
 static enum loose take_loose(const struct rest *rest, uint64_t max, uint32_t *out_number)
 {
@@ -247,8 +247,8 @@ static bool is_http(struct bytes line)
 }
 
 /*
- * A body that is too big is swallowed even if something stands behind its size, as in beanstalkd:
- * better swallow than execute.
+ * A body that is too big is skipped even if something follows its size, as in beanstalkd: skipping
+ * is safer than executing it.
  */
 static enum beanstalk_progress begin_put(struct beanstalk *beanstalk, struct bytes line)
 {

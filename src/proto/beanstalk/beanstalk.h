@@ -4,15 +4,15 @@
  * docs/beanstalk.md lists where laterd differs.
  *
  * However the stream is cut, the same commands and refusals come out. A refused command never ends
- * the connection: its line, and what beanstalkd swallows of its body, is skipped, and the next line
- * is a command again. But a line of HTTP does end it: a web page can make its reader's browser send
- * us one, and the commands in its body must not be done.
+ * the connection: its line, and the part of its body that beanstalkd skips, is skipped, and the
+ * next line is a command again. But a line of HTTP does end it: a web page can make its reader's
+ * browser send us one, and the commands in its body must not be done.
  *
- * What beanstalkd takes is taken: several spaces before a number, leading zeros, any text behind
- * "quit", "kick N" and "reserve-with-timeout N", a negative time-out (no limit). What is malformed
- * to it is so here. Two things differ, for safety: a CR without LF is a byte of the line (there it
- * hides the line's end), and of a line that is too long only that line is skipped (there, if its
- * CR LF is cut at 224 bytes, the next line too).
+ * What beanstalkd accepts is accepted: several spaces before a number, leading zeros, any text
+ * behind "quit", "kick N" and "reserve-with-timeout N", a negative time-out (no limit). What
+ * beanstalkd finds malformed is malformed here. Two things differ, for safety: a CR without LF is a
+ * byte of the line (there it hides the line's end), and of a line that is too long only that line
+ * is skipped (there, if its CR LF is cut at 224 bytes, the next line too).
  */
 #ifndef LATERD_PROTO_BEANSTALK_BEANSTALK_H
 #define LATERD_PROTO_BEANSTALK_BEANSTALK_H

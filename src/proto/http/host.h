@@ -1,8 +1,8 @@
 /*
- * Who a request takes the server for: the Host that it names. A page in a browser can have its own
- * name point to any address (DNS rebinding); to the browser its requests are then of one origin,
- * and only the name in Host tells them from those of the server's own users. An IP address, or
- * "localhost", is no name that anybody could point elsewhere.
+ * The host that a request names. A page in a browser can have its own
+ * name point to any address (DNS rebinding); for the browser they then have one origin, and only
+ * the name in Host distinguishes them from requests of the server's own users. An IP address, or
+ * "localhost", cannot be made to point elsewhere.
  */
 #ifndef LATERD_PROTO_HTTP_HOST_H
 #define LATERD_PROTO_HTTP_HOST_H

@@ -1,6 +1,7 @@
 /*
- * The chunked coding (RFC 9112, 7.1), one byte after another but for the data. Size lines and
- * trailers are bounded; extensions and trailers are read and forgotten.
+ * The chunked coding (RFC 9112, 7.1), one byte after another except the data. Size lines and
+ * trailers are bounded; extensions and trailers are read and dropped. Why not by llhttp:
+ * docs/decisions/0014.
  */
 #include "proto/http/http1_parts.h"
 

@@ -1,6 +1,6 @@
 /*
- * Judges a whole head. The request line is ours to read, for its form decides between 400, 501
- * and 505; the header lines are llhttp's, which calls back for each; what they mean together is
+ * Judges a whole head. The request line is read here, because its form decides between 400, 501 and
+ * 505; the header lines are llhttp's, which calls back for each; what they mean together is
  * judged at the end.
  *
  * The head has proper line ends (http1.c saw to that), and nothing of its body follows, so llhttp
@@ -299,8 +299,8 @@ static bool judge_encoding(struct judge *judge)
 }
 
 /*
- * Is the Origin the host that was asked? Its scheme may be https, for the browser may see us
- * through a proxy that ends TLS. The opaque origin, "null", is nobody's own.
+ * Is the Origin the host that was asked? Its scheme may be https, because the browser may reach
+ * this server through a proxy that ends TLS. The opaque origin, "null", matches no host.
  */
 static bool is_own_origin(struct bytes origin, struct bytes host)
 {

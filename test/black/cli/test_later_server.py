@@ -355,3 +355,10 @@ def test_many_pushes_go_over_one_connection(shared, topic):
         answer = later(front.url, "push", topic, "--lines", "--delay", "1h", input=text)
         assert answer.stdout == "2000 pushed, 0 refused\n"
         assert front.connections == 1 and len(front.requests) >= 4
+
+
+def test_a_file_of_a_secret_that_cannot_be_read_is_named(tmp_path):
+    for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        answer = later("http://127.0.0.1:1", "topics", "--user-file", path)
+        assert answer.returncode == USAGE and f"{path}: " in answer.stderr
+        assert why in answer.stderr or "Input/output error" in answer.stderr
