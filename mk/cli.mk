@@ -1,8 +1,8 @@
 # The client's own tests: unit tests are linked with all but src/cli, so they say what they need.
 
-$(BUILD)/test/cli/cli_histogram_test: $(BUILD)/src/cli/bench/histogram.o
-$(BUILD)/test/cli/cli_text_test: $(BUILD)/src/cli/text.o
-$(BUILD)/test/cli/cli_load_test: $(BUILD)/src/cli/bench/load.o $(BUILD)/src/cli/bench/load_scan.o $(BUILD)/src/cli/bench/dial.o $(BUILD)/src/cli/bench/histogram.o
-$(BUILD)/test/cli/cli_bench_test: $(BUILD)/src/cli/bench/request.o $(BUILD)/src/cli/bench/bench_beanstalk.o
-$(BUILD)/test/cli/cli_top_test: $(patsubst %,$(BUILD)/src/cli/%.o,access cli client commands/stats limits screen show text top_view)
-$(BUILD)/test/cli/cli_top_test: LIBS += -lcurl
+$(BUILD)/test/cli/histogram_test: $(BUILD)/src/cli/bench/histogram.o
+$(BUILD)/test/cli/text_test: $(BUILD)/src/cli/text.o
+$(BUILD)/test/cli/load_test: $(BUILD)/src/cli/bench/load.o $(BUILD)/src/cli/bench/load_scan.o $(BUILD)/src/cli/bench/dial.o $(BUILD)/src/cli/bench/histogram.o
+$(BUILD)/test/cli/bench_test: $(BUILD)/src/cli/bench/request.o $(BUILD)/src/cli/bench/bench_beanstalk.o
+$(BUILD)/test/cli/top_test: $(patsubst %,$(BUILD)/src/cli/%.o,access cli client commands/stats limits screen show text top_view)
+$(BUILD)/test/cli/top_test: LIBS += -lcurl

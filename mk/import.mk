@@ -3,5 +3,5 @@
 $(BUILD)/later: $(BUILD)/src/client/redis/url.o
 $(BUILD)/later: LIBS += -lhiredis
 
-$(BUILD)/test/cli/cli_import_redis_test: $(BUILD)/src/cli/import/redis_layout.o
+$(BUILD)/test/cli/import_redis_test: $(BUILD)/src/cli/import/redis_layout.o
 $(FUZZ_BUILD)/fuzz_import_redis: $(FUZZ_BUILD)/src/cli/import/redis_layout.o

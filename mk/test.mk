@@ -12,13 +12,17 @@ unit-run: unit
 
 # Simulated lives: what runs on the simulated clock, disk and network, with as many seeds as asked for.
 SIM_SEEDS ?= 2000
-SIM_TESTS := $(filter $(BUILD)/test/%_crash_test $(BUILD)/test/%_fault_test \
-               $(BUILD)/test/%_model_test,$(UNIT))
+SIM_TESTS := $(filter $(BUILD)/test/%/crash_test $(BUILD)/test/%/fault_test \
+               $(BUILD)/test/%/model_test,$(UNIT))
 sim: $(SIM_TESTS) ## simulated lives, SIM_SEEDS of them: crashes, faults, models
 	@SIM_SEEDS=$(SIM_SEEDS) $(PYTHON) tools/run-units --seconds 3600 $(SIM_TESTS)
 
+# Tests wait more than they work: several files at a time. What measures runs alone afterwards.
+BLACK_WORKERS ?= 4
+BLACK_ARGS    ?=
 black: all ## the real process, over the wire, in Python
-	$(PYTEST) -q test/black
+	$(PYTEST) -q -m "not serial" -n $(BLACK_WORKERS) --dist loadfile $(BLACK_ARGS) test/black
+	$(PYTEST) -q -m serial $(BLACK_ARGS) test/black
 
 CRASH_ROUNDS ?= 500
 crash: all ## kill -9 at random moments, CRASH_ROUNDS times, then an oracle

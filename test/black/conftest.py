@@ -22,6 +22,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers",
                             "embedded(why): about the embedded engine; not for --engine redis")
+    config.addinivalue_line("markers",
+                            "serial: measures time, processor or memory: with nothing beside it")
 
 
 def has_its_own(item):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 
+from ports import free_port
 from wire import Stream
 
 BEANSTALKD = os.environ.get("BEANSTALKD") or shutil.which("beanstalkd") or "/usr/bin/beanstalkd"
@@ -132,12 +133,6 @@ def command(line, body=None):
     """The bytes of a command; `body` with the CR LF that ends it."""
     head = (line if isinstance(line, bytes) else line.encode("latin-1")) + b"\r\n"
     return head if body is None else head + body + b"\r\n"
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Beanstalkd:

@@ -2,7 +2,6 @@
 replica under three sentinels, a cluster of six. Stopped by their own pids."""
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -10,6 +9,8 @@ import socket
 import subprocess
 import tempfile
 import time
+
+from ports import cluster_ports, free_port  # noqa: F401  (tests take them from here, too)
 
 # The server of all tests: the installed one, or any other that speaks as Redis does. Its command line
 # client lies beside it and is named alike: valkey-cli beside valkey-server. A sentinel is the same
@@ -20,31 +21,6 @@ REDIS_CLI = REDIS_SERVER and shutil.which("cli".join(REDIS_SERVER.rsplit("server
 
 class RedisError(Exception):
     """An error reply."""
-
-
-def free(port):
-    try:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
-        return True
-    except OSError:
-        return False
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def cluster_ports(count):
-    """Ports below those that the system gives away, whose cluster bus, 10,000 above, is free too."""
-    found = []
-    while len(found) < count:
-        port = random.randrange(15000, 22000)
-        if port not in found and free(port) and free(port + 10000):
-            found.append(port)
-    return found
 
 
 class Connection:

@@ -14,7 +14,7 @@ import time
 import pytest
 from redis import REDIS_SERVER, cluster_ports
 
-SCRIPTS = os.path.join(os.path.dirname(__file__), "../../src/redis/scripts")
+SCRIPTS = os.path.join(os.path.dirname(__file__), "../../src/engine/redis/scripts")
 FOREVER = 2**53 - 1
 ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "invalid",
           "jobs_limit", "topics_limit"]
@@ -186,7 +186,7 @@ class Queue:
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""
-        answer, parts = self.run("beat", how, kept_us)
+        answer, parts = self.run("heartbeat", how, kept_us)
         records = [parts[0][at:at + 17] for at in range(0, len(parts[0]), 17)]
         assert answer.count == len(records)
         return {record[:8]: (record[8:9].decode(), struct.unpack("<Q", record[9:])[0])
@@ -195,7 +195,7 @@ class Queue:
     def forget(self, *living, most=100, young_us=0):
         """All daemons but these, and this one; none: this one."""
         names = b"".join(living + (self.daemon,)) if living else b""
-        return self.ask("forget", most, names, young_us)
+        return self.ask("reap_dead", most, names, young_us)
 
     def promote(self, most=100):
         return self.ask("promote", most)

@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-pytestmark = pytest.mark.embedded("what the embedded engine costs")
+pytestmark = [pytest.mark.serial,
+              pytest.mark.embedded("what the embedded engine costs")]
 
 BODY = b"x" * 256
 PUT = b"put 0 86400 60 %d\r\n%s\r\n" % (len(BODY), BODY)

@@ -18,6 +18,8 @@ from beanstalk import Connection, command
 from process import Laterd
 from wire import eventually
 
+pytestmark = pytest.mark.serial
+
 SPARE_FILES = 200
 
 

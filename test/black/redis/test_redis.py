@@ -257,6 +257,7 @@ def test_an_idle_daemon_asks_once_a_second(daemons, redis):
         waiter.join()
 
 
+@pytest.mark.serial
 def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
     server = daemons(redis.url)
     late = []
@@ -273,6 +274,7 @@ def test_a_due_job_reaches_a_waiting_consumer_at_once(daemons, redis):
 # Several daemons
 
 
+@pytest.mark.serial
 def test_two_daemons_serve_one_queue_and_wake_each_other(daemons, redis):
     one, two = daemons(redis.url), daemons(redis.url)
     with Client(one.port) as first, Client(two.port) as second:

@@ -115,7 +115,7 @@ def test_a_mark_of_two_daemons_is_eaten_by_neither(queue, script_port):
     ear.socket.settimeout(2)
     for first, second in ((queue, other), (other, queue)):
         first.reserve("t", options="w"), second.reserve("t", options="w")
-        second.push("t", due=second.now() + 1000)
+        second.push("t", due=second.now() + 50_000)
         ear.call("SUBSCRIBE", "laterd:notice")
         wait_until(lambda: second.promote().count == 1)
         assert ear.read()[2] == b"r3 t"

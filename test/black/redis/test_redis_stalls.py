@@ -11,7 +11,8 @@ import pytest
 from redis import REDIS_SERVER, Cluster, Redis, RedisError, wait_until, config
 from wire import Client, eventually
 
-pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+pytestmark = [pytest.mark.serial,
+              pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")]
 
 
 @pytest.fixture

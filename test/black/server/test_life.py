@@ -302,6 +302,7 @@ def test_it_serves_a_socket_that_the_service_manager_opened(tmp_path):
 
 # Few means
 
+@pytest.mark.serial
 def test_out_of_file_descriptors_it_keeps_serving_and_says_so_once(laterd):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -337,6 +338,7 @@ def cpu_ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.serial
 def test_it_rests_when_nothing_is_to_do(laterd, engine):
     server = laterd()
     polls = [Wire(server.port).send(request_bytes("POST", "/v1/reserve", RESERVE)) for _ in range(50)]

@@ -11,6 +11,8 @@ import pytest
 from beanstalk import Connection, command
 from wire import Client, Wire, eventually, request_bytes
 
+pytestmark = pytest.mark.serial
+
 MIB = 1 << 20
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from wire import request_bytes
 
-pytestmark = [pytest.mark.skipif(not shutil.which("strace"), reason="no strace"),
+pytestmark = [pytest.mark.serial,
+              pytest.mark.skipif(not shutil.which("strace"), reason="no strace"),
               pytest.mark.embedded("what the embedded engine costs")]
 
 

@@ -18,7 +18,8 @@ from beanstalk import Connection
 from process import Laterd
 from wire import Client, Wire, request_bytes
 
-pytestmark = pytest.mark.embedded("scripts' share of Redis is bounded elsewhere")
+pytestmark = [pytest.mark.serial,
+              pytest.mark.embedded("scripts' share of Redis is bounded elsewhere")]
 
 LONGEST = "0.005000"
 TOPICS = 99_000

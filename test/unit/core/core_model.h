@@ -1,5 +1,5 @@
 /*
- * What the dullest correct model of the core remembers, for core_model_test.c: arrays of all jobs,
+ * What the dullest correct model of the core remembers, for model_test.c: arrays of all jobs,
  * waiters and events of one random life.
  */
 #ifndef LATERD_TEST_CORE_MODEL_H

@@ -1,5 +1,5 @@
 /*
- * The core's promises, one by one. core_model_test has the random lives.
+ * The core's promises, one by one. model_test has the random lives.
  */
 #include <setjmp.h>
 #include <stdarg.h>

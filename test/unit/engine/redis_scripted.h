@@ -1,5 +1,5 @@
 /* Requests to Redis read back, and answers of scripts made by hand: for the tests of
- * src/redis/script*. */
+ * src/engine/redis/script*. */
 #ifndef LATERD_TEST_REDIS_SCRIPTED_H
 #define LATERD_TEST_REDIS_SCRIPTED_H
 
