@@ -270,7 +270,8 @@ static inline void actor_answered(struct ticket *ticket, const struct reply *rep
         return; /* its daemon was killed */
     actor->busy = actor->parked = false;
     actor->err = reply->err;
-    actor->next_us = life->now_us + (actor->drains ? 60 * MS : span(life, 120 * MS));
+    actor->next_us =
+        life->now_us + (actor->drains ? 60 * MS : span(life, (life->slow ? 1000 : 120) * MS));
     life->oracle.trace = life->oracle.trace * 31 + (uint64_t)reply->err * 7 +
                          (uint64_t)life->now_us + (uint64_t)reply->kind;
     switch (actor->op) {
@@ -343,7 +344,7 @@ static inline void act_busily(struct actor *actor)
 static inline void act(struct actor *actor)
 {
     struct life *life = actor->life;
-    actor->next_us = life->now_us + span(life, 150 * MS);
+    actor->next_us = life->now_us + span(life, (life->slow ? 1000 : 150) * MS);
     drop_void(actor);
     if (actor->busy) {
         if (actor->parked && chance(life, 150) && is_awake(&life->daemons[actor->daemon]))

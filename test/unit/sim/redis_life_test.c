@@ -30,7 +30,16 @@ enum {
 
 /* ---- faults that end ---- */
 
-enum mending { MEND_CUT, MEND_DOWN, MEND_FULL, MEND_LOADING, MEND_BUSY, MEND_SAVE, MEND_FOLLOW };
+enum mending {
+    MEND_CUT,
+    MEND_DOWN,
+    MEND_FULL,
+    MEND_LOADING,
+    MEND_BUSY,
+    MEND_SAVE,
+    MEND_LAG,
+    MEND_FAIL_OVER
+};
 
 struct mender {
     int64_t at_us;
@@ -49,6 +58,8 @@ static void mend_at(const struct life *life, int64_t after_us, enum mending what
             (struct mender){.at_us = life->now_us + after_us, .what = what, .a = a, .b = b};
 }
 
+static void take_over(struct life *life, unsigned old, unsigned new, bool orderly);
+
 static void mend(struct life *life, const struct mender *mender)
 {
     struct sim_redis_settings *settings =
@@ -56,14 +67,12 @@ static void mend(struct life *life, const struct mender *mender)
     switch (mender->what) {
     case MEND_CUT: sim_network_cut(life->network, mender->a, mender->b, false); break;
     case MEND_DOWN: sim_network_down(life->network, mender->a, false); break;
+    case MEND_LAG: settings->lag_us = 1 + span(life, 20 * MS); break;
     case MEND_FULL: settings->full = false; break;
     case MEND_LOADING: settings->loading = false; break;
     case MEND_BUSY: settings->busy = false; break;
     case MEND_SAVE: settings->cannot_save = false; break;
-    case MEND_FOLLOW:
-        sim_redis_follow(life->servers[mender->a], life->servers[mender->b]);
-        sim_network_down(life->network, mender->a, false);
-        break;
+    case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
     }
 }
 
@@ -94,9 +103,12 @@ static unsigned any_master(struct life *life)
 static void cut_path(struct life *life)
 {
     unsigned daemon = (unsigned)below(life, life->daemon_count), server = any_server(life);
-    int64_t us = span(life, life->gentle ? 1500 * MS : 6 * SECOND_US);
+    int64_t us = span(life, life->gentle ? 2600 * MS : 6 * SECOND_US);
     if (!life->gentle)
         oracle_silence(&life->oracle);
+    else if (life->now_us < life->uncut_us) /* two would be a silence */
+        return;
+    life->uncut_us = life->now_us + us + 2 * SECOND_US;
     sim_network_cut(life->network, daemon, server, true);
     mend_at(life, us, MEND_CUT, daemon, server);
 }
@@ -147,19 +159,10 @@ static void flush_scripts(struct life *life)
  * The replica takes over. What was acknowledged is there: the change of hands was orderly, or the
  * daemons wait for replicas; else what it had not got is lost.
  */
-static void fail_over(struct life *life)
+static void take_over(struct life *life, unsigned old, unsigned new, bool orderly)
 {
-    unsigned old, new;
-    if (life->shape == SHAPE_SENTINEL) {
-        old = life->master;
-        new = 1 - old;
-    } else {
-        old = any_master(life);
-        new = (old + 3) % 6;
-    }
     if (!sim_redis_is_replica(life->servers[new]) || sim_redis_is_replica(life->servers[old]))
         return;
-    bool orderly = chance(life, 400) || !(life->wait_replicas || life->risky);
     if (orderly)
         sim_redis_catch_up(life->servers[new]);
     else
@@ -177,7 +180,22 @@ static void fail_over(struct life *life)
     }
     sim_network_down(life->network, old, true);
     mend_at(life, span(life, SECOND_US), MEND_DOWN, old, 0);
-    mend_due(life, false);
+}
+
+/* In disorder: the replica hears nothing any more for a while, and then its master dies. */
+static void fail_over(struct life *life)
+{
+    unsigned old = life->shape == SHAPE_SENTINEL ? life->master : any_master(life);
+    unsigned new = life->shape == SHAPE_SENTINEL ? 1 - old : (old + 3) % 6;
+    bool orderly = chance(life, 300) || life->moving || !(life->wait_replicas || life->risky);
+    if (orderly) {
+        take_over(life, old, new, true);
+        return;
+    }
+    int64_t us = span(life, 600 * MS);
+    sim_redis_settings(life->servers[new])->lag_us = INT64_MAX;
+    mend_at(life, us, MEND_LAG, new, 0);
+    mend_at(life, us, MEND_FAIL_OVER, old, new);
 }
 
 static void move_slot(struct life *life)
@@ -225,7 +243,7 @@ static void fault(struct life *life)
         sim_redis_save(life->servers[any_master(life)]);
     else if (dice < 750 && life->shape != SHAPE_SINGLE)
         fail_over(life);
-    else if (dice < 900 && life->shape == SHAPE_CLUSTER)
+    else if (dice < 900 && life->shape == SHAPE_CLUSTER && life->moving)
         move_slot(life);
     else if (!life->gentle)
         disturb_daemon(life);
@@ -382,6 +400,8 @@ static void shape_life(struct life *life)
 {
     life->shape = (enum shape)below(life, 3);
     life->gentle = chance(life, 400);
+    life->moving = chance(life, 500);
+    life->slow = chance(life, 150);
     life->risky = !life->gentle && chance(life, 200);
     life->partitions = life->shape == SHAPE_CLUSTER ? 4 : 1 + (unsigned)below(life, 3);
     life->daemon_count = 1 + (unsigned)below(life, DAEMONS);
@@ -452,7 +472,7 @@ static uint64_t life_free(struct life *life)
 static uint64_t one_life(uint64_t seed)
 {
     struct life *life = life_new(seed);
-    live(life, LIVE_US, 400 * MS);
+    live(life, life->slow ? 3 * LIVE_US : LIVE_US, life->slow ? SECOND_US : 350 * MS);
     heal(life);
     drain(life);
     nobody_is_deaf(life);

@@ -74,6 +74,9 @@ struct life {
     unsigned wait_replicas, partitions;
     bool gentle; /* no daemon dies or is silent: reservations may be for hours */
     bool risky;  /* Redis may lose data */
+    bool slow;   /* it is long, and its clients take their time */
+    bool moving; /* slots move; else replicas that are behind may take over: Redis itself loses keys
+                    if a slot's new master dies before its replica has them */
     bool quiet;  /* no more faults, no more pushes */
     struct sim_network *network;
     struct sim_redis *servers[SERVERS_MAX], *sentinels[3];
@@ -83,7 +86,8 @@ struct life {
     struct daemon daemons[DAEMONS];
     unsigned daemon_count;
     struct actor actors[ACTORS];
-    unsigned turns; /* since the clock moved */
+    int64_t uncut_us; /* gentle: no path is cut before */
+    unsigned turns;   /* since the clock moved */
 };
 
 static inline uint64_t below(struct life *life, uint64_t limit)
