@@ -4,8 +4,10 @@ The arguments are made here from docs/redis-layout.md, so a slip in the encoder 
 in a script. valid() asks that every live job is in exactly one structure.
 """
 
+import functools
 import math
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -69,13 +71,43 @@ class Connection:
         self.socket.close()
 
 
+@functools.lru_cache(maxsize=None)
 def script_text(name):
     parts = PARTS.get(name, ["common", "job", name])
     text = b""
     for part in parts:
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
             text += file.read()
-    return text
+    return re.sub(rb"HEAD\.([A-Z_]+)", lambda found: head_word(found[1].decode()), text)
+
+
+@functools.lru_cache(maxsize=None)
+def head_fields():
+    """name: (format, offset, bytes), in the order of the table in job_head.h."""
+    fields, at = {}, 0
+    with open(os.path.join(SCRIPTS, "../job_head.h"), encoding="utf-8") as file:
+        for name, form, size in re.findall(r'FIELD\((\w+), "(\w+)", (\d)\)', file.read()):
+            fields[name] = (form, at, int(size))
+            at += int(size)
+    assert at == 96  # docs/redis-layout.md
+    return fields
+
+
+def head_word(word):
+    """What script_text.c puts where a script says HEAD.word."""
+    fields = head_fields()
+    names = list(fields)
+    if word in fields:
+        return b"%d" % (fields[word][1] + 1)
+    if word in ("BYTES", "TOPIC"):
+        return b"%d" % (96 + (word == "TOPIC"))
+    if "_TO_" in word:
+        first, last = map(names.index, word.split("_TO_"))
+        return b"'<%s'" % "".join(fields[name][0] for name in names[first:last + 1]).encode()
+    if word.endswith("_END"):
+        _, at, size = fields[word[:-len("_END")]]
+        return b"%d" % (at + size)
+    return b"'<%s'" % fields[word[:-len("_FORMAT")]][0].encode()
 
 
 class Server:

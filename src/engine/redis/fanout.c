@@ -285,13 +285,13 @@ static struct ordered ordered_of(const struct fanout *fanout, const struct scrip
 static struct job_view copy_view(struct arena *arena, const struct job_view *view)
 {
     struct job_view copy = *view;
-    struct bytes consumers = bytes_of(view->retry_us, view->retry_count * sizeof(int64_t));
+    struct bytes waits = bytes_of(view->retry_us, view->retry_count * sizeof(int64_t));
     copy.ref.id = arena_copy(arena, view->ref.id);
     copy.topic = arena_copy(arena, view->topic);
     copy.content_type = arena_copy(arena, view->content_type);
     copy.body = arena_copy(arena, view->body);
     copy.retry_us =
-        view->retry_count ? (const int64_t *)(const void *)arena_copy(arena, consumers).at : NULL;
+        view->retry_count ? (const int64_t *)(const void *)arena_copy(arena, waits).at : NULL;
     return copy;
 }
 

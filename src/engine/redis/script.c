@@ -288,7 +288,9 @@ void script_mark_again(char *request, size_t len)
 
 /* ---- push ---- */
 
-/* What a head says of content type and body, into `at` (15 bytes). */
+enum { CONTENT_BYTES = JOB_HEAD_BYTES - JOB_HEAD_BODY_KIND };
+
+/* What a head says of content type and body: its last CONTENT_BYTES. */
 static void put_content(char *at, enum body_kind body_kind, struct bytes content_type,
                         struct bytes body)
 {
@@ -296,10 +298,10 @@ static void put_content(char *at, enum body_kind body_kind, struct bytes content
     if (content_type.len)
         sum = hash_seeded(content_type.at, content_type.len, sum);
     put_u8(at, (uint8_t)body_kind);
-    put_u8(at + 1, (uint8_t)content_type.len);
-    put_u8(at + 2, 0);
-    put_u32(at + 3, (uint32_t)body.len);
-    put_u64(at + 7, sum);
+    put_u8(at + JOB_HEAD_TYPE_LEN - JOB_HEAD_BODY_KIND, (uint8_t)content_type.len);
+    put_u8(at + JOB_HEAD_UNUSED - JOB_HEAD_BODY_KIND, 0);
+    put_u32(at + JOB_HEAD_BODY_LEN - JOB_HEAD_BODY_KIND, (uint32_t)body.len);
+    put_u64(at + JOB_HEAD_CONTENT_SUM - JOB_HEAD_BODY_KIND, sum);
 }
 
 static uint32_t seconds_until(int64_t now_us, int64_t due_us)
@@ -310,21 +312,20 @@ static uint32_t seconds_until(int64_t now_us, int64_t due_us)
     return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
 }
 
-/* ARGV[2] and [3]: the head of a new job, but for its number and the time when it is made. Order as
- * in docs/redis-layout.md. */
+/* ARGV[2] and [3]: the head of a new job, but for its number and the time when it is made. */
 static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
 {
     char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
-    put_u8(head, JOB_DELAYED);
-    put_u8(head + 1, push->order == ORDER_ARRIVAL ? 2 : 0);
-    put_u8(head + 38, push->retry_count);
-    put_u8(head + 39, (uint8_t)push->id.len);
-    put_u32(head + 40, push->priority);
-    put_u32(head + 44, seconds_until(now_us, push->due_us));
-    put_u64(head + 48, (uint64_t)due_us);
-    put_u64(head + 72, (uint64_t)span_in(push->ttr_us));
-    put_u8(head + 80, (uint8_t)push->topic.len);
-    put_content(head + 81, push->body_kind, push->content_type, push->body);
+    put_u8(head + JOB_HEAD_STATE, JOB_DELAYED);
+    put_u8(head + JOB_HEAD_FLAGS, push->order == ORDER_ARRIVAL ? SCRIPT_ARRIVAL : 0);
+    put_u8(head + JOB_HEAD_RETRIES, push->retry_count);
+    put_u8(head + JOB_HEAD_ID_LEN, (uint8_t)push->id.len);
+    put_u32(head + JOB_HEAD_PRIORITY, push->priority);
+    put_u32(head + JOB_HEAD_DELAY_S, seconds_until(now_us, push->due_us));
+    put_u64(head + JOB_HEAD_DUE, (uint64_t)due_us);
+    put_u64(head + JOB_HEAD_TTR, (uint64_t)span_in(push->ttr_us));
+    put_u8(head + JOB_HEAD_TOPIC_LEN, (uint8_t)push->topic.len);
+    put_content(head + JOB_HEAD_BODY_KIND, push->body_kind, push->content_type, push->body);
     size_t len = put(head, SCRIPT_HEAD_BYTES, push->topic);
     if (push->id.len)
         len = put(head, len, push->id);
@@ -448,7 +449,7 @@ static void ask_change(struct buf *out, const struct script_space *space,
         script_add(out, (struct bytes){0});
         return;
     }
-    char content[15];
+    char content[CONTENT_BYTES];
     put_content(content, job->body_kind, job->content_type, job->body);
     script_add(out, bytes_of(content, sizeof(content)));
     add_pair(out, job->content_type, job->body);

@@ -1,20 +1,25 @@
 /*
  * What the files of the scripts share, and nobody else: script.c asks, script_read.c reads answers,
- * fanout.c makes one answer out of many, script_fit.c judges servers, script_news.c reads
- * what daemons hear of each other, script_text.c holds the texts, script_digest.c their names.
+ * fanout.c makes one answer out of many, server_info.c judges servers, notice_codec.c reads
+ * what daemons tell each other, script_text.c holds the texts, sha1.c makes their digests.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_PARTS_H
 
+#include "engine/redis/job_head.h"
 #include "engine/redis/script.h"
 
 #define SCRIPT_FOREVER INT64_C(9007199254740991) /* 2^53 - 1: stands for INT64_MAX */
 
 enum {
-    SCRIPT_LAYOUT = 2,      /* raise it when what lies in Redis changes */
-    SCRIPT_HEAD_BYTES = 96, /* of a job, before its topic: docs/redis-layout.md */
-    SCRIPT_MADE_AT = 56,    /* in a head: number and time of making, which only the script knows */
-    SCRIPT_MADE_BYTES = 16,
+    SCRIPT_LAYOUT = 2,                  /* raise it when what lies in Redis changes */
+    SCRIPT_HEAD_BYTES = JOB_HEAD_BYTES, /* of a job, before its topic */
+    /* In a head: number and time of making, which only the script knows. */
+    SCRIPT_MADE_AT = JOB_HEAD_SEQ,
+    SCRIPT_MADE_BYTES = JOB_HEAD_TTR - JOB_HEAD_SEQ,
+    SCRIPT_BOUND =
+        1, /* a head's flags, as scripts/common.lua has them: the lease is a connection's; */
+    SCRIPT_ARRIVAL = 2, /* in order of arrival */
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_MEMBER_BYTES = 17, /* of an answer to a heartbeat */
     SCRIPT_FIGURES = 17,      /* of a topic */

@@ -6,9 +6,8 @@
 #include "base/hash.h"
 #include "engine/redis/script_parts.h"
 
-/* Flags of an answer and of a head, as scripts/common.lua has them. */
+/* Flags of an answer, as scripts/common.lua has them. */
 enum { KEPT = 1, REPLACED = 2, MORE = 4, MARKED = 16 };
-enum { BOUND = 1, ARRIVAL = 2 };
 
 enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
 
@@ -58,19 +57,18 @@ static bool retries_in_range(const char *at, uint8_t count)
 
 static bool times_in_range(const char *head)
 {
-    enum { UNTIL = 4, DUE = 48, CREATED = 64, TTR = 72 };
-    return in_range(get_u64(head + UNTIL)) && in_range(get_u64(head + DUE)) &&
-           in_range(get_u64(head + CREATED)) && in_range(get_u64(head + TTR));
+    return in_range(get_u64(head + JOB_HEAD_UNTIL)) && in_range(get_u64(head + JOB_HEAD_DUE)) &&
+           in_range(get_u64(head + JOB_HEAD_CREATED)) && in_range(get_u64(head + JOB_HEAD_TTR));
 }
 
 static const int64_t *read_retries(const char *at, uint8_t count, struct arena *arena)
 {
     if (!count)
         return NULL;
-    int64_t *consumers_us = arena_alloc(arena, count * sizeof(*consumers_us));
+    int64_t *waits_us = arena_alloc(arena, count * sizeof(*waits_us));
     for (uint8_t i = 0; i < count; i++)
-        consumers_us[i] = (int64_t)get_u64(at + 8 * (size_t)i);
-    return consumers_us;
+        waits_us[i] = (int64_t)get_u64(at + 8 * (size_t)i);
+    return waits_us;
 }
 
 enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
@@ -79,47 +77,50 @@ enum err script_read_head(const struct script_space *space, struct bytes part, i
     if (part.len < SCRIPT_HEAD_BYTES)
         return ERR_CORRUPT;
     const char *at = part.at;
-    uint8_t state = get_u8(at), retry_count = get_u8(at + 38), id_len = get_u8(at + 39);
-    uint8_t topic_len = get_u8(at + 80);
+    uint8_t state = get_u8(at + JOB_HEAD_STATE), retry_count = get_u8(at + JOB_HEAD_RETRIES),
+            id_len = get_u8(at + JOB_HEAD_ID_LEN);
+    uint8_t topic_len = get_u8(at + JOB_HEAD_TOPIC_LEN);
     if (part.len != (size_t)SCRIPT_HEAD_BYTES + topic_len + id_len + 8u * retry_count ||
         (state != JOB_DELAYED && state != JOB_RESERVED && state != JOB_BURIED))
         return ERR_CORRUPT;
     const char *topic = at + SCRIPT_HEAD_BYTES, *retries = topic + topic_len + id_len;
     if (!times_in_range(at) || !retries_in_range(retries, retry_count) ||
-        get_u8(at + 81) > BODY_JSON)
+        get_u8(at + JOB_HEAD_BODY_KIND) > BODY_JSON)
         return ERR_CORRUPT;
-    int64_t due_us = (int64_t)get_u64(at + 48), until_us = (int64_t)get_u64(at + 4);
-    int64_t created_us = (int64_t)get_u64(at + 64), ttr_us = (int64_t)get_u64(at + 72);
-    uint64_t seq = get_u64(at + 56);
+    int64_t due_us = (int64_t)get_u64(at + JOB_HEAD_DUE),
+            until_us = (int64_t)get_u64(at + JOB_HEAD_UNTIL);
+    int64_t created_us = (int64_t)get_u64(at + JOB_HEAD_CREATED),
+            ttr_us = (int64_t)get_u64(at + JOB_HEAD_TTR);
+    uint64_t seq = get_u64(at + JOB_HEAD_SEQ);
     uint32_t partition = (uint32_t)(seq % space->partitions);
     *out_head = (struct script_head){
-        .content_sum = get_u64(at + 88),
-        .rank_us = get_u8(at + 1) & ARRIVAL ? created_us : due_us,
+        .content_sum = get_u64(at + JOB_HEAD_CONTENT_SUM),
+        .rank_us = get_u8(at + JOB_HEAD_FLAGS) & SCRIPT_ARRIVAL ? created_us : due_us,
         .since_us = until_us,
         .view =
             {
                 .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = seq},
                 .topic = bytes_of(topic, topic_len),
                 .state = (enum job_state)state,
-                .priority = get_u32(at + 40),
+                .priority = get_u32(at + JOB_HEAD_PRIORITY),
                 .due_us = script_time_out(space, partition, due_us),
                 .until_us = state == JOB_RESERVED ? script_time_out(space, partition, until_us) : 0,
                 .ttr_us = ttr_us < SCRIPT_FOREVER ? ttr_us : INT64_MAX,
                 .created_us = script_time_out(space, partition, created_us),
-                .delay_s = get_u32(at + 44),
-                .lease = get_u64(at + 12),
-                .attempt = get_u16(at + 2),
-                .failures = get_u16(at + 28),
-                .counts = {.reserves = get_u16(at + 2),
-                           .timeouts = get_u16(at + 30),
-                           .releases = get_u16(at + 32),
-                           .buries = get_u16(at + 34),
-                           .kicks = get_u16(at + 36)},
+                .delay_s = get_u32(at + JOB_HEAD_DELAY_S),
+                .lease = get_u64(at + JOB_HEAD_LEASE),
+                .attempt = get_u16(at + JOB_HEAD_RESERVES),
+                .failures = get_u16(at + JOB_HEAD_FAILURES),
+                .counts = {.reserves = get_u16(at + JOB_HEAD_RESERVES),
+                           .timeouts = get_u16(at + JOB_HEAD_TIMEOUTS),
+                           .releases = get_u16(at + JOB_HEAD_RELEASES),
+                           .buries = get_u16(at + JOB_HEAD_BURIES),
+                           .kicks = get_u16(at + JOB_HEAD_KICKS)},
                 .retry_us = read_retries(retries, retry_count, arena),
                 .retry_count = retry_count,
-                .body_kind = (enum body_kind)get_u8(at + 81),
-                .content_type_len = get_u8(at + 82),
-                .body_len = get_u32(at + 84),
+                .body_kind = (enum body_kind)get_u8(at + JOB_HEAD_BODY_KIND),
+                .content_type_len = get_u8(at + JOB_HEAD_TYPE_LEN),
+                .body_len = get_u32(at + JOB_HEAD_BODY_LEN),
             },
     };
     if (state == JOB_DELAYED && out_head->view.due_us <= now_us)
@@ -200,7 +201,7 @@ static enum err read_jobs(const struct script_space *space, const struct script_
 static struct bytes pushed_head(const struct script_parts *parts, enum job_state state,
                                 struct arena *arena)
 {
-    enum { STATE = 0, UNTIL = 4, ANSWERED_AT = SCRIPT_ANSWER_BYTES - SCRIPT_MADE_BYTES };
+    enum { ANSWERED_AT = SCRIPT_ANSWER_BYTES - SCRIPT_MADE_BYTES };
     struct bytes start = script_argument(parts->request, 2);
     struct bytes rest = script_argument(parts->request, 3);
     char *head = arena_alloc(arena, start.len + SCRIPT_MADE_BYTES + rest.len);
@@ -208,8 +209,8 @@ static struct bytes pushed_head(const struct script_parts *parts, enum job_state
     memcpy(head + start.len, parts->at[0].at + ANSWERED_AT, SCRIPT_MADE_BYTES);
     memcpy(head + start.len + SCRIPT_MADE_BYTES, rest.at, rest.len);
     if (state == JOB_BURIED) { /* since it was made */
-        put_u8(head + STATE, JOB_BURIED);
-        put_u64(head + UNTIL, get_u64(head + SCRIPT_MADE_AT + 8));
+        put_u8(head + JOB_HEAD_STATE, JOB_BURIED);
+        put_u64(head + JOB_HEAD_UNTIL, get_u64(head + JOB_HEAD_CREATED));
     }
     return bytes_of(head, start.len + SCRIPT_MADE_BYTES + rest.len);
 }

@@ -506,9 +506,37 @@ static void valkey_is_judged_as_redis_is(void **state)
     assert_int_equal(script_judge(sentinel, none, &reason), ERR_UNSUPPORTED);
 }
 
+/* What lies in Redis may not change: docs/redis-layout.md. */
+_Static_assert(JOB_HEAD_BYTES == 96, "the job head is stored");
+_Static_assert(JOB_HEAD_STATE == 0 && JOB_HEAD_FLAGS == 1 && JOB_HEAD_RESERVES == 2, "stored");
+_Static_assert(JOB_HEAD_UNTIL == 4 && JOB_HEAD_LEASE == 12 && JOB_HEAD_HOLDER == 20, "stored");
+_Static_assert(JOB_HEAD_FAILURES == 28 && JOB_HEAD_RETRIES == 38 && JOB_HEAD_ID_LEN == 39,
+               "stored");
+_Static_assert(JOB_HEAD_PRIORITY == 40 && JOB_HEAD_DUE == 48 && JOB_HEAD_SEQ == 56, "stored");
+_Static_assert(JOB_HEAD_CREATED == 64 && JOB_HEAD_TTR == 72 && JOB_HEAD_TOPIC_LEN == 80, "stored");
+_Static_assert(JOB_HEAD_BODY_LEN == 84 && JOB_HEAD_CONTENT_SUM == 88, "stored");
+
+static bool text_has(enum script_kind kind, const char *what)
+{
+    struct bytes text = script_text(&space, kind);
+    return memmem(text.at, text.len, what, strlen(what)) != NULL;
+}
+
+static void scripts_have_the_places_of_the_job_head_as_literals(void **state)
+{
+    (void)state;
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++)
+        assert_false(text_has(kind, "HEAD."));
+    assert_true(text_has(SCRIPT_CHANGE, "'<BBHI8I8c8HHHHHBBI4I4I8I8I8I8B', raw)"));
+    assert_true(text_has(SCRIPT_CHANGE, "sub(job.raw, 1, 81) .. ARGV[10] .. sub(job.raw, 97)"));
+    assert_true(text_has(SCRIPT_END, "sub(raw, 57, 64)"));
+    assert_true(text_has(SCRIPT_RESERVE, "unpack_bytes('<I8', raw, 73)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scripts_have_the_places_of_the_job_head_as_literals),
         cmocka_unit_test(a_script_is_named_by_its_sha1),
         cmocka_unit_test(a_prefix_that_breaks_the_hash_tag_is_refused),
         cmocka_unit_test(times_outside_a_double_are_clamped),

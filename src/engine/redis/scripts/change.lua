@@ -80,7 +80,7 @@ local function reschedule()
     lift(job)
     job.due, job.priority = due or job.due, priority or job.priority
     if ARGV[10] ~= '' then
-        job.raw = sub(job.raw, 1, 81) .. ARGV[10] .. sub(job.raw, 97)
+        job.raw = sub(job.raw, 1, HEAD.TOPIC_LEN) .. ARGV[10] .. sub(job.raw, HEAD.TOPIC)
         call('HSET', hash, 'b' .. job.name, ARGV[11])
     end
     place(job, WAITING, now)

@@ -2,7 +2,9 @@
 -- the head, 'b' and the number: content type and body), ids ('i' and the id), answers ('a'), counts
 -- ('#') and the partition's own fields; `delayed` and `reserved` are sorted by time; `order` has
 -- equal scores and is sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics.
--- docs/redis-layout.md has every byte. Numbers are doubles: exact up to FOREVER, in 2255.
+-- docs/redis-layout.md has every byte; a head's places and formats, HEAD with a point and a name
+-- behind it, are put in from job_head.h when the text is made. Numbers are doubles: exact up to
+-- FOREVER, in 2255.
 -- Half of a script's time is Lua's own: strings that are spliced beat tables, and functions that
 -- a hot script does not need come behind its last line (job.lua).
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -9,22 +9,25 @@ if string.byte(ARGV[1]) == 48 then -- it is not sent again
     raw = name and call('HGET', hash, 'j' .. name)
 end
 if raw and (ARGV[6] == '' or ARGV[6] == 'd') then
-    local state, flags, _, _, lease = unpack_bytes('<BBHI8I8', raw)
+    local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, raw)
     if state == 3 and (ARGV[5] == '0' or lease == tonumber(ARGV[5])) then
         local id_len, priority, _, due, _, created, _, topic_len =
-            unpack_bytes('<BI4I4I8c8I8I8B', raw, 40)
-        local topic = sub(raw, 97, 96 + topic_len)
+            unpack_bytes(HEAD.ID_LEN_TO_TOPIC_LEN, raw, HEAD.ID_LEN)
+        local topic = sub(raw, HEAD.TOPIC, HEAD.BYTES + topic_len)
         local rank = flags >= 2 and created or due
         -- As say() has it, with the number as it lies in the head.
-        local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. sub(raw, 57, 64) .. '\0\0\0\0\0\0\0\0'
+        local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. sub(raw, HEAD.SEQ, HEAD.SEQ_END) ..
+            '\0\0\0\0\0\0\0\0'
         local held, ended = '#h' .. topic, '#f' .. topic
         if ARGV[2] == 'd' and ARGV[6] == '' then ended = '#d' .. topic end
-        call('ZREM', KEYS[3], sub(raw, 81, 81) .. topic ..
+        call('ZREM', KEYS[3], sub(raw, HEAD.TOPIC_LEN, HEAD.TOPIC_LEN) .. topic ..
             struct.pack('>I4I8', priority, rank) .. name)
-        if flags % 2 == 1 then call('ZREM', KEYS[4], 'h' .. sub(raw, 21, 28) .. name) end
+        if flags % 2 == 1 then
+            call('ZREM', KEYS[4], 'h' .. sub(raw, HEAD.HOLDER, HEAD.HOLDER_END) .. name)
+        end
         if id_len > 0 then
             call('HDEL', hash, 'j' .. name, 'b' .. name,
-                'i' .. sub(raw, 97 + topic_len, 96 + topic_len + id_len))
+                'i' .. sub(raw, HEAD.TOPIC + topic_len, HEAD.BYTES + topic_len + id_len))
         else
             call('HDEL', hash, 'j' .. name, 'b' .. name)
         end

@@ -3,24 +3,24 @@
 local function read(raw)
     local state, flags, reserves, till, lease, holder, failures, timeouts, releases, buries, kicks,
         retries, id_len, priority, delay_s, due, seq, created, ttr, topic_len =
-        unpack_bytes('<BBHI8I8c8HHHHHBBI4I4I8I8I8I8B', raw)
+        unpack_bytes(HEAD.STATE_TO_TOPIC_LEN, raw)
     return {
         raw = raw, state = state, flags = flags, failures = failures, reserves = reserves,
         timeouts = timeouts, releases = releases, buries = buries, kicks = kicks,
         retries = retries, id_len = id_len, priority = priority, delay_s = delay_s, due = due,
         till = till, lease = lease, holder = holder, seq = seq, created = created, ttr = ttr,
-        topic = sub(raw, 97, 96 + topic_len), name = pack('>I8', seq),
+        topic = sub(raw, HEAD.TOPIC, HEAD.BYTES + topic_len), name = pack('>I8', seq),
     }
 end
 
 local function head_of(job)
-    return pack('<BBHI8I8c8HHHHHBBI4I4I8', job.state, job.flags, job.reserves, job.till, job.lease,
+    return pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
         job.holder, job.failures, job.timeouts, job.releases, job.buries, job.kicks, job.retries,
-        job.id_len, job.priority, job.delay_s, job.due) .. sub(job.raw, 57)
+        job.id_len, job.priority, job.delay_s, job.due) .. sub(job.raw, HEAD.SEQ)
 end
 
 local function id_of(job)
-    local from = 97 + #job.topic
+    local from = HEAD.TOPIC + #job.topic
     return sub(job.raw, from, from + job.id_len - 1)
 end
 
@@ -141,7 +141,7 @@ local function fail(job, now)
     local wait = 0
     lift(job)
     if job.retries > 0 then
-        local from = 97 + #job.topic + job.id_len + 8 * (job.failures - 1)
+        local from = HEAD.TOPIC + #job.topic + job.id_len + 8 * (job.failures - 1)
         wait = unpack_bytes('<I8', job.raw, from)
     end
     job.due = after(now, wait)

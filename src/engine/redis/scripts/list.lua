@@ -8,7 +8,8 @@ local more, from = walk(function(name)
     if #parts - 2 == most then return false end
     local raw = call('HGET', hash, 'j' .. name)
     if not raw then return true end
-    local at, seq = unpack_bytes('<I8', raw, state == 3 and 5 or 49), unpack_bytes('<I8', raw, 57)
+    local at = unpack_bytes(HEAD.DUE_FORMAT, raw, state == 3 and HEAD.UNTIL or HEAD.DUE)
+    local seq = unpack_bytes(HEAD.SEQ_FORMAT, raw, HEAD.SEQ)
     if at > after or (at == after and seq > after_seq) then parts[#parts + 1] = raw end
     return true
 end)

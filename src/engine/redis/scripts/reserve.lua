@@ -27,9 +27,9 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
     local raw = job[1]
     if raw then
         local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
-        local till = now + unpack_bytes('<I8', raw, 73)
+        local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
         if till < 9007199254740991 then
-            local flags, reserves = unpack_bytes('<BH', raw, 2)
+            local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
             local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[1], 3, 10)
             local lease = now - now % partitions + last % partitions -- as number_after() has it
             if lease <= last then lease = last + partitions end
@@ -41,8 +41,9 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
                 flags, holder = flags + 1, daemon
                 call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)
             end
-            local head = pack('<BBHI8I8c8', 3, flags, reserves < 65535 and reserves + 1 or reserves,
-                till, lease, holder) .. sub(raw, 29)
+            if reserves < 65535 then reserves = reserves + 1 end
+            local head = pack(HEAD.STATE_TO_HOLDER, 3, flags, reserves, till, lease, holder) ..
+                sub(raw, HEAD.FAILURES)
             call('HSET', hash, 'j' .. name, head, '#r' .. topic, (found[3] or 0) + 1,
                 '#h' .. topic, (found[4] or 0) + 1,
                 's', pack('<I8I8I8I8', lease, pushed, partitions, wake),

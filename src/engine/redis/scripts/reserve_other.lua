@@ -21,7 +21,7 @@ if first then
     for from = 1, #first, 16 do
         local name, lease = sub(first, from, from + 7), unpack_bytes('<I8', first, from + 8)
         local found = call('HMGET', hash, 'j' .. name, 'b' .. name)
-        if found[1] and unpack_bytes('<I8', found[1], 13) == lease then
+        if found[1] and unpack_bytes(HEAD.LEASE_FORMAT, found[1], HEAD.LEASE) == lease then
             heads[#heads + 1], contents[#heads + 1] = found[1], found[2] or ''
         end
     end
@@ -87,13 +87,14 @@ while at <= #spots and count < most and bytes < most_bytes do
         at = at + 1
         gone[#gone + 1] = spot
         if raw then -- else: a place whose job is not there, which no script leaves
-            local flags, reserves = unpack_bytes('<BH', raw, 2)
-            local till = now + unpack_bytes('<I8', raw, 73)
+            local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
+            local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
             if till > FOREVER then till = FOREVER end
             if reserves < 65535 then reserves = reserves + 1 end
             last = number_after(last, partitions, now)
-            local head = pack('<BBHI8I8c8', RESERVED, bound and flags + BOUND or flags, reserves,
-                till, last, bound and daemon or '\0\0\0\0\0\0\0\0') .. sub(raw, 29)
+            local head = pack(HEAD.STATE_TO_HOLDER, RESERVED, bound and flags + BOUND or flags,
+                reserves, till, last, bound and daemon or '\0\0\0\0\0\0\0\0') ..
+                sub(raw, HEAD.FAILURES)
             local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
             count, bytes = count + 1, bytes + #content
             heads[count], contents[count], kept[count] = head, content, name .. pack('<I8', last)

@@ -1,7 +1,8 @@
 -- A topic, or a page of them. ARGV: 2 p pause, u resume, x remove, t show one, l list; 3 topic (l:
 -- after this name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due,
--- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, figures, …, what falls due}: 17 numbers of 8
--- bytes, and how many jobs of all topics are due within each of SPANS.
+-- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, counts,
+-- …, what falls due}: 17 numbers of 8 bytes, and how many jobs of all topics are due within each of
+-- SPANS.
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local SPANS = { 60, 300, 3600, 86400 } -- seconds; engine_stats::due_within has these
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
@@ -18,7 +19,8 @@ local function show(name)
     local oldest = 0
     if ready > 0 then
         local head = call('ZRANGEBYLEX', order, '[r' .. key, last, 'LIMIT', 0, 1)[1]
-        oldest = unpack_bytes('<I8', call('HGET', hash, 'j' .. sub(head, -8)), 49)
+        local raw = call('HGET', hash, 'j' .. sub(head, -8))
+        oldest = unpack_bytes(HEAD.DUE_FORMAT, raw, HEAD.DUE)
     end
     return pack('<I8I8I8I8', ready, urgent, buried, oldest) .. table.concat(found)
 end
