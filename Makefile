@@ -27,7 +27,7 @@ override CPPFLAGS += $(if $(filter 0,$(REDIS)),-DLATERD_NO_REDIS)
 TLS      ?= 1
 override CPPFLAGS += $(if $(filter 0,$(TLS)),-DLATERD_NO_TLS)
 LIBS     := -lxxhash -linih -lpthread \
-            $(if $(filter 0,$(REDIS)),,-lhiredis $(if $(filter 0,$(TLS)),,-lssl -lcrypto))
+            $(if $(filter 0,$(REDIS)),,-lhiredis) $(if $(filter 0,$(TLS)),,-lssl -lcrypto)
 
 # The objects of a folder and of the folders in it.
 folder    = $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard $(1)/*.c $(1)/*/*.c)))

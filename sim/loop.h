@@ -1,19 +1,19 @@
 /*
  * port/loop.h and port/stream.h in memory, on a simulated clock, from a seed.
  *
- * A `sim_network` connects processes. Each process under test has a `sim_loop` on it: its own clock
+ * A `sim_net` connects processes. Each process under test has a `sim_loop` on it: its own clock
  * (which may drift), timers, clients and outgoing streams. What it connects to is a `sim_host`: an
  * object of the test, such as a fake Redis, that has an address and is told of connections.
  *
  *     test ──sim_loop_client()──▶ the process under test ──loop->connect()──▶ sim_host
  *           (at once, as bytes are sent)                  (bytes late, split anywhere, lost)
  *
- * Who drives it: before a turn of any process, sim_network_run() hands hosts what has arrived; a
- * process takes what arrived for it in its gather. sim_network_next_us() and timers_next_us() of
+ * Who drives it: before a turn of any process, sim_net_run() hands hosts what has arrived; a
+ * process takes what arrived for it in its gather. sim_net_next_us() and timers_next_us() of
  * the loops say to when the clock is to be moved. sleep() does nothing.
  *
- *     int64_t next_us = sim_network_next_us(network);       // and of each daemon: what its turn
- * said clock->now_us = next_us; sim_network_run(network); server_turn(…) of each daemon for which
+ *     int64_t next_us = sim_net_next_us(network);       // and of each daemon: what its turn
+ * said clock->now_us = next_us; sim_net_run(network); server_turn(…) of each daemon for which
  * sim_loop_pending() holds or whose time has come
  */
 #ifndef LATERD_SIM_LOOP_H
@@ -24,7 +24,7 @@
 #include "sim/clock.h"
 #include "sim/random.h"
 
-struct sim_network;
+struct sim_net;
 struct sim_loop;
 struct sim_host;
 
@@ -35,32 +35,31 @@ struct sim_peer;
 /* ---- the network ---- */
 
 /* `clock`: the true time; read without moving it. Borrowed. */
-struct sim_network *sim_network_new(const struct sim_clock *clock, uint64_t seed);
+struct sim_net *sim_net_new(const struct sim_clock *clock, uint64_t seed);
 /* And all connections, without a word. Loops must be freed before. */
-void sim_network_free(struct sim_network *network);
+void sim_net_free(struct sim_net *network);
 
 /* Cut what is sent at random places and show it piece by piece. */
-void sim_network_split(struct sim_network *network, bool split);
+void sim_net_split(struct sim_net *network, bool split);
 /* Between processes and hosts each way takes so long, at random; 0 and 0 at first. */
-void sim_network_delay(struct sim_network *network, int64_t least_us, int64_t most_us);
+void sim_net_delay(struct sim_net *network, int64_t least_us, int64_t most_us);
 /* All choices are made by this. */
-struct sim_random *sim_network_random(struct sim_network *network);
+struct sim_random *sim_net_random(struct sim_net *network);
 
 /*
  * From now on the name means this address ("10.0.0.1", copied), which is found out after so long;
  * INT64_MAX: no answer ever comes. `address` NULL: there is no such name, which is found out after
  * so long. A name that was never given is taken for an address.
  */
-void sim_network_name(struct sim_network *network, const char *name, const char *address,
-                      int64_t after_us);
+void sim_net_name(struct sim_net *network, const char *name, const char *address, int64_t after_us);
 
 /* Hands hosts what has arrived by now: calls their functions. */
-void sim_network_run(struct sim_network *network);
+void sim_net_run(struct sim_net *network);
 /*
- * When sim_network_run() or some loop's gather is wanted next; INT64_MAX: nothing is on its way. A
+ * When sim_net_run() or some loop's gather is wanted next; INT64_MAX: nothing is on its way. A
  * past time: at once.
  */
-int64_t sim_network_next_us(const struct sim_network *network);
+int64_t sim_net_next_us(const struct sim_net *network);
 
 /* ---- hosts: what a process connects to ---- */
 
@@ -84,14 +83,14 @@ struct sim_host_handler {
 /* Embedded in what it belongs to. */
 struct sim_host {
     const struct sim_host_handler *handler;
-    struct sim_network *network;
-    struct list place; // sim_network::hosts
+    struct sim_net *network;
+    struct list place; // sim_net::hosts
     char address[64];  /* "10.0.0.1:6379", or a path: "/run/redis.sock" */
     enum sim_reach reach;
 };
 
 /* From now on it is there. CHECKs that no other host has the address. */
-void sim_host_add(struct sim_network *network, struct sim_host *host, const char *address,
+void sim_host_add(struct sim_net *network, struct sim_host *host, const char *address,
                   const struct sim_host_handler *handler);
 /* Resets all its connections (its `closed` is called of none), and is no more. */
 void sim_host_remove(struct sim_host *host);
@@ -103,7 +102,7 @@ void sim_host_cut(struct sim_host *host);
 /* ---- loops: the processes under test ---- */
 
 /* `clock`: the time that the process sees; may be that of the network or one that is wrong. */
-struct sim_loop *sim_loop_new(struct sim_network *network, struct clock *clock);
+struct sim_loop *sim_loop_new(struct sim_net *network, struct clock *clock);
 /*
  * The process ends: of what it sent to hosts some still arrives, then they are told that it has
  * gone. Clients that the test has not freed find themselves closed.
@@ -126,14 +125,17 @@ bool sim_loop_pending(const struct sim_loop *loop);
 
 /* ---- peers ---- */
 
-void sim_peer_free(struct sim_peer *peer); /* resets it, if the process still has it */
+/* Resets it, if the process still has it. From within a host's functions it may be called, too. */
+void sim_peer_free(struct sim_peer *peer);
 
 void *sim_peer_user(const struct sim_peer *peer);
 void sim_peer_set_user(struct sim_peer *peer, void *user);
 
 void sim_peer_send(struct sim_peer *peer, struct bytes bytes);
-void sim_peer_shut(struct sim_peer *peer);  /* after what was sent: end of input */
-void sim_peer_reset(struct sim_peer *peer); /* gone at once, bytes on the way are lost */
+void sim_peer_shut(struct sim_peer *peer); /* after what was sent: end of input */
+/* Gone at once, bytes on the way are lost. A host's peer is the host's no more: see sim_peer_free.
+ */
+void sim_peer_reset(struct sim_peer *peer);
 /* The peer takes at most so many further bytes; SIZE_MAX (at first) = all. */
 void sim_peer_window(struct sim_peer *peer, size_t bytes);
 

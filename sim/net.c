@@ -1,310 +1,400 @@
-#include "sim/net.h"
+/*
+ * The network between processes and hosts: what is on its way, who is told when, who is cut off.
+ */
+#include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
-#include "base/list.h"
 #include "base/mem.h"
+#include "sim/loop_parts.h"
 
-/* Both ends of one connection. The server's part ends with `gone` or close(). */
-struct net_conn {
-    struct list place; // sim_net::conns
-    struct sim_net *net;
-    unsigned listener;
-    void *user;
-    struct buf to_server; /* sent by the peer, not shown yet */
-    struct buf shown;     /* shown to the server, not used yet */
-    struct buf kept;      /* sent by the server, not taken by the peer's window yet */
-    struct buf received;
-    size_t window;
-    bool opened, shut, shut_told, leaving_told, reset, again, server_closed, lingering,
-        owned_by_test;
-};
-
-struct sim_peer {
-    struct net_conn conn;
-};
-
-enum { SHOW_BYTES = 256 * 1024 }; /* at most so many new ones in a gather, as os/net reads */
-
-struct sim_net {
-    struct net net;
-    struct sim_random random;
-    struct list conns; // net_conn::place
-    bool split;
-    bool listening;
-};
-
-static struct sim_net *self(struct net *net)
+int64_t sim_delay_us(struct sim_net *network)
 {
-    return (struct sim_net *)net; /* its first member */
+    int64_t span_us = network->most_us - network->least_us;
+    return network->least_us +
+           (span_us ? (int64_t)sim_random_below(&network->random, (uint64_t)span_us + 1) : 0);
 }
 
-static void conn_free(struct net_conn *conn)
+/* ---- what is on its way ---- */
+
+void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, struct bytes bytes)
 {
-    list_remove(&conn->place);
-    buf_fini(&conn->to_server);
-    buf_fini(&conn->shown);
-    buf_fini(&conn->kept);
-    buf_fini(&conn->received);
-    mem_free((struct sim_peer *)conn);
+    struct flight *flight = mem_zalloc(sizeof(*flight));
+    int64_t at_us = sim_now_us(network) + sim_delay_us(network);
+    flight->kind = kind;
+    flight->at_us = at_us > way->last_us ? at_us : way->last_us;
+    way->last_us = flight->at_us;
+    buf_add_bytes(&flight->bytes, bytes);
+    queue_add(&way->flights, &flight->place);
 }
 
-/* The window lets some kept bytes through. True: all of them, and there were some. */
-static bool conn_flow(struct net_conn *conn)
+/* NULL: nothing is on its way. */
+struct flight *way_first(const struct way *way)
 {
-    size_t count = conn->kept.len < conn->window ? conn->kept.len : conn->window;
-    if (count == 0 || conn->reset)
-        return false;
-    buf_add(&conn->received, conn->kept.at, count);
-    buf_drop(&conn->kept, count);
-    if (conn->window != SIZE_MAX)
-        conn->window -= count;
-    return conn->kept.len == 0;
+    struct queue_node *node = way->flights.first;
+    return node ? LIST_ENTRY(node, struct flight, place) : NULL;
 }
 
-static void conn_show(struct net_conn *conn, struct net_handler *handler)
+void way_drop_first(struct way *way)
 {
-    if (conn->shown.len && !conn->again)
-        return; /* what was left is used first */
-    size_t count = conn->to_server.len < SHOW_BYTES ? conn->to_server.len : SHOW_BYTES;
-    if (conn->shown.len)
-        count = 0;
-    if (count > 1 && conn->net->split)
-        count = 1 + (size_t)sim_random_below(&conn->net->random, count);
-    if (count == 0 && !conn->again)
-        return;
-    conn->again = false;
-    buf_add(&conn->shown, conn->to_server.at, count);
-    buf_drop(&conn->to_server, count);
-    if (conn->shown.len == 0)
-        return;
-    struct buf now = conn->shown; /* the handler may close the connection */
-    conn->shown = (struct buf){0};
-    size_t used = handler->input(handler, conn->user, buf_bytes(&now));
-    CHECK(used <= now.len);
-    if (!conn->server_closed)
-        buf_add(&conn->shown, now.at + used, now.len - used);
-    conn->again = conn->again && conn->shown.len > 0;
-    buf_fini(&now);
+    struct flight *flight = way_first(way);
+    (void)queue_take(&way->flights);
+    buf_fini(&flight->bytes);
+    mem_free(flight);
 }
 
-static void conn_gather(struct net_conn *conn, struct net_handler *handler)
+/* All but the first `keep` of them are lost. */
+void way_cut(struct way *way, uint64_t keep)
 {
-    if (conn->server_closed)
-        return;
-    if (!conn->opened) {
-        conn->opened = true;
-        conn->user = handler->opened(handler, conn, conn->listener);
+    struct queue kept = {0};
+    for (; keep && way_first(way); keep--)
+        queue_add(&kept, queue_take(&way->flights));
+    while (way_first(way))
+        way_drop_first(way);
+    way->flights = kept;
+}
+
+uint64_t way_count(const struct way *way)
+{
+    uint64_t count = 0;
+    for (const struct queue_node *node = way->flights.first; node; node = node->next)
+        count++;
+    return count;
+}
+
+/* Does anything pass between its process and its host? */
+bool peer_reaches(const struct sim_peer *peer)
+{
+    return peer->is_client || ((!peer->host || peer->host->reach != SIM_SILENT) &&
+                               (!peer->loop || peer->loop->reach != SIM_SILENT));
+}
+
+struct sim_host *sim_host_at(const struct sim_net *network, const char *address)
+{
+    for (struct list *node = network->hosts.next; node != &network->hosts; node = node->next) {
+        struct sim_host *host = LIST_ENTRY(node, struct sim_host, place);
+        if (strcmp(host->address, address) == 0)
+            return host;
     }
-    if (conn->reset) {
-        conn->server_closed = true;
-        handler->gone(handler, conn->user, false);
+    return NULL;
+}
+
+bool peer_is_silent(const struct sim_peer *peer)
+{
+    const struct sim_host *host = sim_host_at(peer->network, peer->address);
+    return peer->loop->reach == SIM_SILENT || (host && host->reach == SIM_SILENT);
+}
+
+bool peer_is_refused(const struct sim_peer *peer)
+{
+    const struct sim_host *host = sim_host_at(peer->network, peer->address);
+    return !host || host->reach == SIM_REFUSES || peer->loop->reach == SIM_REFUSES;
+}
+
+/* ---- when ---- */
+
+/* When a gather has something to tell the process of it. */
+int64_t peer_gather_us(const struct sim_peer *peer)
+{
+    const struct flight *first = way_first(&peer->to_process);
+    bool flows = peer->kept.len && peer->window && peer->state == OPEN;
+    if (peer->process_closed)
+        return INT64_MAX;
+    if (peer->broken)
+        return INT64_MIN;
+    if (peer->state != OPEN && peer->state != CONNECTING)
+        return peer_reaches(peer) ? peer->state_at_us : INT64_MAX;
+    if (peer->state == CONNECTING)
+        return !peer_is_silent(peer) && peer_is_refused(peer) ? peer->state_at_us : INT64_MAX;
+    bool waits = peer->shown.len && !peer->again; /* for the process to use what was shown */
+    bool ends = peer->shut && !(waits ? peer->leaving_told : peer->shut_told);
+    if (!peer->opened || (peer->reset && peer_reaches(peer)) || peer->again || flows || ends ||
+        (peer->to_server.len && !waits))
+        return INT64_MIN;
+    return first && peer_reaches(peer) ? first->at_us : INT64_MAX;
+}
+
+/* When sim_net_run() has something to do for it. */
+static int64_t run_us(const struct sim_peer *peer)
+{
+    const struct flight *first = way_first(&peer->to_host);
+    if (peer->is_client || peer->peer_closed)
+        return INT64_MAX;
+    if (peer->state == CONNECTING && !peer->process_closed)
+        return peer_is_silent(peer) || peer_is_refused(peer) ? INT64_MAX : peer->state_at_us;
+    return first && peer->host && peer_reaches(peer) ? first->at_us : INT64_MAX;
+}
+
+int64_t sim_net_next_us(const struct sim_net *network)
+{
+    int64_t next_us = INT64_MAX;
+    for (const struct list *node = network->peers.next; node != &network->peers;
+         node = node->next) {
+        const struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
+        int64_t peer_us = peer_gather_us(peer) < run_us(peer) ? peer_gather_us(peer) : run_us(peer);
+        next_us = peer_us < next_us ? peer_us : next_us;
+    }
+    return next_us;
+}
+
+void peer_free(struct sim_peer *peer)
+{
+    list_remove(&peer->place);
+    list_remove(&peer->all);
+    way_cut(&peer->to_process, 0);
+    way_cut(&peer->to_host, 0);
+    buf_fini(&peer->to_server);
+    buf_fini(&peer->shown);
+    buf_fini(&peer->kept);
+    buf_fini(&peer->received);
+    mem_free(peer);
+}
+
+void peer_free_if_over(struct sim_peer *peer)
+{
+    if (peer->process_closed && peer->peer_closed && !peer->network->running)
+        peer_free(peer);
+}
+
+/* ---- the network ---- */
+
+struct sim_net *sim_net_new(const struct sim_clock *clock, uint64_t seed)
+{
+    struct sim_net *network = mem_zalloc(sizeof(*network));
+    network->clock = clock;
+    network->random.state = seed;
+    list_init(&network->hosts);
+    list_init(&network->peers);
+    list_init(&network->loops);
+    return network;
+}
+
+void sim_net_free(struct sim_net *network)
+{
+    if (!network)
+        return;
+    CHECK(list_empty(&network->loops));
+    while (!list_empty(&network->peers))
+        peer_free(LIST_ENTRY(network->peers.next, struct sim_peer, all));
+    while (!list_empty(&network->hosts))
+        list_remove(network->hosts.next);
+    mem_free(network);
+}
+
+void sim_net_split(struct sim_net *network, bool split)
+{
+    network->split = split;
+}
+
+void sim_net_delay(struct sim_net *network, int64_t least_us, int64_t most_us)
+{
+    CHECK(least_us >= 0 && most_us >= least_us);
+    network->least_us = least_us;
+    network->most_us = most_us;
+}
+
+struct sim_random *sim_net_random(struct sim_net *network)
+{
+    return &network->random;
+}
+
+const struct name *sim_name_of(const struct sim_net *network, const char *text)
+{
+    for (unsigned i = 0; i < network->name_count; i++) {
+        if (strcmp(network->names[i].name, text) == 0)
+            return &network->names[i];
+    }
+    return NULL;
+}
+
+void sim_net_name(struct sim_net *network, const char *name, const char *address, int64_t after_us)
+{
+    struct name *at = (struct name *)sim_name_of(network, name);
+    if (!at) {
+        CHECK(network->name_count < NAMES_MAX);
+        at = &network->names[network->name_count++];
+    }
+    (void)snprintf(at->name, sizeof(at->name), "%s", name);
+    (void)snprintf(at->address, sizeof(at->address), "%s", address ? address : "");
+    at->after_us = after_us;
+}
+
+static void hand_over(struct sim_peer *peer)
+{
+    struct sim_net *network = peer->network;
+    struct flight *first = way_first(&peer->to_host);
+    if (first->kind != FLIGHT_BYTES) {
+        bool reset = first->kind == FLIGHT_RESET;
+        way_drop_first(&peer->to_host);
+        peer->peer_closed = true;
+        peer->host->handler->closed(peer->host, peer, reset);
         return;
     }
-    if (conn_flow(conn))
-        handler->drained(handler, conn->user);
-    if (!conn->server_closed)
-        conn_show(conn, handler);
-    if (!conn->shut || conn->server_closed)
-        return;
-    bool shown_all = conn->to_server.len == 0 && conn->shown.len == 0;
-    if (!shown_all && conn->shown.len && !conn->leaving_told) {
-        conn->leaving_told = true;
-        handler->leaving(handler, conn->user);
+    struct buf bytes = first->bytes;
+    size_t at = 0;
+    first->bytes = (struct buf){0};
+    way_drop_first(&peer->to_host);
+    while (at < bytes.len && !peer->peer_closed) {
+        size_t count = bytes.len - at;
+        if (network->split && count > 1)
+            count = 1 + (size_t)sim_random_below(&network->random, count);
+        peer->host->handler->input(peer->host, peer, bytes_of(bytes.at + at, count));
+        at += count;
     }
-    if (shown_all && !conn->shut_told) {
-        conn->shut_told = true;
-        handler->gone(handler, conn->user, true);
+    buf_fini(&bytes);
+}
+
+static void peer_run(struct sim_peer *peer)
+{
+    while (run_us(peer) <= sim_now_us(peer->network)) {
+        if (peer->state != CONNECTING) {
+            hand_over(peer);
+            continue;
+        }
+        peer->host = sim_host_at(peer->network, peer->address);
+        peer->state = ACCEPTED;
+        peer->state_at_us = sim_now_us(peer->network) + sim_delay_us(peer->network);
+        peer->to_process.last_us = peer->state_at_us; /* no answer comes before that it is open */
+        peer->host->handler->accepted(peer->host, peer);
     }
 }
 
-static void net_sleep(struct net *base, int64_t until_us)
+static void free_over(struct sim_net *network)
 {
-    (void)base;
-    (void)until_us;
-}
-
-/* Who was served goes to the end of the list, so that the others are first when it was cut. */
-static bool net_gather(struct net *base, struct net_handler *handler)
-{
-    struct sim_net *net = self(base);
-    struct list served;
-    list_init(&served);
-    while (!list_empty(&net->conns) && !handler->spent(handler)) {
-        struct net_conn *conn = LIST_ENTRY(net->conns.next, struct net_conn, place);
-        list_remove(&conn->place);
-        list_add_tail(&served, &conn->place);
-        conn_gather(conn, handler);
-        if (conn->server_closed && conn->lingering)
-            (void)conn_flow(conn);
-        if (conn->server_closed && !conn->owned_by_test)
-            conn_free(conn);
+    struct list *next;
+    for (struct list *node = network->peers.next; node != &network->peers; node = next) {
+        next = node->next;
+        peer_free_if_over(LIST_ENTRY(node, struct sim_peer, all));
     }
-    bool cut = !list_empty(&net->conns);
-    while (!list_empty(&served)) {
-        struct list *node = served.next;
-        list_remove(node);
-        list_add_tail(&net->conns, node);
+}
+
+void sim_net_run(struct sim_net *network)
+{
+    network->running = true;
+    for (struct list *node = network->peers.next; node != &network->peers; node = node->next)
+        peer_run(LIST_ENTRY(node, struct sim_peer, all));
+    network->running = false;
+    free_over(network);
+}
+
+/* ---- hosts ---- */
+
+void sim_host_add(struct sim_net *network, struct sim_host *host, const char *address,
+                  const struct sim_host_handler *handler)
+{
+    CHECK(!sim_host_at(network, address) && strlen(address) < sizeof(host->address));
+    *host = (struct sim_host){.handler = handler, .network = network};
+    (void)snprintf(host->address, sizeof(host->address), "%s", address);
+    list_add_tail(&network->hosts, &host->place);
+}
+
+/* Of one loop, or of all (NULL). */
+static void cut(struct sim_host *host, const struct sim_loop *loop, bool tell)
+{
+    struct sim_net *network = host->network;
+    bool was_running = network->running;
+    network->running = true;
+    for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
+        struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
+        if (peer->host != host || peer->peer_closed || (loop && peer->loop != loop))
+            continue;
+        sim_peer_reset(peer);
+        if (tell)
+            host->handler->closed(host, peer, true);
     }
-    return cut;
+    network->running = was_running;
 }
 
-static void net_send(struct net *base, struct net_conn *conn, struct buf *data)
+void sim_host_remove(struct sim_host *host)
 {
-    (void)base;
-    buf_add_bytes(&conn->kept, buf_bytes(data));
-    data->len = 0;
-    (void)conn_flow(conn); /* what goes through at once needs no `drained` */
+    struct sim_net *network = host->network;
+    cut(host, NULL, false);
+    for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
+        struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
+        if (peer->host == host)
+            peer->host = NULL;
+    }
+    list_remove(&host->place);
 }
 
-static size_t net_unsent(const struct net *base, const struct net_conn *conn)
+void sim_host_reach(struct sim_host *host, enum sim_reach reach)
 {
-    (void)base;
-    return conn->kept.len;
+    host->reach = reach;
 }
 
-static size_t net_held(const struct net *base, const struct net_conn *conn)
+void sim_host_cut(struct sim_host *host)
 {
-    (void)base;
-    return conn->shown.cap + conn->kept.cap;
+    cut(host, NULL, true);
 }
 
-static void net_resume(struct net *base, struct net_conn *conn)
+void sim_loop_cut(struct sim_loop *loop, struct sim_host *host)
 {
-    (void)base;
-    conn->again = true; /* from within input(): conn_show() looks at it afterwards */
+    cut(host, loop, true);
 }
 
-static void net_close(struct net *base, struct net_conn *conn, bool linger)
-{
-    (void)base;
-    conn->server_closed = true;
-    conn->lingering = linger;
-    if (!linger)
-        conn->kept.len = 0;
-}
-
-static void net_stop_listening(struct net *base)
-{
-    self(base)->listening = false;
-}
-
-static const struct net_verbs verbs = {
-    .sleep = net_sleep,
-    .gather = net_gather,
-    .send = net_send,
-    .unsent = net_unsent,
-    .held = net_held,
-    .resume = net_resume,
-    .close = net_close,
-    .stop_listening = net_stop_listening,
-};
-
-struct sim_net *sim_net_new(uint64_t seed)
-{
-    struct sim_net *net = mem_zalloc(sizeof(*net));
-    net->net.verbs = &verbs;
-    net->random.state = seed;
-    net->listening = true;
-    list_init(&net->conns);
-    return net;
-}
-
-void sim_net_free(struct sim_net *net)
-{
-    if (!net)
-        return;
-    while (!list_empty(&net->conns))
-        conn_free(LIST_ENTRY(net->conns.next, struct net_conn, place));
-    mem_free(net);
-}
-
-struct net *sim_net_port(struct sim_net *net)
-{
-    return &net->net;
-}
-
-void sim_net_split(struct sim_net *net, bool split)
-{
-    net->split = split;
-}
-
-void sim_net_listen(struct sim_net *net)
-{
-    net->listening = true;
-    for (struct list *node = net->conns.next; node != &net->conns; node = node->next)
-        LIST_ENTRY(node, struct net_conn, place)->server_closed = true;
-}
-
-struct sim_peer *sim_net_connect(struct sim_net *net, unsigned listener)
-{
-    struct sim_peer *peer = mem_zalloc(sizeof(*peer));
-    peer->conn.net = net;
-    peer->conn.listener = listener;
-    peer->conn.window = SIZE_MAX;
-    peer->conn.owned_by_test = true;
-    peer->conn.server_closed = !net->listening;
-    list_add_tail(&net->conns, &peer->conn.place);
-    return peer;
-}
+/* ---- peers ---- */
 
 void sim_peer_free(struct sim_peer *peer)
 {
     if (!peer)
         return;
-    peer->conn.owned_by_test = false;
-    peer->conn.reset = true; /* the next gather tells the server, then frees it */
-    if (peer->conn.server_closed)
-        conn_free(&peer->conn);
+    peer->peer_closed = true;
+    sim_peer_reset(peer); /* the next gather tells the process, then frees it */
+    peer_free_if_over(peer);
+}
+
+void *sim_peer_user(const struct sim_peer *peer)
+{
+    return peer->user;
+}
+
+void sim_peer_set_user(struct sim_peer *peer, void *user)
+{
+    peer->user = user;
 }
 
 void sim_peer_send(struct sim_peer *peer, struct bytes bytes)
 {
-    if (!peer->conn.server_closed)
-        buf_add_bytes(&peer->conn.to_server, bytes);
+    if (peer->process_closed)
+        return;
+    if (peer->is_client)
+        buf_add_bytes(&peer->to_server, bytes);
+    else
+        way_add(peer->network, &peer->to_process, FLIGHT_BYTES, bytes);
 }
 
 void sim_peer_shut(struct sim_peer *peer)
 {
-    peer->conn.shut = true;
+    if (peer->is_client)
+        peer->shut = true;
+    else if (!peer->process_closed)
+        way_add(peer->network, &peer->to_process, FLIGHT_SHUT, BYTES(""));
 }
 
 void sim_peer_reset(struct sim_peer *peer)
 {
-    peer->conn.reset = true;
+    peer->reset = true;
+    peer->peer_closed |= !peer->is_client;
+    way_cut(&peer->to_process, 0);
+    way_cut(&peer->to_host, 0);
 }
 
 void sim_peer_window(struct sim_peer *peer, size_t bytes)
 {
-    peer->conn.window = bytes;
+    peer->window = bytes;
 }
 
 struct bytes sim_peer_received(const struct sim_peer *peer)
 {
-    return buf_bytes(&peer->conn.received);
+    return buf_bytes(&peer->received);
 }
 
 void sim_peer_take(struct sim_peer *peer, size_t count)
 {
-    buf_drop(&peer->conn.received, count);
+    buf_drop(&peer->received, count);
 }
 
 bool sim_peer_closed(const struct sim_peer *peer)
 {
-    return peer->conn.server_closed;
-}
-
-bool sim_net_pending(const struct sim_net *net)
-{
-    for (const struct list *node = net->conns.next; node != &net->conns; node = node->next) {
-        const struct net_conn *conn = LIST_ENTRY(node, struct net_conn, place);
-        bool flows = conn->kept.len && conn->window;
-        if (conn->server_closed)
-            continue;
-        bool waits = conn->shown.len && !conn->again; /* for the server to use what was shown */
-        bool ends = conn->shut && !(waits ? conn->leaving_told : conn->shut_told);
-        if (!conn->opened || conn->reset || conn->again || flows || ends ||
-            (conn->to_server.len && !waits))
-            return true;
-    }
-    return false;
+    return peer->process_closed;
 }

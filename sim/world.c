@@ -30,7 +30,8 @@ struct world {
     struct config config;
     struct sim_random random;
     struct sim_clock clock;
-    struct sim_net *net;
+    struct sim_net *network;
+    struct sim_loop *loop;
     struct sim_disk *disk;
     struct sim_worker worker;
     struct embedded *embedded;
@@ -82,9 +83,14 @@ struct sim_disk *world_disk(struct world *world)
     return world->disk;
 }
 
-struct sim_net *world_net(struct world *world)
+struct sim_loop *world_loop(struct world *world)
 {
-    return world->net;
+    return world->loop;
+}
+
+struct sim_net *world_network(struct world *world)
+{
+    return world->network;
 }
 
 const struct core *world_core(const struct world *world)
@@ -145,8 +151,9 @@ struct world *world_new(const struct world_options *options)
     world->random.state = options->seed;
     configure(world);
     sim_clock_init(&world->clock, INT64_C(1000000) * BIRTH_S);
-    world->net = sim_net_new(sim_random_next(&world->random));
-    sim_net_split(world->net, options->split);
+    world->network = sim_net_new(&world->clock, sim_random_next(&world->random));
+    sim_net_split(world->network, options->split);
+    world->loop = sim_loop_new(world->network, &world->clock.clock);
     world->disk = sim_disk_new();
     sim_worker_init(&world->worker);
     for (int lane = 0; lane < LANE_COUNT; lane++)
@@ -160,7 +167,7 @@ static struct platform platform_of(struct world *world)
     uint64_t seed = world->options.seed;
     return (struct platform){
         .clock = &world->clock.clock,
-        .net = sim_net_port(world->net),
+        .loop = sim_loop_port(world->loop),
         .worker = &world->worker.port,
         .disk = sim_disk_port(world->disk),
         .hash_key = seed,
@@ -201,7 +208,7 @@ enum err world_boot(struct world *world)
     CHECK(!world->ended_well || digest == world->digest); /* P9 */
     note_number(world, digest);
     world->ended_well = false;
-    sim_net_listen(world->net);
+    sim_loop_listen(world->loop);
     make_server(world);
     want_turn(world);
     return OK;
@@ -296,7 +303,8 @@ void world_free(struct world *world)
         return;
     if (world->server)
         world_crash(world, WORLD_KILL);
-    sim_net_free(world->net);
+    sim_loop_free(world->loop);
+    sim_net_free(world->network);
     sim_disk_free(world->disk);
     mem_free(world);
 }
@@ -354,7 +362,7 @@ static int64_t turn(struct world *world)
         if (lane_us < next_us)
             next_us = lane_us;
     }
-    bool pending = sim_net_pending(world->net) || sim_worker_pending(&world->worker);
+    bool pending = sim_loop_pending(world->loop) || sim_worker_pending(&world->worker);
     return pending ? world->clock.now_us : next_us;
 }
 
@@ -370,7 +378,7 @@ static void move_clock(struct world *world, int64_t now_us)
 
 bool world_step(struct world *world, int64_t until_us)
 {
-    int64_t next_us = sim_net_pending(world->net) ? world->clock.now_us : world->wanted_us;
+    int64_t next_us = sim_loop_pending(world->loop) ? world->clock.now_us : world->wanted_us;
     if (!world->server || next_us > until_us) {
         move_clock(world, until_us);
         return false;

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 #include "sim/disk.h"
-#include "sim/net.h"
+#include "sim/loop.h"
 #include "sim/random.h"
 
 struct core;
@@ -20,7 +20,7 @@ struct store;
 struct server;
 struct world;
 
-/* The listeners that a world has, for sim_net_connect(). */
+/* The listeners that a world has, for sim_loop_client(). */
 enum world_listener { WORLD_DELAY_QUEUE, WORLD_DELAYQUEUE_JAVA, WORLD_BEANSTALK };
 
 enum world_crash {
@@ -85,7 +85,8 @@ void world_drift_clock(struct world *world, int64_t drift_us); /* see sim_clock:
 void world_hold_disk(struct world *world, bool hold);
 
 struct sim_disk *world_disk(struct world *world);
-struct sim_net *world_net(struct world *world);
+struct sim_loop *world_loop(struct world *world);
+struct sim_net *world_network(struct world *world);
 const struct core *world_core(const struct world *world);     /* while it is up */
 const struct store *world_store(const struct world *world);   /* while it is up */
 const struct server *world_server(const struct world *world); /* while it is up */

@@ -15,7 +15,7 @@
 #include "laterd/process.h"
 #include "laterd/reload.h"
 #include "os/clock.h"
-#include "os/net.h"
+#include "os/loop.h"
 #include "os/notify.h"
 #include "os/signals.h"
 #include "os/worker.h"
@@ -26,7 +26,7 @@ struct program {
     struct platform platform;
     struct os_clock clock;
     struct os_worker *worker;
-    struct os_net *net;
+    struct os_loop *loop;
     struct listeners listeners;
     struct laterd_engine engine;
     struct server *server;
@@ -54,7 +54,7 @@ static void make_server(struct program *program)
     memcpy(options.listeners, program->listeners.what, sizeof(options.listeners));
     program->server = server_new(&options);
     for (unsigned i = 0; i < program->listeners.count; i++)
-        os_net_listen(program->net, program->listeners.fds[i], i);
+        os_loop_listen(program->loop, program->listeners.fds[i], i);
 }
 
 /* 0, or the exit status; then finish() ends what was begun. */
@@ -74,18 +74,18 @@ static int start(struct program *program)
     if (status)
         return status;
     engine_log(&program->engine, line);
-    program->net = os_net_new(program->platform.clock,
-                              engine_descriptors(&program->engine, &program->platform));
+    program->loop = os_loop_new(program->platform.clock,
+                                engine_descriptors(&program->engine, &program->platform));
     program->worker = os_worker_new();
-    if (!program->net || !program->worker || signal_fd < 0) {
+    if (!program->loop || !program->worker || signal_fd < 0) {
         complain("%s", strerror(errno));
         return EXIT_FAILURE;
     }
-    program->platform.net = os_net_port(program->net);
+    program->platform.loop = os_loop_port(program->loop);
     program->platform.worker = os_worker_port(program->worker);
-    os_net_watch(program->net, signal_fd);
-    os_net_watch(program->net, os_worker_eventfd(program->worker));
-    engine_watch(&program->engine, program->net);
+    os_loop_wake_by(program->loop, signal_fd);
+    os_loop_wake_by(program->loop, os_worker_eventfd(program->worker));
+    engine_watch(&program->engine, program->loop);
     make_server(program);
     listeners_log(&program->listeners);
     notify_manager("READY=1\nSTATUS=serving");
@@ -142,7 +142,7 @@ static void finish(struct program *program)
 {
     server_free(program->server);
     engine_close(&program->engine);
-    os_net_free(program->net);
+    os_loop_free(program->loop);
     os_worker_free(program->worker);
 }
 

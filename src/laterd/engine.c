@@ -125,12 +125,12 @@ unsigned engine_descriptors(const struct laterd_engine *engine, const struct pla
     return engine->disk ? store_descriptors(platform->store_files_max) : 0;
 }
 
-void engine_watch(const struct laterd_engine *engine, struct os_net *net)
+void engine_watch(const struct laterd_engine *engine, struct os_loop *loop)
 {
     if (engine->disk)
-        os_net_watch(net, os_disk_eventfd(engine->disk));
+        os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
     if (engine->redis)
-        os_net_watch(net, engine_redis_fd(engine->redis));
+        os_loop_wake_by(loop, engine_redis_fd(engine->redis));
 }
 
 void engine_close(struct laterd_engine *engine)

@@ -7,7 +7,7 @@
 
 #include "laterd/command_line.h"
 #include "os/disk.h"
-#include "os/net.h"
+#include "os/loop.h"
 #include "server/assemble.h"
 
 struct redis_engine;
@@ -37,11 +37,11 @@ void engine_log(const struct laterd_engine *engine, const struct command_line *l
 /* Fills in the engine of the server's options. */
 void engine_offer(const struct laterd_engine *engine, struct server_options *options);
 
-/* Descriptors that it will need beside those that are open, for os_net_new. */
+/* Descriptors that it will need beside those that are open, for os_loop_new. */
 unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform);
 
 /* Has the descriptors that the engine waits for watched. */
-void engine_watch(const struct laterd_engine *engine, struct os_net *net);
+void engine_watch(const struct laterd_engine *engine, struct os_loop *loop);
 
 /* After the server, which gives back to it what did not reach its clients. */
 void engine_close(struct laterd_engine *engine);

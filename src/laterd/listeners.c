@@ -29,7 +29,7 @@ static void add(struct listeners *listeners, int fd, struct server_listener what
  */
 static struct passed take_passed(struct listeners *listeners, const struct config *config)
 {
-    enum { PASSED_MAX = NET_LISTENERS_MAX - CONFIG_HTTP_MAX - CONFIG_BEANSTALK_MAX };
+    enum { PASSED_MAX = LOOP_LISTENERS_MAX - CONFIG_HTTP_MAX - CONFIG_BEANSTALK_MAX };
     struct listen_passed passed[PASSED_MAX];
     unsigned count = listen_passed(passed, PASSED_MAX);
     unsigned http = 0;

@@ -6,12 +6,12 @@
 #define LATERD_LATERD_LISTENERS_H
 
 #include "laterd/command_line.h"
-#include "os/net.h"
+#include "os/loop.h"
 #include "server/server.h"
 
 struct listeners {
-    struct server_listener what[NET_LISTENERS_MAX];
-    int fds[NET_LISTENERS_MAX];
+    struct server_listener what[LOOP_LISTENERS_MAX];
+    int fds[LOOP_LISTENERS_MAX];
     unsigned count;
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/mem.h"
 
 bool mailbox_init(struct mailbox *mailbox, bool watched)
 {
@@ -89,4 +90,28 @@ void mailbox_close(struct mailbox *mailbox)
 int mailbox_fd(const struct mailbox *mailbox)
 {
     return mailbox->event_fd;
+}
+
+struct shared_mailbox *shared_mailbox_new(void)
+{
+    struct shared_mailbox *shared = mem_zalloc(sizeof(*shared));
+    if (mailbox_init(&shared->mailbox, true)) {
+        atomic_init(&shared->users, 1);
+        return shared;
+    }
+    mem_free(shared);
+    return NULL;
+}
+
+void shared_mailbox_share(struct shared_mailbox *shared)
+{
+    (void)atomic_fetch_add(&shared->users, 1);
+}
+
+void shared_mailbox_drop(struct shared_mailbox *shared)
+{
+    if (atomic_fetch_sub(&shared->users, 1) > 1)
+        return;
+    mailbox_fini(&shared->mailbox);
+    mem_free(shared);
 }

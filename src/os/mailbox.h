@@ -10,6 +10,7 @@
 #define LATERD_OS_MAILBOX_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/queue.h"
@@ -42,5 +43,18 @@ void mailbox_close(struct mailbox *mailbox);
 
 /* -1: it was made without. */
 int mailbox_fd(const struct mailbox *mailbox);
+
+/*
+ * One that threads may post to after its owner has ended: the last of all who share it frees it.
+ * What is in it then is forgotten.
+ */
+struct shared_mailbox {
+    struct mailbox mailbox; /* watched */
+    atomic_uint users;
+};
+
+struct shared_mailbox *shared_mailbox_new(void);          /* one user; NULL: errno says why */
+void shared_mailbox_share(struct shared_mailbox *shared); /* one more */
+void shared_mailbox_drop(struct shared_mailbox *shared);  /* one less */
 
 #endif

@@ -104,8 +104,7 @@ struct server_options assemble_server(const struct config *config, const struct 
 {
     return (struct server_options){
         .config = config,
-        .clock = platform->clock,
-        .net = platform->net,
+        .loop = platform->loop,
         .worker = platform->worker,
         .api = api_limits(config, platform),
         .http =

@@ -19,7 +19,7 @@
 /* What no configuration says: the implementations of the ports, the machine, and chance. */
 struct platform {
     struct clock *clock;
-    struct net *net;
+    struct loop *loop;
     struct worker *worker;
     struct disk *disk;                 /* NULL: nothing is kept on disk */
     int64_t inline_commit_us;          /* see store_options::inline_us */

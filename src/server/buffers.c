@@ -46,9 +46,8 @@ static void uncount(struct session *session)
 static void count(struct session *session)
 {
     struct buffers *buffers = of(session);
-    const struct net *net = session->server->net;
     size_t footprint =
-        session->out.cap + net->verbs->held(net, session->conn) + session->kind->footprint(session);
+        session->out.cap + stream_held(session->stream) + session->kind->footprint(session);
     uncount(session);
     if (footprint <= BUFFERS_SMALL_BYTES)
         return;

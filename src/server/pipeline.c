@@ -21,8 +21,7 @@ static const struct pipeline_kind *kind_of(const struct pipeline *pipeline)
 
 static size_t unsent(const struct session *session)
 {
-    const struct net *net = session->server->net;
-    return net->verbs->unsent(net, session->conn);
+    return stream_unsent(session->stream);
 }
 
 /* ---- requests ---- */
@@ -121,7 +120,7 @@ void pipeline_read_on(struct pipeline *pipeline)
 {
     struct session *session = &pipeline->session;
     if (pipeline->unread && may_take(pipeline, unsent(session)))
-        session->server->net->verbs->resume(session->server->net, session->conn);
+        stream_resume(session->stream);
 }
 
 /* ---- answers ---- */

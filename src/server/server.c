@@ -19,12 +19,11 @@ struct server *server_new(const struct server_options *options)
 {
     struct server *server = mem_zalloc(sizeof(*server));
     server->options = *options;
-    server->clock = options->clock;
-    server->net = options->net;
+    server->loop = options->loop;
     server->engine = options->engine;
     server->budget.left_ns = BUDGET_UNLIMITED; /* until the first turn */
     server->engine->verbs->use_budget(server->engine, &server->budget);
-    server->now_us = options->clock->now_us(options->clock);
+    server->now_us = loop_look_at_clock(server->loop);
     server->started_us = server->now_us;
     server->date_s = -1;
     server->worker = options->worker;
@@ -74,7 +73,7 @@ void server_drain(struct server *server)
     if (server->draining)
         return;
     server->draining = true;
-    server->net->verbs->stop_listening(server->net);
+    server->loop->verbs->stop_listening(server->loop);
     for (struct list *node = server->all.next; node != &server->all; node = node->next) {
         struct session *session = LIST_ENTRY(node, struct session, all);
         session->kind->drain(session);

@@ -13,7 +13,7 @@
 #include "core/core.h"
 #include "port/clock.h"
 #include "port/engine.h"
-#include "port/net.h"
+#include "port/loop.h"
 #include "port/worker.h"
 #include "proto/api/api.h"
 #include "server/beanstalk/shared.h"
@@ -35,8 +35,7 @@ struct server_listener {
 /* Made by assemble_server() (server/assemble.h). */
 struct server_options {
     const struct config *config; /* read where a key is used; borrowed for the server's life */
-    struct clock *clock;
-    struct net *net;
+    struct loop *loop;
     struct worker *worker; /* NULL: everything is done in the turn */
     struct engine *engine;
     struct server_listener listeners[SERVER_LISTENERS_MAX];
@@ -62,9 +61,9 @@ struct server_counts {
 
 struct server {
     struct server_options options;
-    struct net_handler handler;
-    struct clock *clock;
-    struct net *net;
+    struct loop *loop;
+    struct acceptor acceptor; /* loop::acceptor */
+    struct loop_share share;  /* what is left of the budget: see session.c */
     struct worker *worker;
     struct engine *engine;
     struct pool sessions;  // of all protocols, see protocol.h

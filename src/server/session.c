@@ -19,9 +19,14 @@ enum {
     BYTES_PER_NS = 4,            /* copied, here and in the system */
 };
 
-static struct server *of_handler(struct net_handler *handler)
+static struct server *of_acceptor(struct acceptor *acceptor)
 {
-    return LIST_ENTRY(handler, struct server, handler);
+    return LIST_ENTRY(acceptor, struct server, acceptor);
+}
+
+static struct session *of_stream(const struct stream *stream)
+{
+    return stream->user;
 }
 
 static int64_t timer_when(const void *session)
@@ -54,8 +59,7 @@ void session_arm(struct session *session)
 
 static size_t unsent(const struct session *session)
 {
-    const struct net *net = session->server->net;
-    return net->verbs->unsent(net, session->conn);
+    return stream_unsent(session->stream);
 }
 
 uint64_t session_end(const struct session *session)
@@ -123,12 +127,12 @@ void session_free(struct session *session, enum session_end end)
 {
     struct server *server = session->server;
     budget_spend(&server->budget,
-                 CLOSE_NS + (int64_t)(session->conn ? unsent(session) : 0) / FREED_BYTES_PER_NS);
+                 CLOSE_NS + (int64_t)(session->stream ? unsent(session) : 0) / FREED_BYTES_PER_NS);
     session->kind->fini(session, end);
     if (session->timed)
         wheel_remove(&server->timers, session->number);
-    if (session->conn)
-        server->net->verbs->close(server->net, session->conn, end == SESSION_POLITE);
+    if (session->stream)
+        stream_close(session->stream, end == SESSION_POLITE ? STREAM_LINGER : STREAM_DROP);
     buffers_forget(session);
     list_remove(&session->dirty);
     list_remove(&session->all);
@@ -136,21 +140,25 @@ void session_free(struct session *session, enum session_end end)
     pool_give(&server->sessions, session->number);
 }
 
-/* ---- what the network says ---- */
+/* ---- what streams tell ---- */
 
 static bool is_closing(const struct session *session)
 {
     return session->state == SESSION_CLOSING;
 }
 
-static void *handle_opened(struct net_handler *handler, struct net_conn *conn, unsigned listener)
+static const struct stream_handler stream_handler;
+
+static void handle_accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
 {
-    struct server *server = of_handler(handler);
+    struct server *server = of_acceptor(acceptor);
     uint32_t number = pool_take(&server->sessions);
     struct session *session = pool_at(&server->sessions, number);
     session->number = number;
     session->server = server;
-    session->conn = conn;
+    session->stream = stream;
+    stream->handler = &stream_handler;
+    stream->user = session;
     const struct server_listener *where = &server->options.listeners[listener];
     CHECK(where->protocol < PROTOCOL_KINDS);
     session->principal =
@@ -167,7 +175,6 @@ static void *handle_opened(struct net_handler *handler, struct net_conn *conn, u
         session->kind->refuse(session);
     }
     session_arm(session);
-    return session;
 }
 
 void server_begin_visit(struct server *server)
@@ -176,10 +183,10 @@ void server_begin_visit(struct server *server)
     server->visit_ns = stop_ns > 0 ? stop_ns : 0;
 }
 
-static size_t handle_input(struct net_handler *handler, void *user, struct bytes bytes)
+static size_t handle_input(struct stream *stream, struct bytes bytes)
 {
-    struct session *session = user;
-    struct server *server = of_handler(handler);
+    struct session *session = of_stream(stream);
+    struct server *server = session->server;
     if (is_closing(session))
         return bytes.len;
     server_look_at_clock(server);
@@ -187,34 +194,33 @@ static size_t handle_input(struct net_handler *handler, void *user, struct bytes
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_may_go_on(session);
     if (cut)
-        server->net->verbs->resume(server->net, session->conn);
+        stream_resume(stream);
     budget_spend(&server->budget, RECEIVE_NS);
     buffers_changed(session);
     return used;
 }
 
-static void handle_moved(struct net_handler *handler, size_t bytes)
+static void count_moved(struct loop_share *share, size_t bytes)
 {
-    budget_spend(&of_handler(handler)->budget, SEND_NS + (int64_t)bytes / BYTES_PER_NS);
+    struct server *server = LIST_ENTRY(share, struct server, share);
+    budget_spend(&server->budget, SEND_NS + (int64_t)bytes / BYTES_PER_NS);
 }
 
-static bool handle_spent(const struct net_handler *handler)
+static bool share_spent(const struct loop_share *share)
 {
-    return budget_spent(&LIST_ENTRY(handler, const struct server, handler)->budget);
+    return budget_spent(&LIST_ENTRY(share, const struct server, share)->budget);
 }
 
-static void handle_leaving(struct net_handler *handler, void *user)
+static void handle_leaving(struct stream *stream)
 {
-    struct session *session = user;
-    (void)handler;
+    struct session *session = of_stream(stream);
     if (!is_closing(session))
         session->kind->leaving(session);
 }
 
-static void handle_gone(struct net_handler *handler, void *user, bool half)
+static void handle_gone(struct stream *stream, bool half)
 {
-    struct session *session = user;
-    (void)handler;
+    struct session *session = of_stream(stream);
     if (half) {
         session->kind->ended(session);
         return;
@@ -222,10 +228,9 @@ static void handle_gone(struct net_handler *handler, void *user, bool half)
     session_free(session, SESSION_RESET);
 }
 
-static void handle_drained(struct net_handler *handler, void *user)
+static void handle_drained(struct stream *stream)
 {
-    struct session *session = user;
-    (void)handler;
+    struct session *session = of_stream(stream);
     session->window_us = 0;
     buffers_changed(session);
     session->kind->drained(session);
@@ -233,17 +238,18 @@ static void handle_drained(struct net_handler *handler, void *user)
         session_touch(session);
 }
 
+static const struct stream_handler stream_handler = {
+    .input = handle_input,
+    .leaving = handle_leaving,
+    .gone = handle_gone,
+    .drained = handle_drained,
+};
+
 void sessions_init(struct server *server)
 {
-    server->handler = (struct net_handler){
-        .opened = handle_opened,
-        .input = handle_input,
-        .leaving = handle_leaving,
-        .gone = handle_gone,
-        .drained = handle_drained,
-        .moved = handle_moved,
-        .spent = handle_spent,
-    };
+    server->acceptor.accepted = handle_accepted;
+    server->loop->acceptor = &server->acceptor;
+    server->share = (struct loop_share){.spent = share_spent, .moved = count_moved};
     size_t session_bytes = 0; /* a place in the pool holds a session of any kind */
     for (int i = 0; i < PROTOCOL_KINDS; i++)
         if (protocols[i].session_bytes > session_bytes)
@@ -278,11 +284,10 @@ bool sessions_expire(struct server *server)
 
 static void send_out(struct session *session)
 {
-    struct net *net = session->server->net;
     size_t sent = session->out.len < SENT_MAX_BYTES ? session->out.len : SENT_MAX_BYTES;
     budget_spend(&session->server->budget, SEND_NS + (int64_t)sent / BYTES_PER_NS);
     session->passed += session->out.len;
-    net->verbs->send(net, session->conn, &session->out);
+    stream_send(session->stream, &session->out);
     buf_shrink(&session->out, SPARE_OUT_BYTES);
     buffers_changed(session);
     if (unsent(session) && !session->window_us)

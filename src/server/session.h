@@ -25,8 +25,8 @@ struct session_kind {
     void (*init)(struct session *session); /* the rest of it is zeroed */
     /* There are too many connections: says so, if the protocol has a word for it, and closes. */
     void (*refuse)(struct session *session);
-    size_t (*input)(struct session *session, struct bytes bytes); /* as net_handler::input */
-    void (*leaving)(struct session *session);                     /* as net_handler::leaving */
+    size_t (*input)(struct session *session, struct bytes bytes); /* as stream_handler::input */
+    void (*leaving)(struct session *session);                     /* as stream_handler::leaving */
     void (*ended)(struct session *session);   /* the client sends no more; it may still read */
     void (*drained)(struct session *session); /* the client has taken all that was sent */
     /* The session ends: cancels what is under way, gives back what did not reach the client. */
@@ -53,7 +53,7 @@ struct session {
     int64_t timer_us;                /* when the wheel looks at deadline_us() again */
     const struct session_kind *kind;
     struct server *server;
-    struct net_conn *conn;
+    struct stream *stream;
     struct principal principal; /* who asks: the client, by its listener */
     struct buf out;
     uint64_t passed;      /* bytes ever passed from `out` to the network */
@@ -113,7 +113,7 @@ uint64_t session_end(const struct session *session);
 uint64_t session_sent(const struct session *session);
 
 /*
- * For turn.c: the handler functions of the net port, timers, and the sending at a turn's end.
+ * For turn.c: the handler functions of streams, timers, and the sending at a turn's end.
  * True: the budget was spent, and there is more to do.
  */
 void sessions_init(struct server *server);

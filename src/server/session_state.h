@@ -28,8 +28,8 @@ enum session_state {
 };
 
 enum session_event {
-    SESSION_LEAVES,   /* net_handler::leaving */
-    SESSION_ENDS,     /* net_handler::gone, half */
+    SESSION_LEAVES,   /* stream_handler::leaving */
+    SESSION_ENDS,     /* stream_handler::gone, half */
     SESSION_STOPS,    /* no further request is taken */
     SESSION_ANSWERED, /* no request is pending */
     SESSION_EVENTS

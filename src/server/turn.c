@@ -6,7 +6,7 @@
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
  *   batches    requests with many commands, and those that the worker has decoded, go on
- *   expire     connections whose time is up are closed
+ *   expire     timers that are due do their work; connections whose time is up are closed
  *   requeue    jobs of clients that have gone come back
  *   clear      topics that are cleared in slices lose another one
  *   match      ready jobs meet waiting consumers
@@ -37,7 +37,7 @@
 
 void server_look_at_clock(struct server *server)
 {
-    server->now_us = server->clock->now_us(server->clock);
+    server->now_us = loop_look_at_clock(server->loop);
     server->engine->verbs->time(server->engine, server->now_us);
 }
 
@@ -68,7 +68,7 @@ static void begin_stage(struct server *server, int share)
 /* The time by which a turn is measured. */
 static int64_t meter_us(const struct server *server)
 {
-    struct clock *clock = server->clock;
+    struct clock *clock = server->loop->clock;
     bool cpu = server->options.config->turn_cpu && clock->cpu_us;
     return cpu ? clock->cpu_us(clock) : clock->now_us(clock);
 }
@@ -110,11 +110,12 @@ int64_t server_turn(struct server *server)
     begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);
     begin_stage(server, GATHER_SHARE);
-    bool more = server->net->verbs->gather(server->net, &server->handler);
+    bool more = server->loop->verbs->gather(server->loop, &server->share);
     begin_stage(server, BATCH_SHARE);
     more |= take_work(server);
     more |= batches_step(server);
     begin_stage(server, EXPIRE_SHARE);
+    more |= loop_expire(server->loop, &server->share);
     more |= sessions_expire(server);
     more |= beanstalk_surveys_step(server);
     begin_stage(server, REQUEUE_SHARE);
@@ -141,5 +142,5 @@ int64_t server_turn(struct server *server)
 
 void server_sleep(struct server *server, int64_t until_us)
 {
-    server->net->verbs->sleep(server->net, until_us);
+    loop_sleep(server->loop, until_us);
 }

@@ -57,7 +57,7 @@ static void drop_unsent(const struct link *link)
 
 static void forget_socket(struct link *link)
 {
-    tls_end(link->tls);
+    redis_tls_end(link->tls);
     link->tls = NULL;
     if (link->fd >= 0)
         drop_unsent(link);
@@ -219,7 +219,7 @@ static void greeted(struct link_call *call, redisReply *reply)
 static void begin_session(struct link *link)
 {
     if (link->options.tls && link->address.host[0] != '/') {
-        link->tls = tls_begin(link->options.tls, link->fd, link->address.host);
+        link->tls = redis_tls_begin(link->options.tls, link->fd, link->address.host);
         if (!link->tls) {
             link_fail(link, "TLS cannot be begun");
             return;
@@ -395,19 +395,19 @@ static ssize_t send_out(struct link *link)
 {
     const char *at = link->out.at + link->out_at;
     size_t len = link->out.len - link->out_at;
-    return link->tls ? tls_send(link->tls, at, len) : send(link->fd, at, len, MSG_NOSIGNAL);
+    return link->tls ? redis_tls_send(link->tls, at, len) : send(link->fd, at, len, MSG_NOSIGNAL);
 }
 
 static ssize_t receive(struct link *link, void *room, size_t room_bytes)
 {
-    return link->tls ? tls_receive(link->tls, room, room_bytes)
+    return link->tls ? redis_tls_receive(link->tls, room, room_bytes)
                      : recv(link->fd, room, room_bytes, 0);
 }
 
 /* Why that failed. */
 static const char *failure_of(const struct link *link)
 {
-    return link->tls ? tls_error(link->tls) : strerror(errno);
+    return link->tls ? redis_tls_error(link->tls) : strerror(errno);
 }
 
 /* An error is link_flush's to meet: who asks us is in the middle of things. What the kernel does
@@ -437,7 +437,7 @@ void link_flush(struct link *link)
         link->out.len = link->out_at = 0;
         buf_shrink(&link->out, SPARE_OUT_BYTES);
         watch(link, EPOLLIN);
-    } else if (link->tls && tls_waits(link->tls)) {
+    } else if (link->tls && redis_tls_waits(link->tls)) {
         watch(link, EPOLLIN);
     } else {
         watch(link, EPOLLIN | EPOLLOUT);

@@ -49,9 +49,9 @@ struct link_options {
     int epoll; /* where its socket is watched; see link_poll */
     const char *user, *password;
     unsigned db;
-    struct tls *tls;    /* NULL: none; not over Unix sockets */
-    bool subscriber;    /* its replies are all messages */
-    int64_t timeout_us; /* for connecting, and for each answer */
+    struct redis_tls *tls; /* NULL: none; not over Unix sockets */
+    bool subscriber;       /* its replies are all messages */
+    int64_t timeout_us;    /* for connecting, and for each answer */
 };
 
 struct link {
@@ -59,8 +59,8 @@ struct link {
     struct redis_address address;
     enum link_state state;
     int fd;
-    uint32_t interest;       /* what epoll watches for */
-    struct tls_session *tls; /* NULL: none */
+    uint32_t interest;             /* what epoll watches for */
+    struct redis_tls_session *tls; /* NULL: none */
     redisReader *reader;
     struct buf out; /* [out_at, len) is still to be sent */
     size_t out_at;

@@ -27,7 +27,7 @@ struct sentinel {
 struct sentinels_options {
     const struct redis_url *url;
     const char *user, *password; /* the sentinels', not the servers' */
-    struct tls *tls;             /* NULL: none */
+    struct redis_tls *tls;       /* NULL: none */
     int epoll;
     int64_t timeout_us;
     void (*named)(void *owner, const struct redis_address *master);

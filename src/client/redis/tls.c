@@ -9,8 +9,8 @@
 
 #ifdef LATERD_NO_TLS
 
-enum err tls_new(const struct tls_options *options, struct tls **out_tls,
-                 struct redis_error *out_error)
+enum err redis_tls_new(const struct redis_tls_options *options, struct redis_tls **out_tls,
+                       struct redis_error *out_error)
 {
     (void)options;
     (void)out_tls;
@@ -20,41 +20,41 @@ enum err tls_new(const struct tls_options *options, struct tls **out_tls,
     return ERR_UNSUPPORTED;
 }
 
-void tls_free(struct tls *tls)
+void redis_tls_free(struct redis_tls *tls)
 {
     (void)tls;
 }
 
-struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+struct redis_tls_session *redis_tls_begin(struct redis_tls *tls, int fd, const char *host)
 {
     (void)tls, (void)fd, (void)host;
     return NULL;
 }
 
-void tls_end(struct tls_session *session)
+void redis_tls_end(struct redis_tls_session *session)
 {
     (void)session;
 }
 
-ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+ssize_t redis_tls_send(struct redis_tls_session *session, const void *at, size_t len)
 {
     (void)session, (void)at, (void)len;
     return -1;
 }
 
-ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+ssize_t redis_tls_receive(struct redis_tls_session *session, void *room, size_t room_bytes)
 {
     (void)session, (void)room, (void)room_bytes;
     return -1;
 }
 
-bool tls_waits(const struct tls_session *session)
+bool redis_tls_waits(const struct redis_tls_session *session)
 {
     (void)session;
     return false;
 }
 
-const char *tls_error(const struct tls_session *session)
+const char *redis_tls_error(const struct redis_tls_session *session)
 {
     (void)session;
     return "";
@@ -69,11 +69,11 @@ const char *tls_error(const struct tls_session *session)
 
 #include "base/mem.h"
 
-struct tls {
+struct redis_tls {
     SSL_CTX *context;
 };
 
-struct tls_session {
+struct redis_tls_session {
     SSL *ssl;
     bool waits;
     char error[128];
@@ -100,7 +100,7 @@ static int no_password(char *room, int room_bytes, int writing, void *ctx)
     return -1;
 }
 
-static enum err load_files(SSL_CTX *context, const struct tls_options *options,
+static enum err load_files(SSL_CTX *context, const struct redis_tls_options *options,
                            struct redis_error *error)
 {
     ERR_clear_error();
@@ -118,8 +118,8 @@ static enum err load_files(SSL_CTX *context, const struct tls_options *options,
     return OK;
 }
 
-enum err tls_new(const struct tls_options *options, struct tls **out_tls,
-                 struct redis_error *out_error)
+enum err redis_tls_new(const struct redis_tls_options *options, struct redis_tls **out_tls,
+                       struct redis_error *out_error)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (!context) {
@@ -136,13 +136,13 @@ enum err tls_new(const struct tls_options *options, struct tls **out_tls,
         SSL_CTX_free(context);
         return err;
     }
-    struct tls *tls = mem_alloc(sizeof(*tls));
+    struct redis_tls *tls = mem_alloc(sizeof(*tls));
     tls->context = context;
     *out_tls = tls;
     return OK;
 }
 
-void tls_free(struct tls *tls)
+void redis_tls_free(struct redis_tls *tls)
 {
     if (!tls)
         return;
@@ -161,7 +161,7 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+struct redis_tls_session *redis_tls_begin(struct redis_tls *tls, int fd, const char *host)
 {
     SSL *ssl = SSL_new(tls->context);
     if (!ssl || SSL_set_fd(ssl, fd) != 1 || !expect_host(ssl, host)) {
@@ -169,12 +169,12 @@ struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
         return NULL;
     }
     SSL_set_connect_state(ssl);
-    struct tls_session *session = mem_zalloc(sizeof(*session));
+    struct redis_tls_session *session = mem_zalloc(sizeof(*session));
     session->ssl = ssl;
     return session;
 }
 
-void tls_end(struct tls_session *session)
+void redis_tls_end(struct redis_tls_session *session)
 {
     if (!session)
         return;
@@ -183,7 +183,7 @@ void tls_end(struct tls_session *session)
 }
 
 /* What a call of OpenSSL's came to, as send() and recv() would say it. */
-static ssize_t outcome(struct tls_session *session, int returned, size_t done)
+static ssize_t outcome(struct redis_tls_session *session, int returned, size_t done)
 {
     int error = returned == 1 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, returned);
     long verified = SSL_get_verify_result(session->ssl);
@@ -208,7 +208,7 @@ static ssize_t outcome(struct tls_session *session, int returned, size_t done)
 }
 
 /* OpenSSL sends a record at a time; a socket takes as much as there is room for. */
-ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+ssize_t redis_tls_send(struct redis_tls_session *session, const void *at, size_t len)
 {
     size_t all = 0;
     ssize_t sent;
@@ -223,7 +223,7 @@ ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
     return all ? (ssize_t)all : sent;
 }
 
-ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+ssize_t redis_tls_receive(struct redis_tls_session *session, void *room, size_t room_bytes)
 {
     size_t got = 0;
     ERR_clear_error();
@@ -232,12 +232,12 @@ ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
     return outcome(session, returned, got);
 }
 
-bool tls_waits(const struct tls_session *session)
+bool redis_tls_waits(const struct redis_tls_session *session)
 {
     return session->waits;
 }
 
-const char *tls_error(const struct tls_session *session)
+const char *redis_tls_error(const struct redis_tls_session *session)
 {
     return session->error;
 }

@@ -32,7 +32,7 @@ struct topology_options {
     const struct redis_url *url;
     struct topology_callbacks *callbacks;
     const char *sentinel_user, *sentinel_password; /* empty: none is asked for */
-    struct tls *tls;                               /* NULL: none */
+    struct redis_tls *tls;                         /* NULL: none */
     int epoll;
     int64_t timeout_us;
 };

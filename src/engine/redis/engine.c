@@ -453,7 +453,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
                        err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
                                           : strerror(errno));
     if (!err && options->url.tls)
-        err = tls_new(&options->tls, &redis->tls, out_error);
+        err = redis_tls_new(&options->tls, &redis->tls, out_error);
     if (err) {
         script_space_fini(&redis->space);
         if (redis->epoll >= 0)
@@ -507,7 +507,7 @@ void redis_engine_close(struct redis_engine *redis)
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     rates_fini(&redis->rates);
-    tls_free(redis->tls);
+    redis_tls_free(redis->tls);
     (void)close(redis->epoll);
     mem_free(redis);
 }

@@ -20,7 +20,7 @@ struct redis_engine {
     struct redis_options options;
     struct script_space space;
     int epoll;
-    struct tls *tls; /* NULL: none */
+    struct redis_tls *tls; /* NULL: none */
     struct topology topology;
     struct topology_callbacks topology_callbacks;
     struct script_requests calls;

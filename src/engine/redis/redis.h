@@ -34,7 +34,7 @@ struct redis_engine;
 struct redis_options {
     struct redis_url url;
     const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
-    struct tls_options tls;                        /* if the url asks for it */
+    struct redis_tls_options tls;                  /* if the url asks for it */
     const char *prefix;
     uint32_t partitions;
     int64_t timeout_us;

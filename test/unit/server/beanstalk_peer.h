@@ -34,7 +34,7 @@ static inline void pass(struct world *world, int64_t us)
 
 static inline struct sim_peer *join(struct world *world)
 {
-    return sim_net_connect(world_net(world), WORLD_BEANSTALK);
+    return sim_loop_client(world_loop(world), WORLD_BEANSTALK);
 }
 
 static inline void send_text(struct sim_peer *peer, const char *text)

@@ -17,7 +17,7 @@ enum { KIB = 1024, MIB = 1024 * 1024, LIMIT = MIB };
 
 static struct sim_peer *join_http(struct world *world)
 {
-    return sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    return sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
 }
 
 static void send_some_of(struct sim_peer *peer, size_t len)

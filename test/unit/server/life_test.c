@@ -61,7 +61,7 @@ static void ask_something(struct life *life, struct client *client)
 static void act(struct life *life, struct client *client)
 {
     if (!client->peer) {
-        client->peer = sim_net_connect(world_net(life->world), WORLD_DELAY_QUEUE);
+        client->peer = sim_loop_client(world_loop(life->world), WORLD_DELAY_QUEUE);
         client->slow = chance(life, 150);
     }
     if (client->slow)
@@ -176,7 +176,7 @@ static void census(struct life *life)
     world_run(life->world, world_now_us(life->world));
     if (store_failed(world_store(life->world)))
         return; /* just now: nothing is given back any more */
-    client->peer = sim_net_connect(world_net(life->world), WORLD_DELAY_QUEUE);
+    client->peer = sim_loop_client(world_loop(life->world), WORLD_DELAY_QUEUE);
     client->slow = false;
     for (unsigned topic = 0; topic < TOPICS; topic++) {
         struct ask ask = {.op = OP_CENSUS, .id = NO_ID};
@@ -258,7 +258,7 @@ static void drain_all(struct life *life)
             0)
             return;
         if (!client->peer)
-            client->peer = sim_net_connect(world_net(life->world), WORLD_DELAY_QUEUE);
+            client->peer = sim_loop_client(world_loop(life->world), WORLD_DELAY_QUEUE);
         drain_some(life, client, i % TOPICS);
     }
     BROKEN(&life->oracle, "it cannot be drained");

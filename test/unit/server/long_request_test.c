@@ -48,8 +48,8 @@ static void p6_who_leaves_while_a_long_reserve_is_decoded_takes_no_job(void **st
 {
     (void)state;
     struct world *world = begin(&(struct world_options){.seed = 1});
-    struct sim_peer *leaver = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
-    struct sim_peer *pusher = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *leaver = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *pusher = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
     struct buf data = {0};
     add_reserve(&data, LONG_BYTES);
     send_buf(leaver, &data);
@@ -77,7 +77,7 @@ static void answers_leave_in_order_though_the_worker_writes_some(void **state)
 {
     (void)state;
     struct world *world = begin(&(struct world_options){.seed = 2});
-    struct sim_peer *peer = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
     struct buf data = {0};
     size_t len;
     add_push(&data, LONG_BYTES); /* decoded by the worker */
@@ -104,7 +104,7 @@ static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **sta
 {
     (void)state;
     struct world *world = begin(&(struct world_options){.seed = 3});
-    struct sim_peer *peer = sim_net_connect(world_net(world), WORLD_DELAY_QUEUE);
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
     struct buf data = {0};
     add_push(&data, LONG_BYTES);
     add_reserve(&data, 0);

@@ -93,7 +93,7 @@ static struct world *tell(bool http)
     struct buf bytes = {0};
     assert_int_equal(world_boot(teller.world), OK);
     teller.peer =
-        sim_net_connect(world_net(teller.world), http ? WORLD_DELAY_QUEUE : WORLD_BEANSTALK);
+        sim_loop_client(world_loop(teller.world), http ? WORLD_DELAY_QUEUE : WORLD_BEANSTALK);
     if (!http) {
         sim_peer_send(teller.peer, BYTES("use t\r\nwatch t\r\n"));
         world_run(teller.world, world_now_us(teller.world));

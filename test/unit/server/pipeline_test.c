@@ -21,10 +21,10 @@ struct fake_request {
     unsigned number;
 };
 
-/* A server with one connection, whose network takes nothing and counts calls for more. */
+/* A server with one connection, whose stream takes nothing and counts calls for more. */
 struct bed {
     struct server server;
-    struct net net;
+    struct stream stream;
     struct pipeline pipeline;
     struct fake_request *requests[MODEL_PENDING]; /* not answered, in no order */
     unsigned count;
@@ -35,9 +35,9 @@ struct bed {
     size_t unsent;
 };
 
-static struct bed *bed_of(const struct net *net)
+static struct bed *bed_of(const struct stream *stream)
 {
-    return LIST_ENTRY(net, struct bed, net);
+    return LIST_ENTRY(stream, struct bed, stream);
 }
 
 static struct bed *bed_of_pipeline(struct pipeline *pipeline)
@@ -45,19 +45,17 @@ static struct bed *bed_of_pipeline(struct pipeline *pipeline)
     return LIST_ENTRY(pipeline, struct bed, pipeline);
 }
 
-static void net_resume(struct net *net, struct net_conn *conn)
+static void count_resume(struct stream *stream)
 {
-    (void)conn;
-    bed_of(net)->resumed++;
+    bed_of(stream)->resumed++;
 }
 
-static size_t net_unsent(const struct net *net, const struct net_conn *conn)
+static size_t set_unsent(const struct stream *stream)
 {
-    (void)conn;
-    return bed_of(net)->unsent;
+    return bed_of(stream)->unsent;
 }
 
-static const struct net_verbs net_verbs = {.resume = net_resume, .unsent = net_unsent};
+static const struct stream_verbs stream_verbs = {.resume = count_resume, .unsent = set_unsent};
 
 static struct fake_request *add_request(struct bed *bed)
 {
@@ -123,12 +121,12 @@ static const struct pipeline_kind kind = {
 
 static void open_bed(struct bed *bed)
 {
-    *bed = (struct bed){.net.verbs = &net_verbs, .server.budget.left_ns = BUDGET_UNLIMITED};
-    bed->server.net = &bed->net;
+    *bed = (struct bed){.stream.verbs = &stream_verbs, .server.budget.left_ns = BUDGET_UNLIMITED};
     buffers_init(&bed->server.buffers, UINT64_MAX);
     list_init(&bed->server.dirty);
     struct session *session = &bed->pipeline.session;
     session->server = &bed->server;
+    session->stream = &bed->stream;
     session->kind = &kind.session;
     list_init(&session->dirty);
     list_init(&session->changed);

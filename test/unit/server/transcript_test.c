@@ -212,7 +212,7 @@ static struct client *find_client(struct story *story, struct bytes name)
 static void connect_client(struct story *story, struct client *client, unsigned listener)
 {
     if (!client->peer)
-        client->peer = sim_net_connect(world_net(story->world), listener);
+        client->peer = sim_loop_client(world_loop(story->world), listener);
 }
 
 static void settle(struct story *story)

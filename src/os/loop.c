@@ -1,0 +1,412 @@
+/*
+ * Owns the epoll instance, the listeners, the streams and the mailbox.
+ */
+#include "os/loop.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/loop_parts.h"
+
+enum {
+    SILENT_S = 60,       /* a client is asked whether it is there, */
+    SILENT_AGAIN_S = 15, /* again after so long, */
+    SILENT_TIMES = 4,    /* and given up: within two minutes */
+    ACCEPTS = 128,       /* at most so many at once */
+    ACCEPT_PAUSE_US = 200 * 1000,
+    SLEEP_MAX_US = 2000 * 1000, /* the kernel's sleeps stand still while a machine is suspended */
+    SPARE_DESCRIPTORS = 40,     /* for streams to servers, and the like */
+};
+
+static struct os_loop *self(struct loop *loop)
+{
+    return (struct os_loop *)loop; /* its first member */
+}
+
+static int64_t read_clock(const struct os_loop *loop)
+{
+    return loop->loop.clock->now_us(loop->loop.clock);
+}
+
+bool loop_watch_source(struct os_loop *loop, struct source *source, uint32_t interest)
+{
+    struct epoll_event event = {.events = interest, .data.ptr = source};
+    int failed = epoll_ctl(loop->epoll, EPOLL_CTL_ADD, source->fd, &event);
+    CHECK(!failed || errno == ENOMEM || errno == ENOSPC || source->kind == SOURCE_WATCH);
+    return !failed;
+}
+
+/* ---- accepting ---- */
+
+static void listeners_pause(struct os_loop *loop, int why)
+{
+    for (unsigned i = 0; i < loop->listener_count; i++)
+        (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, loop->listeners[i].source.fd, NULL);
+    loop->accept_again_us = read_clock(loop) + ACCEPT_PAUSE_US;
+    if (!loop->accept_error_said)
+        log_event(LOG_WARN, "accept_paused",
+                  "error=\"%s\" hint=\"raise the limit of open files (ulimit -n) or lower "
+                  "limits.connections\"",
+                  strerror(why));
+    loop->accept_error_said = true;
+}
+
+static void listeners_go_on(struct os_loop *loop)
+{
+    if (!loop->accept_again_us || read_clock(loop) < loop->accept_again_us)
+        return;
+    loop->accept_again_us = 0;
+    for (unsigned i = 0; i < loop->listener_count; i++)
+        (void)loop_watch_source(loop, &loop->listeners[i].source, EPOLLIN);
+}
+
+static void take_client(struct os_loop *loop, int fd, unsigned listener)
+{
+    int on = 1;
+    struct os_stream *stream = stream_new(loop, fd);
+    stream->interest = (uint32_t)EPOLLIN | EPOLLRDHUP;
+    loop->client_count++;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
+    (void)loop_watch_source(loop, &stream->source, stream->interest);
+    loop->loop.acceptor->accepted(loop->loop.acceptor, &stream->stream, listener);
+}
+
+static void accept_some(struct os_loop *loop, struct listener *listener)
+{
+    for (int i = 0; i < ACCEPTS; i++) {
+        if (loop->client_count >= loop->client_max) {
+            listeners_pause(loop, EMFILE);
+            return;
+        }
+        int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_client(loop, fd, listener->number);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            listeners_pause(loop, errno);
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+}
+
+static void loop_stop_listening(struct loop *base)
+{
+    struct os_loop *loop = self(base);
+    for (unsigned i = 0; i < loop->listener_count; i++)
+        (void)close(loop->listeners[i].source.fd);
+    loop->listener_count = 0;
+    loop->accept_again_us = 0;
+}
+
+/* ---- descriptors of others ---- */
+
+static void end_watch(struct os_loop *loop, struct watch_source *source)
+{
+    (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->source.fd, NULL);
+    source->watch->source = NULL;
+    source->watch = NULL;
+    list_remove(&source->place);
+    list_add_tail(&loop->dead_watches, &source->place); /* events of it may be waiting */
+}
+
+static enum err loop_watch(struct loop *base, struct watch *watch, unsigned what)
+{
+    struct os_loop *loop = self(base);
+    struct watch_source *source = watch->source;
+    uint32_t interest = (what & LOOP_READ ? (uint32_t)EPOLLIN | EPOLLRDHUP : 0) |
+                        (what & LOOP_WRITE ? (uint32_t)EPOLLOUT : 0);
+    if (!what) {
+        if (source)
+            end_watch(loop, source);
+        return OK;
+    }
+    if (source) {
+        struct epoll_event event = {.events = interest, .data.ptr = &source->source};
+        (void)epoll_ctl(loop->epoll, EPOLL_CTL_MOD, watch->fd, &event); /* it is there */
+        return OK;
+    }
+    source = mem_zalloc(sizeof(*source));
+    source->source = (struct source){.kind = SOURCE_WATCH, .fd = watch->fd};
+    source->watch = watch;
+    watch->source = source;
+    list_add_tail(&loop->watches, &source->place);
+    if (loop_watch_source(loop, &source->source, interest))
+        return OK;
+    int why = errno;
+    end_watch(loop, source);
+    errno = why;
+    return ERR_IO;
+}
+
+static void serve_watches(struct os_loop *loop)
+{
+    while (!list_empty(&loop->triggered)) {
+        struct watch_source *source = LIST_ENTRY(loop->triggered.next, struct watch_source, place);
+        uint32_t events = source->events;
+        bool broken = events & ((uint32_t)EPOLLERR | EPOLLHUP);
+        bool reads = broken || events & ((uint32_t)EPOLLIN | EPOLLRDHUP);
+        bool writes = broken || events & EPOLLOUT;
+        source->events = 0;
+        list_remove(&source->place);
+        list_add_tail(&loop->watches, &source->place);
+        source->watch->ready(source->watch, (reads ? (unsigned)LOOP_READ : 0) |
+                                                (writes ? (unsigned)LOOP_WRITE : 0));
+    }
+}
+
+static void note_watch(struct os_loop *loop, struct watch_source *source, uint32_t what)
+{
+    if (!source->watch)
+        return; /* it ended meanwhile */
+    source->events |= what;
+    list_remove(&source->place);
+    list_add_tail(&loop->triggered, &source->place);
+}
+
+static void free_dead_watches(struct os_loop *loop)
+{
+    while (!list_empty(&loop->dead_watches)) {
+        struct watch_source *source =
+            LIST_ENTRY(loop->dead_watches.next, struct watch_source, place);
+        list_remove(&source->place);
+        mem_free(source);
+    }
+}
+
+/* ---- messages ---- */
+
+static void loop_post(struct loop *base, struct message *message)
+{
+    mailbox_post(&self(base)->mailbox->mailbox, &message->place);
+}
+
+static void take_mail(struct os_loop *loop)
+{
+    if (!loop->mail)
+        return;
+    loop->mail = false;
+    struct queue_node *node = mailbox_take_all(&loop->mailbox->mailbox);
+    while (node) {
+        struct message *message = LIST_ENTRY(node, struct message, place);
+        node = node->next; /* `arrived` may free it */
+        message->arrived(message);
+    }
+}
+
+/* ---- turns ---- */
+
+/* Kernels before 5.11, and valgrind, know no epoll_pwait2: there sleeps end on whole milliseconds.
+ */
+static int wait_for_events(struct os_loop *loop, const struct timespec *limit)
+{
+    if (!loop->coarse_sleep) {
+        int count = epoll_pwait2(loop->epoll, loop->events, EVENTS, limit, NULL);
+        if (count >= 0 || errno != ENOSYS)
+            return count;
+        loop->coarse_sleep = true;
+        log_event(LOG_WARN, "coarse_sleep",
+                  "hint=\"this kernel has no epoll_pwait2: jobs come up to 1 ms later\"");
+    }
+    int64_t limit_ms = limit ? limit->tv_sec * 1000 + (limit->tv_nsec + 999999) / 1000000 : -1;
+    return epoll_wait(loop->epoll, loop->events, EVENTS, (int)limit_ms);
+}
+
+static void sleep_until(struct loop *base, int64_t until_us)
+{
+    struct os_loop *loop = self(base);
+    struct timespec left = {0};
+    const struct timespec *limit = &left;
+    if (!list_empty(&loop->lingering)) {
+        struct os_stream *first = LIST_ENTRY(loop->lingering.next, struct os_stream, place);
+        if (first->linger_until_us < until_us)
+            until_us = first->linger_until_us;
+    }
+    if (loop->accept_again_us && loop->accept_again_us < until_us)
+        until_us = loop->accept_again_us;
+    if (until_us == INT64_MAX && list_empty(&loop->ready)) {
+        limit = NULL;
+    } else if (list_empty(&loop->ready) && until_us > 0) {
+        int64_t left_us = until_us - read_clock(loop);
+        if (left_us > SLEEP_MAX_US)
+            left_us = SLEEP_MAX_US;
+        if (left_us > 0)
+            left = (struct timespec){left_us / 1000000, left_us % 1000000 * 1000};
+    }
+    loop->event_count = wait_for_events(loop, limit);
+    CHECK(loop->event_count >= 0 || errno == EINTR);
+}
+
+/* Who has gone comes first: they are not to be handed a job any more (P6). */
+static void note_events(struct os_loop *loop)
+{
+    for (int i = 0; i < loop->event_count; i++) {
+        struct source *source = loop->events[i].data.ptr;
+        uint32_t what = loop->events[i].events;
+        switch (source->kind) {
+        case SOURCE_STREAM: {
+            struct os_stream *stream = LIST_ENTRY(source, struct os_stream, source);
+            stream->events |= what;
+            stream_make_ready(stream, what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP));
+            break;
+        }
+        case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;
+        case SOURCE_WATCH: note_watch(loop, (struct watch_source *)source, what); break;
+        case SOURCE_WAKER: loop->mail |= source == &loop->mail_source; break;
+        }
+    }
+    loop->event_count = 0;
+}
+
+static bool gather(struct loop *base, struct loop_share *share)
+{
+    struct os_loop *loop = self(base);
+    note_events(loop);
+    loop->share = share;
+    take_mail(loop);
+    serve_watches(loop);
+    for (unsigned i = 0; i < loop->listener_count; i++) {
+        if (loop->listeners[i].waiting)
+            accept_some(loop, &loop->listeners[i]);
+        loop->listeners[i].waiting = false;
+    }
+    for (unsigned count = loop->ready_count; count > 0 && loop->ready_count > 0; count--) {
+        if (share && share->spent(share))
+            break;
+        struct os_stream *stream = LIST_ENTRY(loop->ready.next, struct os_stream, ready);
+        stream_unready(stream);
+        stream_serve(stream);
+    }
+    loop->share = NULL;
+    listeners_go_on(loop);
+    streams_end_lingering(loop);
+    streams_free_dead(loop);
+    free_dead_watches(loop);
+    (void)timers_trim(&base->timers); /* the rest in later turns */
+    return loop->ready_count > 0;
+}
+
+static const struct loop_verbs verbs = {
+    .sleep = sleep_until,
+    .gather = gather,
+    .connect = stream_open,
+    .stop_listening = loop_stop_listening,
+    .watch = loop_watch,
+    .post = loop_post,
+};
+
+/* ---- life ---- */
+
+/* Those that are open now: standard streams, listeners, what we were started with. */
+static rlim_t descriptors_open(void)
+{
+    rlim_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir))
+        count++; /* "." and ".." and its own among them: no matter */
+    if (dir)
+        (void)closedir(dir); /* only read */
+    return count;
+}
+
+/* How many descriptors the process may have, but for those that are not clients'. */
+static unsigned descriptors_for_clients(unsigned reserved)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > UINT32_MAX)
+        return UINT32_MAX;
+    rlim_t spare = descriptors_open() + reserved + SPARE_DESCRIPTORS;
+    if (spare > limit.rlim_cur / 2)
+        spare = limit.rlim_cur / 2;
+    return (unsigned)(limit.rlim_cur - spare);
+}
+
+struct os_loop *os_loop_new(struct clock *clock, unsigned reserved)
+{
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct shared_mailbox *mailbox = epoll < 0 ? NULL : shared_mailbox_new();
+    if (!mailbox) {
+        int why = errno;
+        if (epoll >= 0)
+            (void)close(epoll);
+        errno = why;
+        return NULL;
+    }
+    struct os_loop *loop = mem_zalloc(sizeof(*loop));
+    loop->loop = (struct loop){.verbs = &verbs, .clock = clock, .now_us = clock->now_us(clock)};
+    timers_init(&loop->loop.timers, loop->loop.now_us);
+    loop->epoll = epoll;
+    loop->mailbox = mailbox;
+    loop->client_max = descriptors_for_clients(reserved);
+    list_init(&loop->open);
+    list_init(&loop->ready);
+    list_init(&loop->lingering);
+    list_init(&loop->dead);
+    list_init(&loop->watches);
+    list_init(&loop->triggered);
+    list_init(&loop->dead_watches);
+    resolver_init(&loop->resolver, mailbox);
+    loop->mail_source = (struct source){.kind = SOURCE_WAKER, .fd = mailbox_fd(&mailbox->mailbox)};
+    (void)loop_watch_source(loop, &loop->mail_source, (uint32_t)EPOLLIN | EPOLLET);
+    return loop;
+}
+
+void os_loop_free(struct os_loop *loop)
+{
+    if (!loop)
+        return;
+    struct list *const all[] = {&loop->open, &loop->lingering};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        while (!list_empty(all[i]))
+            stream_bury(LIST_ENTRY(all[i]->next, struct os_stream, place));
+    }
+    streams_free_dead(loop);
+    CHECK(list_empty(&loop->watches));
+    free_dead_watches(loop);
+    resolver_fini(&loop->resolver);
+    loop->mail = true;
+    take_mail(loop); /* names that were found by now, and so on */
+    shared_mailbox_drop(loop->mailbox);
+    loop_stop_listening(&loop->loop);
+    timers_fini(&loop->loop.timers);
+    (void)close(loop->epoll);
+    mem_free(loop);
+}
+
+struct loop *os_loop_port(struct os_loop *loop)
+{
+    return &loop->loop;
+}
+
+void os_loop_listen(struct os_loop *loop, int fd, unsigned listener)
+{
+    CHECK(loop->listener_count < LOOP_LISTENERS_MAX);
+    /* A beanstalkd client may be silent for ever and hold jobs. */
+    socket_ask_silent(fd, SILENT_S, SILENT_AGAIN_S, SILENT_TIMES);
+    struct listener *at = &loop->listeners[loop->listener_count++];
+    *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};
+    (void)loop_watch_source(loop, &at->source, EPOLLIN);
+}
+
+void os_loop_wake_by(struct os_loop *loop, int fd)
+{
+    CHECK(loop->waker_count < WAKERS_MAX);
+    struct source *at = &loop->wakers[loop->waker_count++];
+    *at = (struct source){.kind = SOURCE_WAKER, .fd = fd};
+    (void)loop_watch_source(loop, at, (uint32_t)EPOLLIN | EPOLLET);
+}
+
+unsigned os_loop_count(const struct os_loop *loop)
+{
+    return loop->stream_count;
+}

@@ -1,0 +1,37 @@
+/*
+ * port/loop.h on Linux: one epoll instance, level-triggered, non-blocking sockets. Reads go into
+ * one shared buffer, so a request that comes whole is never copied: 4 KiB at first, up to 256 KiB
+ * from somebody who fills them while the handler takes all. Only what the handler leaves is kept.
+ *
+ * Out of file descriptors: accepting pauses for 200 ms at a time, which is logged once.
+ */
+#ifndef LATERD_OS_LOOP_H
+#define LATERD_OS_LOOP_H
+
+#include "port/loop.h"
+
+struct os_loop;
+
+enum { LOOP_LISTENERS_MAX = 64 };
+
+/*
+ * `reserved`: descriptors that others will need, beside those that are open now; clients are only
+ * taken while so many are left, but may always have half of the limit. NULL: no epoll; errno says
+ * why.
+ */
+struct os_loop *os_loop_new(struct clock *clock, unsigned reserved);
+void os_loop_free(struct os_loop *loop); /* closes every stream */
+struct loop *os_loop_port(struct os_loop *loop);
+
+/* Takes the listening socket over; its streams are `listener` to loop::acceptor. */
+void os_loop_listen(struct os_loop *loop, int fd, unsigned listener);
+
+/*
+ * Ends sleep() when the descriptor has something (edge-triggered: an eventfd need never be read).
+ */
+void os_loop_wake_by(struct os_loop *loop, int fd);
+
+/* Streams that are open, clients' and others. */
+unsigned os_loop_count(const struct os_loop *loop);
+
+#endif

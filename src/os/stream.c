@@ -1,0 +1,477 @@
+/*
+ * A stream's bytes, in and out: sockets, with TLS or without.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "os/loop_parts.h"
+
+enum {
+    SEND_BYTES = 256 * 1024, /* in one step */
+    DROP_BYTES = 64 * 1024,  /* of what a client sends behind its last request, in one step */
+    LINGER_US = 1000 * 1000,
+};
+
+static struct os_stream *self(struct stream *stream)
+{
+    return (struct os_stream *)stream; /* its first member */
+}
+
+const char *errno_text(int number)
+{
+    const char *text = strerrordesc_np(number);
+    return text ? text : "unknown error";
+}
+
+void socket_ask_silent(int fd, int silent_s, int again_s, int times)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, silent_s},
+        {IPPROTO_TCP, TCP_KEEPINTVL, again_s},
+        {IPPROTO_TCP, TCP_KEEPCNT, times},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
+struct os_stream *stream_new(struct os_loop *loop, int fd)
+{
+    struct os_stream *stream = mem_zalloc(sizeof(*stream));
+    stream->stream.verbs = &os_stream_verbs;
+    stream->source = (struct source){.kind = SOURCE_STREAM, .fd = fd};
+    stream->loop = loop;
+    stream->read_bytes = READ_FIRST_BYTES;
+    list_init(&stream->ready);
+    list_add_tail(&loop->open, &stream->place);
+    loop->stream_count++;
+    return stream;
+}
+
+/* ---- what the handler hears ---- */
+
+static size_t show(struct os_stream *stream, struct bytes bytes)
+{
+    return stream->stream.handler->input(&stream->stream, bytes);
+}
+
+static void tell_drained(struct os_stream *stream)
+{
+    if (stream->stream.handler->drained)
+        stream->stream.handler->drained(&stream->stream);
+}
+
+static void tell_leaving(struct os_stream *stream)
+{
+    if (stream->stream.handler->leaving)
+        stream->stream.handler->leaving(&stream->stream);
+}
+
+static void count_moved(const struct os_stream *stream, size_t bytes)
+{
+    struct loop_share *share = stream->loop->share;
+    if (share)
+        share->moved(share, bytes);
+}
+
+/* ---- being watched ---- */
+
+static size_t stream_kept(const struct os_stream *stream)
+{
+    return stream->out.len - stream->out_at;
+}
+
+void stream_update(struct os_stream *stream)
+{
+    uint32_t interest = 0;
+    if (stream->opening)
+        return; /* stream_open.c knows what it waits for */
+    stream->full = stream->full && stream->in.len && !stream->closing;
+    if (!stream->ended && !stream->full)
+        interest |= EPOLLIN;
+    if (!stream->ended && !stream->leaving)
+        interest |= EPOLLRDHUP;
+    bool blocked = stream->tls && tls_waits(stream->tls); /* room to send would not help */
+    if (stream_kept(stream) && !stream->broken && !blocked)
+        interest |= EPOLLOUT;
+    if (interest == stream->interest)
+        return;
+    struct epoll_event event = {.events = interest, .data.ptr = &stream->source};
+    (void)epoll_ctl(stream->loop->epoll, EPOLL_CTL_MOD, stream->source.fd,
+                    &event); /* it is there */
+    stream->interest = interest;
+}
+
+void stream_make_ready(struct os_stream *stream, bool first)
+{
+    if (stream->dead || !list_empty(&stream->ready))
+        return;
+    if (first)
+        list_add_head(&stream->loop->ready, &stream->ready);
+    else
+        list_add_tail(&stream->loop->ready, &stream->ready);
+    stream->loop->ready_count++;
+}
+
+void stream_unready(struct os_stream *stream)
+{
+    if (list_empty(&stream->ready))
+        return;
+    list_remove(&stream->ready);
+    stream->loop->ready_count--;
+}
+
+void stream_bury(struct os_stream *stream)
+{
+    if (stream->dead)
+        return;
+    stream_unready(stream);
+    if (stream->connector)
+        stream_open_end(stream);
+    else
+        stream->loop->client_count--;
+    tls_end(stream->tls);
+    stream->tls = NULL;
+    if (stream->source.fd >= 0)
+        (void)close(stream->source.fd); /* leaves epoll, too */
+    stream->dead = true;
+    buf_fini(&stream->out); /* what is in `in` may be under the handler's eyes */
+    list_remove(&stream->place);
+    list_add_tail(&stream->loop->dead, &stream->place);
+    stream->loop->stream_count--;
+}
+
+void streams_free_dead(struct os_loop *loop)
+{
+    while (!list_empty(&loop->dead)) {
+        struct os_stream *stream = LIST_ENTRY(loop->dead.next, struct os_stream, place);
+        list_remove(&stream->place);
+        buf_fini(&stream->in);
+        buf_fini(&stream->out);
+        stream_open_free(stream);
+        mem_free(stream);
+    }
+}
+
+void stream_break(struct os_stream *stream, const char *error)
+{
+    stream->broken = true;
+    stream->stream.error = error;
+    stream_make_ready(stream, true);
+}
+
+/* ---- sending ---- */
+
+/* Why the last call for the socket failed. */
+static const char *failure(const struct os_stream *stream)
+{
+    return stream->tls ? tls_error(stream->tls) : errno_text(errno);
+}
+
+/* A piece at a time: the system copies megabytes for milliseconds. */
+static size_t send_some(struct os_stream *stream, const char *at, size_t len)
+{
+    size_t piece = len < SEND_BYTES ? len : SEND_BYTES;
+    ssize_t sent = stream->tls ? tls_send(stream->tls, at, piece)
+                               : send(stream->source.fd, at, piece, MSG_NOSIGNAL);
+    if (sent >= 0)
+        return (size_t)sent;
+    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+        stream_break(stream, failure(stream)); /* the next gather tells the handler */
+    return 0;
+}
+
+static void verb_send(struct stream *base, struct buf *data)
+{
+    struct os_stream *stream = self(base);
+    size_t sent = 0;
+    if (!stream->broken && !stream->opening && stream_kept(stream) == 0)
+        sent = send_some(stream, data->at, data->len);
+    if (sent < data->len && stream->out.len == 0) { /* megabytes are not copied */
+        struct buf empty = stream->out;
+        stream->out = *data;
+        stream->out_at = sent;
+        *data = empty;
+    } else {
+        buf_add(&stream->out, data->at + sent, data->len - sent);
+        data->len = 0;
+    }
+    if (stream_kept(stream))
+        stream_update(stream);
+}
+
+/* All that there was to send is sent. */
+static void end_sending(struct os_stream *stream)
+{
+    if (stream->tls)
+        tls_shut(stream->tls);
+    (void)shutdown(stream->source.fd, SHUT_WR);
+}
+
+/* The socket takes bytes again. */
+static void stream_writable(struct os_stream *stream)
+{
+    if (stream_kept(stream)) {
+        size_t sent = send_some(stream, stream->out.at + stream->out_at, stream_kept(stream));
+        stream->out_at += sent;
+        count_moved(stream, sent);
+    }
+    if (stream_kept(stream) == 0) {
+        buf_fini(&stream->out);
+        stream->out_at = 0;
+        if (stream->closing && stream->ended) {
+            stream_bury(stream);
+            return;
+        }
+        if (stream->closing)
+            end_sending(stream);
+        else
+            tell_drained(stream);
+    }
+    if (!stream->dead)
+        stream_update(stream);
+}
+
+/* ---- receiving ---- */
+
+/* So many of the kept bytes were used. What is left takes no more memory than it needs. */
+static void keep_rest(struct os_stream *stream, size_t used)
+{
+    struct buf rest = {0};
+    if (used == 0)
+        return;
+    if (used >= stream->in.len / 2 && used < stream->in.len)
+        buf_add(&rest, stream->in.at + used, stream->in.len - used);
+    else
+        buf_drop(&stream->in, used);
+    if (rest.len || stream->in.len == 0) {
+        buf_fini(&stream->in);
+        stream->in = rest;
+    }
+}
+
+static void stream_show(struct os_stream *stream)
+{
+    stream->shown = true;
+    size_t used = show(stream, buf_bytes(&stream->in));
+    stream->shown = false;
+    if (stream->dead || stream->closing)
+        return;
+    keep_rest(stream, used);
+    stream_update(stream);
+}
+
+static void stream_lost(struct os_stream *stream)
+{
+    if (!stream->closing) {
+        if (!stream->stream.error)
+            stream->stream.error = STREAM_CLOSED;
+        stream->stream.handler->gone(&stream->stream, false);
+    }
+    stream_bury(stream);
+}
+
+static void stream_ended(struct os_stream *stream)
+{
+    stream->ended = true;
+    if (stream->closing && stream_kept(stream) == 0) {
+        stream_bury(stream);
+        return;
+    }
+    stream_update(stream);
+    if (!stream->closing)
+        stream->stream.handler->gone(&stream->stream, true);
+}
+
+/* Bytes that had to wait take memory: the next read takes few. A stream of them is read in bulk. */
+static void stream_learn(struct os_stream *stream, size_t used, size_t got)
+{
+    if (used < got)
+        stream->read_bytes = READ_FIRST_BYTES;
+    else if (got == stream->read_bytes && got < READ_BYTES)
+        stream->read_bytes *= 2;
+    else if (got < stream->read_bytes / 8 && stream->read_bytes > READ_FIRST_BYTES)
+        stream->read_bytes /= 2;
+}
+
+static void stream_readable(struct os_stream *stream)
+{
+    char *room = stream->loop->read_room;
+    size_t most = stream->closing ? DROP_BYTES : stream->read_bytes;
+    ssize_t got =
+        stream->tls ? tls_receive(stream->tls, room, most) : recv(stream->source.fd, room, most, 0);
+    if (got < 0) {
+        if (errno == EAGAIN || errno == EINTR)
+            return;
+        stream->stream.error = failure(stream);
+        stream_lost(stream);
+        return;
+    }
+    if (got == 0) {
+        stream_ended(stream);
+        return;
+    }
+    if (stream->closing) { /* lingering: what comes now is dropped */
+        count_moved(stream, (size_t)got);
+        return;
+    }
+    size_t used = show(stream, bytes_of(room, (size_t)got));
+    if (stream->dead || stream->closing)
+        return;
+    stream_learn(stream, used, (size_t)got);
+    if (used < (size_t)got)
+        buf_add(&stream->in, room + used, (size_t)got - used);
+}
+
+/*
+ * There is input, or its end, behind what is kept: it stays with the system, which then tells the
+ * client to wait. That the client has ended its sending must be known all the same.
+ */
+static void stream_wait(struct os_stream *stream, uint32_t what)
+{
+    bool lost = what & EPOLLERR || (what & EPOLLHUP && stream->leaving);
+    stream->full = true;
+    if (lost) {
+        stream_lost(stream);
+    } else if (what & ((uint32_t)EPOLLRDHUP | EPOLLHUP) && !stream->leaving) {
+        stream->leaving = true;
+        tell_leaving(stream);
+    }
+    if (!stream->dead)
+        stream_update(stream);
+}
+
+/*
+ * What TLS has decrypted already wakes nobody; and what it could not send for want of something to
+ * receive may go now.
+ */
+static void serve_tls(struct os_stream *stream)
+{
+    if (stream_kept(stream) && !stream->broken)
+        stream_writable(stream);
+    if (stream->dead || stream->in.len || stream->ended || !tls_holds(stream->tls))
+        return;
+    stream->events |= EPOLLIN;
+    stream_make_ready(stream, false);
+}
+
+void stream_serve(struct os_stream *stream)
+{
+    uint32_t what = stream->events;
+    bool resumed = stream->resumed;
+    stream->events = 0;
+    stream->resumed = false;
+    if (stream->broken) {
+        stream_lost(stream);
+        return;
+    }
+    if (stream->opening) {
+        stream_open_serve(stream, what);
+        return;
+    }
+    if (what & EPOLLOUT)
+        stream_writable(stream);
+    if (stream->dead)
+        return;
+    bool kept = stream->in.len && !stream->closing;
+    uint32_t over = what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP);
+    if (kept && (over || (what & EPOLLIN && !resumed)))
+        stream_wait(stream, what);
+    else if (kept)
+        ; /* what there is comes first */
+    else if ((what & ((uint32_t)EPOLLIN | EPOLLRDHUP)) && !stream->ended)
+        stream_readable(stream);
+    else if (what & (EPOLLERR | EPOLLHUP))
+        stream_lost(stream);
+    if (resumed && !stream->dead && stream->in.len && !stream->closing)
+        stream_show(stream);
+    if (stream->resumed && !stream->dead && stream->in.len && !stream->closing)
+        stream_make_ready(stream, false);
+    if (stream->tls)
+        serve_tls(stream);
+}
+
+void streams_end_lingering(struct os_loop *loop)
+{
+    if (list_empty(&loop->lingering))
+        return;
+    int64_t now_us = loop->loop.clock->now_us(loop->loop.clock);
+    while (!list_empty(&loop->lingering)) {
+        struct os_stream *stream = LIST_ENTRY(loop->lingering.next, struct os_stream, place);
+        if (stream->linger_until_us > now_us)
+            return;
+        stream_bury(stream);
+    }
+}
+
+/* ---- the port ---- */
+
+static size_t verb_unsent(const struct stream *base)
+{
+    return stream_kept((const struct os_stream *)base);
+}
+
+static size_t verb_held(const struct stream *base)
+{
+    const struct os_stream *stream = (const struct os_stream *)base;
+    return stream->in.cap + stream->out.cap;
+}
+
+static void verb_resume(struct stream *base)
+{
+    struct os_stream *stream = self(base);
+    stream->resumed = true; /* from within input(): stream_serve() looks at it afterwards */
+    if (stream->in.len && !stream->broken)
+        stream_make_ready(stream, false);
+}
+
+/* What has not left the machine is not to reach the other side behind what is asked elsewhere. */
+static void drop_unsent(const struct os_stream *stream)
+{
+    struct linger linger = {.l_onoff = 1, .l_linger = 0};
+    if (stream->source.fd >= 0)
+        (void)setsockopt(stream->source.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+}
+
+static void verb_close(struct stream *base, enum stream_close how)
+{
+    struct os_stream *stream = self(base);
+    if (stream->dead)
+        return;
+    if (how == STREAM_RESET)
+        drop_unsent(stream);
+    if (how != STREAM_LINGER || stream->broken || stream->opening) {
+        stream_bury(stream);
+        return;
+    }
+    stream->closing = true;
+    stream->stream.user = NULL;
+    if (!stream->shown)
+        buf_fini(&stream->in);
+    const struct loop *loop = &stream->loop->loop;
+    stream->linger_until_us = loop->clock->now_us(loop->clock) + LINGER_US;
+    list_remove(&stream->place);
+    list_add_tail(&stream->loop->lingering, &stream->place);
+    if (stream_kept(stream) == 0)
+        end_sending(stream);
+    if (stream->ended && stream_kept(stream) == 0)
+        stream_bury(stream);
+    else
+        stream_update(stream);
+}
+
+const struct stream_verbs os_stream_verbs = {
+    .send = verb_send,
+    .unsent = verb_unsent,
+    .held = verb_held,
+    .resume = verb_resume,
+    .close = verb_close,
+};

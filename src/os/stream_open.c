@@ -1,0 +1,224 @@
+/*
+ * Opening a stream to somebody.
+ *
+ *     LOOKING_UP ─address─▶ CONNECTING ─▶ AGREEING (TLS) ─▶ open, and stream.c's
+ *
+ * What goes wrong breaks the stream: the next gather tells its handler.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "os/loop_parts.h"
+
+enum { SILENT_TIMES = 9 }; /* as Linux has it */
+
+enum opening_state { LOOKING_UP, CONNECTING, AGREEING };
+
+struct opening {
+    enum opening_state state;
+    struct os_stream *stream;
+    struct timer timer;
+    struct name_query query;
+    struct tls *tls;
+    int64_t timeout_us;
+    int silent_s;
+    char host[RESOLVER_NAME_MAX];
+};
+
+static void wait_anew(struct opening *connector)
+{
+    struct loop *loop = &connector->stream->loop->loop;
+    loop_arm(loop, &connector->timer, loop->clock->now_us(loop->clock) + connector->timeout_us);
+}
+
+static void too_slow(struct timer *timer)
+{
+    struct opening *connector = LIST_ENTRY(timer, struct opening, timer);
+    stream_break(connector->stream,
+                 connector->state == LOOKING_UP ? STREAM_NAME_SLOW : STREAM_SLOW);
+}
+
+static void watch_for(struct os_stream *stream, uint32_t interest)
+{
+    struct epoll_event event = {.events = interest, .data.ptr = &stream->source};
+    if (interest != stream->interest)
+        (void)epoll_ctl(stream->loop->epoll, EPOLL_CTL_MOD, stream->source.fd, &event);
+    stream->interest = interest;
+}
+
+/* ---- connecting ---- */
+
+static void connect_to(struct opening *connector, const struct sockaddr *address, socklen_t len)
+{
+    struct os_stream *stream = connector->stream;
+    int on = 1;
+    connector->state = CONNECTING;
+    wait_anew(connector);
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    stream->source.fd = fd;
+    if (fd < 0) {
+        stream_break(stream, errno_text(errno));
+        return;
+    }
+    /* On a Unix socket these fail, which does no harm. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    socket_ask_silent(fd, connector->silent_s, connector->silent_s, SILENT_TIMES);
+    if (connect(fd, address, len) && errno != EINPROGRESS) {
+        stream_break(stream, errno_text(errno));
+        return;
+    }
+    stream->interest = EPOLLOUT;
+    if (!loop_watch_source(stream->loop, &stream->source, stream->interest))
+        stream_break(stream, errno_text(errno));
+}
+
+static void name_answered(struct name_query *query, const struct socket_address *address,
+                          const char *error)
+{
+    struct opening *connector = LIST_ENTRY(query, struct opening, query);
+    if (error)
+        stream_break(connector->stream, error);
+    else
+        connect_to(connector, (const struct sockaddr *)&address->any, address->len);
+}
+
+static void connect_to_path(struct opening *connector)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = strlen(connector->host);
+    if (len >= sizeof(address.sun_path)) {
+        stream_break(connector->stream, "the path of the socket is too long");
+        return;
+    }
+    memcpy(address.sun_path, connector->host, len + 1);
+    connector->tls = NULL;
+    connect_to(connector, (const struct sockaddr *)&address, sizeof(address));
+}
+
+static void look_up(struct opening *connector)
+{
+    struct socket_address address;
+    if (address_of_digits(connector->host, connector->query.port, &address)) {
+        connect_to(connector, (const struct sockaddr *)&address.any, address.len);
+        return;
+    }
+    connector->query.answered = name_answered;
+    wait_anew(connector);
+    resolver_ask(&connector->stream->loop->resolver, &connector->query, connector->host);
+}
+
+struct stream *stream_open(struct loop *base, const struct stream_options *options)
+{
+    struct os_loop *loop = (struct os_loop *)base; /* its first member */
+    struct os_stream *stream = stream_new(loop, -1);
+    struct opening *connector = mem_zalloc(sizeof(*connector));
+    CHECK(options->handler->opened);
+    stream->stream.handler = options->handler;
+    stream->stream.user = options->user;
+    stream->opening = true;
+    stream->connector = connector;
+    connector->stream = stream;
+    connector->timer.expired = too_slow;
+    connector->tls = options->tls;
+    connector->timeout_us = options->timeout_us;
+    connector->silent_s = options->silent_s;
+    connector->query.port = options->port;
+    connector->query.attempt = options->attempt;
+    int len = snprintf(connector->host, sizeof(connector->host), "%s", options->host);
+    if (len >= (int)sizeof(connector->host))
+        stream_break(stream, "its name is too long");
+    else if (options->host[0] == '/')
+        connect_to_path(connector);
+    else
+        look_up(connector);
+    return &stream->stream;
+}
+
+/* ---- what comes meanwhile ---- */
+
+static void open_now(struct os_stream *stream)
+{
+    struct loop *loop = &stream->loop->loop;
+    loop_cancel(loop, &stream->connector->timer);
+    stream->opening = false;
+    stream->stream.handler->opened(&stream->stream);
+    if (stream->dead)
+        return;
+    stream_update(stream);
+    if (stream->tls && tls_holds(stream->tls)) { /* it came with the end of the handshake */
+        stream->events |= EPOLLIN;
+        stream_make_ready(stream, false);
+    }
+}
+
+static void fail(struct os_stream *stream, const char *error)
+{
+    stream_break(stream, error);
+    stream_unready(stream);
+    stream_serve(stream);
+}
+
+static void agree(struct os_stream *stream)
+{
+    switch (tls_agree(stream->tls)) {
+    case TLS_DONE: open_now(stream); break;
+    case TLS_WANTS_INPUT: watch_for(stream, EPOLLIN); break;
+    case TLS_WANTS_ROOM: watch_for(stream, EPOLLOUT); break;
+    case TLS_FAILED: fail(stream, tls_error(stream->tls)); break;
+    }
+}
+
+static void connected(struct os_stream *stream)
+{
+    struct opening *connector = stream->connector;
+    int error = 0;
+    socklen_t len = sizeof(error);
+    if (getsockopt(stream->source.fd, SOL_SOCKET, SO_ERROR, &error, &len))
+        error = errno;
+    if (error) {
+        fail(stream, errno_text(error));
+        return;
+    }
+    if (!connector->tls) {
+        open_now(stream);
+        return;
+    }
+    connector->state = AGREEING;
+    stream->tls = tls_begin(connector->tls, stream->source.fd, connector->host);
+    if (stream->tls)
+        agree(stream);
+    else
+        fail(stream, "TLS cannot be begun");
+}
+
+void stream_open_serve(struct os_stream *stream, uint32_t what)
+{
+    if (!what)
+        return;
+    if (stream->connector->state == CONNECTING)
+        connected(stream);
+    else if (stream->connector->state == AGREEING)
+        agree(stream);
+}
+
+/* ---- the end ---- */
+
+void stream_open_end(struct os_stream *stream)
+{
+    struct opening *connector = stream->connector;
+    loop_cancel(&stream->loop->loop, &connector->timer);
+    resolver_cancel(&stream->loop->resolver, &connector->query);
+}
+
+void stream_open_free(struct os_stream *stream)
+{
+    mem_free(stream->connector);
+}

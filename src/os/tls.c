@@ -1,0 +1,295 @@
+/*
+ * Owns what OpenSSL allocates. Its errors lie in a queue of the thread's, which is empty before
+ * each call, for SSL_get_error() looks into it.
+ */
+#include "os/tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifdef LATERD_NO_TLS
+
+enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    (void)options;
+    (void)out_tls;
+    (void)snprintf(out_error->text, sizeof(out_error->text),
+                   "TLS is asked for, which this laterd was built without: do without on a private "
+                   "network, or use a TLS tunnel beside laterd");
+    return ERR_UNSUPPORTED;
+}
+
+void tls_free(struct tls *tls)
+{
+    (void)tls;
+}
+
+struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+{
+    (void)tls, (void)fd, (void)host;
+    return NULL;
+}
+
+void tls_end(struct tls_session *session)
+{
+    (void)session;
+}
+
+ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+{
+    (void)session, (void)at, (void)len;
+    return -1;
+}
+
+ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+{
+    (void)session, (void)room, (void)room_bytes;
+    return -1;
+}
+
+bool tls_waits(const struct tls_session *session)
+{
+    (void)session;
+    return false;
+}
+
+bool tls_holds(const struct tls_session *session)
+{
+    (void)session;
+    return false;
+}
+
+enum tls_agreed tls_agree(struct tls_session *session)
+{
+    (void)session;
+    return TLS_FAILED;
+}
+
+void tls_shut(struct tls_session *session)
+{
+    (void)session;
+}
+
+const char *tls_error(const struct tls_session *session)
+{
+    (void)session;
+    return "";
+}
+
+#else
+
+#include <arpa/inet.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/mem.h"
+
+struct tls {
+    SSL_CTX *context;
+};
+
+struct tls_session {
+    SSL *ssl;
+    bool waits;
+    char error[128];
+};
+
+static const char *last_error(void)
+{
+    unsigned long error = ERR_peek_last_error();
+    const char *reason = error ? ERR_reason_error_string(error) : NULL;
+    return reason ? reason : strerror(errno);
+}
+
+static enum err refuse(const struct tls_options *options, struct tls_error *error, const char *key,
+                       const char *file)
+{
+    (void)snprintf(error->text, sizeof(error->text), "%.40s%s = %.200s: %.100s", options->keys, key,
+                   file, last_error());
+    return ERR_IO;
+}
+
+/* A key that is encrypted is an error, and not a question to the terminal that waits for ever. */
+static int no_password(char *room, int room_bytes, int writing, void *ctx)
+{
+    (void)room, (void)room_bytes, (void)writing, (void)ctx;
+    return -1;
+}
+
+static enum err load_files(SSL_CTX *context, const struct tls_options *options,
+                           struct tls_error *error)
+{
+    ERR_clear_error();
+    int good = options->ca[0] ? SSL_CTX_load_verify_file(context, options->ca)
+                              : SSL_CTX_set_default_verify_paths(context);
+    if (!good)
+        return refuse(options, error, "ca", options->ca);
+    if (!options->certificate[0])
+        return OK;
+    if (SSL_CTX_use_certificate_chain_file(context, options->certificate) != 1)
+        return refuse(options, error, "certificate", options->certificate);
+    const char *key = options->key[0] ? options->key : options->certificate;
+    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1)
+        return refuse(options, error, "key", key);
+    return OK;
+}
+
+enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (!context) {
+        (void)snprintf(out_error->text, sizeof(out_error->text), "TLS: %s", last_error());
+        return ERR_IO;
+    }
+    (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION); /* a version that it knows */
+    SSL_CTX_set_default_passwd_cb(context, no_password);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    /* What is still to be sent grows and moves between two tries. */
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    enum err err = load_files(context, options, out_error);
+    if (err) {
+        SSL_CTX_free(context);
+        return err;
+    }
+    struct tls *tls = mem_alloc(sizeof(*tls));
+    tls->context = context;
+    *out_tls = tls;
+    return OK;
+}
+
+void tls_free(struct tls *tls)
+{
+    if (!tls)
+        return;
+    SSL_CTX_free(tls->context);
+    mem_free(tls);
+}
+
+/* An address in digits must be in the certificate as one. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    struct in6_addr digits;
+    bool is_address =
+        inet_pton(AF_INET, host, &digits) == 1 || inet_pton(AF_INET6, host, &digits) == 1;
+    if (is_address)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+struct tls_session *tls_begin(struct tls *tls, int fd, const char *host)
+{
+    SSL *ssl = SSL_new(tls->context);
+    if (!ssl || SSL_set_fd(ssl, fd) != 1 || (host && !expect_host(ssl, host))) {
+        SSL_free(ssl); /* NULL does nothing */
+        return NULL;
+    }
+    if (host)
+        SSL_set_connect_state(ssl);
+    else
+        SSL_set_accept_state(ssl);
+    struct tls_session *session = mem_zalloc(sizeof(*session));
+    session->ssl = ssl;
+    return session;
+}
+
+void tls_end(struct tls_session *session)
+{
+    if (!session)
+        return;
+    SSL_free(session->ssl);
+    mem_free(session);
+}
+
+/* What a call of OpenSSL's came to, as send() and recv() would say it. */
+static ssize_t outcome(struct tls_session *session, int returned, size_t done)
+{
+    int error = returned == 1 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, returned);
+    long verified = SSL_get_verify_result(session->ssl);
+    session->waits = error == SSL_ERROR_WANT_READ;
+    if (error == SSL_ERROR_NONE)
+        return (ssize_t)done;
+    if (error == SSL_ERROR_ZERO_RETURN)
+        return 0;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (verified != X509_V_OK)
+        (void)snprintf(session->error, sizeof(session->error), "TLS: the certificate: %s",
+                       X509_verify_cert_error_string(verified));
+    else
+        (void)snprintf(session->error, sizeof(session->error), "TLS: %s",
+                       error == SSL_ERROR_SYSCALL && errno == 0 ? "it closed the connection"
+                                                                : last_error());
+    errno = EPROTO;
+    return -1;
+}
+
+enum tls_agreed tls_agree(struct tls_session *session)
+{
+    ERR_clear_error();
+    errno = 0;
+    int returned = SSL_do_handshake(session->ssl);
+    ssize_t came_to = outcome(session, returned, 1);
+    if (came_to > 0)
+        return TLS_DONE;
+    if (came_to == 0) { /* it said goodbye in the middle */
+        (void)snprintf(session->error, sizeof(session->error), "TLS: it closed the connection");
+        return TLS_FAILED;
+    }
+    if (errno != EAGAIN)
+        return TLS_FAILED;
+    return session->waits ? TLS_WANTS_INPUT : TLS_WANTS_ROOM;
+}
+
+/* OpenSSL sends a record at a time; a socket takes as much as there is room for. */
+ssize_t tls_send(struct tls_session *session, const void *at, size_t len)
+{
+    size_t all = 0;
+    ssize_t sent;
+    do {
+        size_t some = 0;
+        ERR_clear_error();
+        errno = 0;
+        int returned = SSL_write_ex(session->ssl, (const char *)at + all, len - all, &some);
+        sent = outcome(session, returned, some);
+        all += sent > 0 ? (size_t)sent : 0;
+    } while (sent > 0 && all < len);
+    return all ? (ssize_t)all : sent;
+}
+
+ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes)
+{
+    size_t got = 0;
+    ERR_clear_error();
+    errno = 0;
+    int returned = SSL_read_ex(session->ssl, room, room_bytes, &got);
+    return outcome(session, returned, got);
+}
+
+bool tls_waits(const struct tls_session *session)
+{
+    return session->waits;
+}
+
+bool tls_holds(const struct tls_session *session)
+{
+    return SSL_has_pending(session->ssl);
+}
+
+void tls_shut(struct tls_session *session)
+{
+    ERR_clear_error();
+    (void)SSL_shutdown(session->ssl); /* what does not go at once does not go */
+}
+
+const char *tls_error(const struct tls_session *session)
+{
+    return session->error;
+}
+
+#endif
