@@ -46,16 +46,20 @@ static struct passed take_passed(struct listeners *listeners, const struct confi
     return (struct passed){.http = http > 0, .beanstalk = count > http};
 }
 
-static void complain_taken(const struct command_line *line, bool beanstalk)
+static void complain_taken(const struct command_line *line, enum protocol_kind protocol)
 {
-    if (!beanstalk)
-        complain("is another laterd running? Stop it, or give another address with --http "
-                 "127.0.0.1:PORT, or in the configuration (http, under [server])");
+    const char *option = protocols[protocol].option;
+    const char *who = protocol == PROTOCOL_BEANSTALK ? "a beanstalkd" : "another laterd";
+    if (line->as_beanstalkd)
+        complain("is %s running? Stop it, or give another port with -p", who);
+    else if (protocol == PROTOCOL_BEANSTALK)
+        complain("is %s running? Stop it, or give another address with --%s 127.0.0.1:PORT, or do "
+                 "without with --%s none",
+                 who, option, option);
     else
-        complain("is a beanstalkd running? Stop it, or %s",
-                 line->as_beanstalkd ? "give another port with -p"
-                                     : "give another address with --beanstalk 127.0.0.1:PORT, "
-                                       "or do without with --beanstalk none");
+        complain("is %s running? Stop it, or give another address with --%s 127.0.0.1:PORT, or in "
+                 "the configuration (%s, under [server])",
+                 who, option, option);
 }
 
 static int open_one(const struct command_line *line, const char *address,
@@ -75,7 +79,7 @@ static int open_one(const struct command_line *line, const char *address,
     complain("cannot listen on %s%s: %s", address, beanstalk ? " for clients of beanstalkd" : "",
              why);
     if (taken)
-        complain_taken(line, beanstalk);
+        complain_taken(line, what.protocol);
     return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
 }
 
