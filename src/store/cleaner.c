@@ -19,6 +19,7 @@ enum {
     AHEAD_BYTES = 4 * 1024 * 1024, /* sealed and not written yet: the disk is busy enough */
     SEGMENTS_LEAST = 4,            /* below so many nothing is cleaned, unless wholly dead */
     SLACK_SEGMENTS = 2,
+    FOLLOWER_BYTES = 1024 * 1024 * 1024, /* if options do not say */
 };
 
 enum clean_step {
@@ -148,11 +149,29 @@ static bool worth_it(struct cleaner *cleaner, const struct segment *oldest)
            used > 2 * segments_live_bytes(cleaner->segments) + SLACK_SEGMENTS * segment_bytes;
 }
 
+/*
+ * May batches up to this one go? Followers keep them, up to a limit; on a full disk not at all,
+ * because what is kept for them is refused to clients.
+ */
+static bool let_go(struct cleaner *cleaner, uint64_t batch)
+{
+    struct followers *followers = cleaner->store->followers;
+    uint64_t limit = cleaner->options->follower_bytes;
+    if (!followers_need(followers, batch))
+        return true;
+    if (!segments_full(cleaner->segments) && log_bytes(cleaner) <= (limit ? limit : FOLLOWER_BYTES))
+        return false;
+    followers_drop(followers, batch);
+    return true;
+}
+
 static void start(struct cleaner *cleaner)
 {
     struct segment *oldest = segments_first(cleaner->segments);
     struct segment *next = oldest ? segments_after(cleaner->segments, oldest) : NULL;
     if (!next || next->state != SEGMENT_HEADED || !worth_it(cleaner, oldest))
+        return;
+    if (!let_go(cleaner, next->batch_first - 1))
         return;
     cleaner->segment = oldest;
     cleaner->offset = BLOCK;

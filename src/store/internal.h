@@ -6,12 +6,14 @@
  *     segments  the files that batches lie in               segments.h
  *     cleaner   checkpoints: frees the oldest segment       cleaner.h
  *     manifest  the root: what is true of all of it         manifest.h
+ *     followers readers of the log that keep their place    follower.h
  */
 #ifndef LATERD_STORE_INTERNAL_H
 #define LATERD_STORE_INTERNAL_H
 
 #include "store/cleaner.h"
 #include "store/directory.h"
+#include "store/follower.h"
 #include "store/format.h"
 #include "store/log.h"
 #include "store/manifest.h"
@@ -37,6 +39,7 @@ struct store {
     struct segments *segments;
     struct log *log;
     struct cleaner *cleaner;
+    struct followers *followers;
     uint64_t seq_first, lease_first;
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;
@@ -44,6 +47,8 @@ struct store {
 
 /* Nothing will become durable any more (S5): tells the callbacks, once. */
 void store_fail(struct store *store, int sys_errno);
+/* Writes all that is gathered. False: there is no room for it, or the disk failed. */
+bool store_drain(struct store *store);
 
 /* recover.c: finds where the log ends, replays it, makes its end durable, and begins all parts. */
 enum err recover(struct store *store, struct store_error *out_error) MUST_USE;

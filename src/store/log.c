@@ -680,6 +680,12 @@ void log_latency_first(struct log *log, bool latency_first)
     log->latency_first = latency_first;
 }
 
+void log_cut(struct log *log)
+{
+    if (log->open)
+        seal(log);
+}
+
 void log_want_open(struct log *log)
 {
     if (log->open)

@@ -89,6 +89,7 @@ static void prepare(struct manifest_writer *writer, bool clean)
     now->clean = clean;
     now->seq_mark = log_seq_next(store->log) + (clean ? 0 : SEQ_AHEAD);
     now->lease_mark = writer->lease_next + (clean ? 0 : LEASE_AHEAD);
+    followers_fill(store->followers, now);
     writer->writing_first = now->batch_first;
     manifest_encode(now, writer->slot);
     writer->op = (struct disk_op){
@@ -151,6 +152,12 @@ void manifest_forget(struct manifest_writer *writer, uint64_t batch_first)
 bool manifest_forgotten(const struct manifest_writer *writer)
 {
     return writer->durable_first == writer->now.batch_first;
+}
+
+void manifest_use(struct manifest_writer *writer, enum feature feature)
+{
+    CHECK(FEATURES_INCOMPATIBLE & feature);
+    writer->now.incompatible |= feature;
 }
 
 void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next)

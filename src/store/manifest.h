@@ -33,6 +33,8 @@ enum err manifest_write_now(struct manifest_writer *writer, bool clean) MUST_USE
 void manifest_forget(struct manifest_writer *writer, uint64_t batch_first);
 /* Is the last manifest_forget() durable? */
 bool manifest_forgotten(const struct manifest_writer *writer);
+/* From now on the store uses this incompatible feature; to be written before it does. */
+void manifest_use(struct manifest_writer *writer, enum feature feature);
 /* The core's next lease; writes the manifest when the mark on disk comes near. */
 void manifest_lease_note(struct manifest_writer *writer, uint64_t lease_next);
 

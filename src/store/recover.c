@@ -607,6 +607,7 @@ static enum err begin_parts(struct recovery *recovery)
         manifest->incompatible |= FEATURE_EPOCH;
     log_begin(store->log, &(struct log_begin){.batch_next = recovery->batch_next,
                                               .seq_next = store->seq_first});
+    followers_begin(store->followers, manifest);
     return manifest_begin(store->manifest, &directory->manifest, store->lease_first);
 }
 

@@ -188,6 +188,11 @@ struct segment *segments_after(const struct segments *segments, const struct seg
     return segment->link.next == &segments->log ? NULL : of_link(segment->link.next);
 }
 
+struct segment *segments_before(const struct segments *segments, const struct segment *segment)
+{
+    return segment->link.prev == &segments->log ? NULL : of_link(segment->link.prev);
+}
+
 uint32_t segments_number_next(const struct segments *segments)
 {
     return segments->number_next;

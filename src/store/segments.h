@@ -73,6 +73,7 @@ void segments_set_aside(struct segments *segments, uint32_t count);
 struct segment *segments_tail(const struct segments *segments);  /* or NULL */
 struct segment *segments_first(const struct segments *segments); /* or NULL */
 struct segment *segments_after(const struct segments *segments, const struct segment *segment);
+struct segment *segments_before(const struct segments *segments, const struct segment *segment);
 struct segment *segments_find(const struct segments *segments, uint32_t number); /* or NULL */
 uint32_t segments_number_next(const struct segments *segments);
 uint64_t segments_bytes(const struct segments *segments); /* of all files, made or being made */

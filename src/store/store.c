@@ -28,8 +28,8 @@ static int64_t monotonic_us(void)
 unsigned store_descriptors(uint32_t files_max)
 {
     /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
-       one being made, and of one that is read past the cache. */
-    enum { OTHERS = 3 + 2 + 7 };
+       one being made, of one that is read past the cache, and of one that a follower reads. */
+    enum { OTHERS = 3 + 2 + 8 };
     if (files_max == 0)
         files_max = FILES_OPEN_MAX;
     return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;
@@ -64,7 +64,7 @@ static enum err make_first(struct store *store, struct store_error *out_error)
 static bool disk_busy(const struct store *store)
 {
     return log_busy(store->log) || manifest_busy(store->manifest) ||
-           cleaner_removing(store->cleaner);
+           cleaner_removing(store->cleaner) || followers_reading(store->followers);
 }
 
 static void store_free(struct store *store)
@@ -74,6 +74,7 @@ static void store_free(struct store *store)
         store->disk->verbs->wait(store->disk);
         (void)store->disk->verbs->poll(store->disk);
     }
+    followers_free(store->followers);
     cleaner_free(store->cleaner);
     log_free(store->log);
     segments_free(store->segments);
@@ -97,6 +98,7 @@ static struct store *store_new(const struct store_options *options,
     store->segments = segments_new(store);
     store->log = log_new(store);
     store->cleaner = cleaner_new(store);
+    store->followers = followers_new(store);
     return store;
 }
 
@@ -129,8 +131,7 @@ enum err store_open(const struct store_options *options, struct store_callbacks 
     return OK;
 }
 
-/* Writes all that is gathered. False: there is no room for it, or the disk failed. */
-static bool drain(struct store *store)
+bool store_drain(struct store *store)
 {
     while (!store->failed && !log_empty(store->log)) {
         bool busy = log_busy(store->log) || manifest_busy(store->manifest) ||
@@ -154,9 +155,9 @@ void store_close(struct store *store)
         return;
     struct disk *disk = store->disk;
     store->closing = true;
-    bool whole = drain(store);
+    bool whole = store_drain(store);
     log_write_clock(store->log);
-    whole = drain(store) && whole;
+    whole = store_drain(store) && whole;
     while (disk_busy(store)) {
         disk->verbs->wait(disk);
         (void)disk->verbs->poll(disk);
@@ -349,6 +350,7 @@ void store_stats(const struct store *store, struct store_stats *out_stats)
     segments_stats(store->segments, out_stats);
     log_stats(store->log, out_stats);
     cleaner_stats(store->cleaner, out_stats);
+    followers_stats(store->followers, out_stats);
 }
 
 void store_valid(const struct store *store)
@@ -357,4 +359,5 @@ void store_valid(const struct store *store)
     segments_valid(store->segments);
     log_valid(store->log);
     cleaner_valid(store->cleaner);
+    followers_valid(store->followers);
 }

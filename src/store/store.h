@@ -25,14 +25,15 @@ struct store;
 
 struct store_options {
     struct disk *disk;
-    uint64_t segment_bytes; /* of one segment: 256 KiB … 1 GiB, a multiple of DISK_ALIGN */
-    uint64_t max_bytes;     /* all files together; 0 = as much as the file system has */
-    uint64_t recent_bytes;  /* memory for recently written batches: bodies read without the disk */
-    bool buffered;          /* write now, sync later: durability interval or os */
-    int64_t interval_us;    /* buffered: sync this often; 0 = leave it to the system */
-    int64_t inline_us;      /* commits are made in the turn while they take less; 0 = never */
-    uint32_t files_max;     /* segments' files kept open, at least 4; 0 = 64 */
-    uint32_t body_max;      /* bytes of the largest body that can come */
+    uint64_t segment_bytes;  /* of one segment: 256 KiB … 1 GiB, a multiple of DISK_ALIGN */
+    uint64_t max_bytes;      /* all files together; 0 = as much as the file system has */
+    uint64_t recent_bytes;   /* memory for recently written batches: bodies read without the disk */
+    bool buffered;           /* write now, sync later: durability interval or os */
+    int64_t interval_us;     /* buffered: sync this often; 0 = leave it to the system */
+    int64_t inline_us;       /* commits are made in the turn while they take less; 0 = never */
+    uint64_t follower_bytes; /* of the log, that may be kept for followers; 0 = 1 GiB */
+    uint32_t files_max;      /* segments' files kept open, at least 4; 0 = 64 */
+    uint32_t body_max;       /* bytes of the largest body that can come */
     int64_t now_us;
     uint64_t id_seed;    /* for the simulator: makes the id of a new store; 0 = random */
     uint64_t epoch;      /* who leads: rises with each election; 0 = there are none */
@@ -51,6 +52,7 @@ enum store_notice {
     STORE_UNREAD,    /* a read failed: it is tried again */
     STORE_DAMAGED,   /* once for each segment: reading does not help; cleaning goes round it */
     STORE_SET_ASIDE, /* it is out of the log, and kept under another name; jobs lost their bodies */
+    STORE_FOLLOWER_DROPPED, /* the log is not kept for it any more; `text` has its name */
 };
 
 struct store_callbacks {
@@ -190,6 +192,9 @@ struct store_stats {
     uint64_t cold_reads;       /* bodies that were not in memory */
     uint64_t damaged_segments; /* in the log, or set aside under another name */
     uint64_t recovered_events, dropped_tail_bytes;
+    uint64_t followers, followers_dropped; /* dropped: since opening */
+    /* Of the one furthest behind: what it has not acknowledged, by segments. */
+    uint64_t follower_lag_batches, follower_lag_bytes;
     int64_t recovery_us; /* how long store_open took */
 };
 void store_stats(const struct store *store, struct store_stats *out_stats);

@@ -299,6 +299,17 @@ static enum err verify_unused(struct verify *verify, const struct found *found)
     return OK;
 }
 
+static void tell_followers(struct verify *verify)
+{
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        const struct manifest_follower *follower = &verify->directory.manifest.followers[i];
+        if (follower->name[0])
+            tell(verify, "follower %.*s: has read up to batch %llu%s", FOLLOWER_NAME_MAX,
+                 follower->name, (unsigned long long)follower->cursor,
+                 follower->dropped ? "; it was dropped: the log is not kept for it" : "");
+    }
+}
+
 static enum err verify_directory(struct verify *verify)
 {
     const struct directory *directory = &verify->directory;
@@ -336,6 +347,7 @@ static enum err verify_directory(struct verify *verify)
         tell(verify, "all segments are missing");
         verify->counts.bad++;
     }
+    tell_followers(verify);
     if (directory->set_aside)
         tell(verify, "%u damaged segments were set aside, as wal-….damaged", directory->set_aside);
     for (size_t i = directory->used; i < directory->count && !err; i++)

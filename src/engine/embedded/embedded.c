@@ -463,6 +463,7 @@ static void store_notice(struct store_callbacks *callbacks, enum store_notice no
         [STORE_UNREAD] = {LOG_WARN, "segment_unread"},
         [STORE_DAMAGED] = {LOG_ERROR, "segment_damaged"},
         [STORE_SET_ASIDE] = {LOG_ERROR, "segment_set_aside"},
+        [STORE_FOLLOWER_DROPPED] = {LOG_ERROR, "follower_dropped"},
     };
     (void)callbacks;
     log_event(lines[notice].level, lines[notice].event, "file=%s offset=%llu text=\"%s\"",

@@ -61,8 +61,10 @@ struct model {
     uint32_t rest_slices;  /* of relocate_rest */
     char findings[4096];   /* lines of the last opening */
     size_t findings_len;
-    unsigned notices[STORE_SET_ASIDE + 1];
-    struct store_error noticed; /* the last one */
+    unsigned notices[STORE_FOLLOWER_DROPPED + 1];
+    bool relocating;
+    void (*appended)(struct model *model, const struct event *event); /* or NULL */
+    struct store_error noticed;                                       /* the last one */
 };
 
 static inline uint64_t model_random(struct model *model, uint64_t below)
@@ -183,6 +185,15 @@ static inline void model_failed(struct store_callbacks *callbacks, int sys_errno
 }
 
 /* Appends the job; job->stored is the record that it takes the place of. */
+/* All events go this way; the cleaner's copies are none. */
+static inline struct stored model_append(struct model *model, const struct event *event)
+{
+    struct stored stored = store_append(model->store, event);
+    if (model->appended && !model->relocating)
+        model->appended(model, event);
+    return stored;
+}
+
 static inline struct stored model_emit(struct model *model, const struct model_job *job,
                                        struct bytes content_type, struct bytes body)
 {
@@ -197,7 +208,7 @@ static inline struct stored model_emit(struct model *model, const struct model_j
         .body = body,
         .record = job->stored,
     };
-    return store_append(model->store, &event);
+    return model_append(model, &event);
 }
 
 static inline void model_relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
@@ -205,14 +216,16 @@ static inline void model_relocate(struct store_callbacks *callbacks, uint64_t se
 {
     struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
     struct model_job *job = model_find(model, seq);
+    model->relocating = true;
     if (job && job->live && job->stored.where == where)
         job->stored = model_emit(model, job, content_type, body);
+    model->relocating = false;
 }
 
 static inline void model_emit_pause(struct model *model, int64_t until_us)
 {
     struct event event = {.kind = EVENT_TOPIC, .topic = BYTES("topic"), .pause_until_us = until_us};
-    (void)store_append(model->store, &event);
+    (void)model_append(model, &event);
 }
 
 /* In slices of three jobs. A job's body is lost: it is that of no version. */
@@ -224,7 +237,9 @@ static inline bool model_relocate_unread(struct store_callbacks *callbacks, uint
         struct model_job *job = &model->jobs[(*cursor)++];
         if (!job->live || job->stored.where < first || job->stored.where >= end)
             continue;
+        model->relocating = true;
         job->stored = model_emit(model, job, BYTES("text"), BYTES("lost its body"));
+        model->relocating = false;
         job->body_lost = true;
     }
     return *cursor < model->job_count;
@@ -232,8 +247,11 @@ static inline bool model_relocate_unread(struct store_callbacks *callbacks, uint
 
 static inline bool model_relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
 {
-    model_emit_pause(LIST_ENTRY(callbacks, struct model, callbacks), 12345);
-    return ++*cursor < LIST_ENTRY(callbacks, struct model, callbacks)->rest_slices;
+    struct model *model = LIST_ENTRY(callbacks, struct model, callbacks);
+    model->relocating = true;
+    model_emit_pause(model, 12345);
+    model->relocating = false;
+    return ++*cursor < model->rest_slices;
 }
 
 static inline void model_notice(struct store_callbacks *callbacks, enum store_notice notice,
@@ -430,7 +448,7 @@ static inline void model_move(struct model *model, struct model_job *job)
         .promised = job->priority % 2,
         .job = {.seq = job->seq, .state = JOB_READY, .priority = job->priority},
     };
-    (void)store_append(model->store, &event);
+    (void)model_append(model, &event);
     model_note(model, job);
 }
 
@@ -442,7 +460,7 @@ static inline void model_end(struct model *model, struct model_job *job)
         .job = {.seq = job->seq},
         .record = job->stored,
     };
-    (void)store_append(model->store, &event);
+    (void)model_append(model, &event);
     job->live = false;
     model_note(model, job);
 }

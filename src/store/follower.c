@@ -1,0 +1,533 @@
+/*
+ * Batches are read from the log's write buffers while they are there. Else a window of the
+ * segment's file is read: at once if it is in the page cache, else by the disk's background thread;
+ * for one follower at a time, so that they cost one descriptor together.
+ */
+#include "store/follower.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/record.h"
+
+enum { WINDOW_BYTES = 256 * 1024 };
+
+struct follower {
+    struct followers *all;
+    char name[FOLLOWER_NAME_MAX]; /* empty: this place is free */
+    enum follower_state state;
+    uint64_t cursor;
+    uint64_t read;   /* it was told of all batches up to this one */
+    uint32_t number; /* of the segment where the next one is; 0: to be found … */
+    uint64_t offset; /* … and where in it */
+    uint64_t batch;  /* … and its number, or a lower one while it is looked for */
+    char *window;    /* or NULL */
+    size_t cap, len; /* bytes [start, start + len) of segment `window_number` … */
+    uint64_t start;
+    uint32_t window_number;
+    uint64_t window_synced; /* … as they were when batches up to this one were durable */
+    enum err read_err;      /* of the last cold read */
+};
+
+struct followers {
+    struct store *store;
+    struct follower each[FOLLOWERS_MAX];
+    struct follower *reader; /* the disk reads for this one; NULL: for none, or it went away */
+    bool reading;
+    struct disk_op op;
+    struct disk_file *file; /* that the disk reads from */
+    char *into;             /* the window being read: nobody else's until it is done */
+    size_t want, got;
+    uint64_t at, synced;
+    uint32_t number;
+    enum err err;
+    uint64_t dropped;
+};
+
+static bool in_use(const struct follower *follower)
+{
+    return follower->name[0] != '\0';
+}
+
+static bool needs(const struct follower *follower, uint64_t batch)
+{
+    return in_use(follower) && follower->state == FOLLOWER_READS && follower->cursor < batch;
+}
+
+/* ---- the disk's part ---- */
+
+static void take_window(struct follower *follower, struct followers *all)
+{
+    mem_free(follower->window);
+    follower->window = all->into;
+    follower->cap = all->want;
+    follower->len = all->got;
+    follower->start = all->at;
+    follower->window_number = all->number;
+    follower->window_synced = all->synced;
+    all->into = NULL;
+}
+
+/* On the disk's thread: port/disk.h says that reads may be made there. */
+static void read_on_thread(struct disk_op *op)
+{
+    struct followers *all = op->owner;
+    struct disk *disk = all->store->disk;
+    all->err = disk->verbs->read(disk, all->file, all->at, all->into, all->want, &all->got);
+}
+
+static void end_read(struct followers *all)
+{
+    struct follower *follower = all->reader;
+    all->reading = false;
+    all->reader = NULL;
+    all->store->disk->verbs->close(all->store->disk, all->file);
+    all->file = NULL;
+    if (follower)
+        follower->read_err = all->err;
+    if (follower && !all->err)
+        take_window(follower, all);
+    mem_free(all->into);
+    all->into = NULL;
+}
+
+static void read_done(struct disk_op *op)
+{
+    end_read(op->owner);
+}
+
+/* Brings `len` bytes at the follower's place into its window. ERR_AGAIN: the disk is at it. */
+static enum err fill_window(struct follower *follower, size_t len)
+{
+    struct followers *all = follower->all;
+    struct store *store = all->store;
+    const struct segment *segment = segments_find(store->segments, follower->number);
+    char name[DISK_NAME_MAX];
+    enum err err = follower->read_err;
+    follower->read_err = OK;
+    if (all->reading || err)
+        return err ? err : ERR_AGAIN;
+    segment_name(segment->number, name);
+    err = store->disk->verbs->open(store->disk, name, false, &all->file);
+    if (err)
+        return err == ERR_NOT_FOUND ? ERR_IO : err;
+    uint64_t left = segment->end - follower->offset;
+    all->want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
+    all->want = all->want < len ? len : all->want;
+    all->into = mem_aligned(BLOCK, all->want);
+    all->at = follower->offset;
+    all->number = follower->number;
+    all->synced = log_synced(store->log);
+    all->got = 0;
+    all->reader = follower;
+    all->err = store->disk->verbs->read_cached(store->disk, all->file, all->at, all->into,
+                                               all->want, &all->got);
+    if (all->err != ERR_AGAIN) {
+        end_read(all);
+        err = follower->read_err;
+        follower->read_err = OK;
+        return err;
+    }
+    all->op = (struct disk_op){
+        .verb = DISK_SYNC, /* of a file that nobody writes to: nothing to do */
+        .lane = LANE_BACKGROUND,
+        .file = all->file,
+        .prepare = read_on_thread,
+        .done = read_done,
+        .owner = all,
+    };
+    all->reading = true;
+    store->disk->verbs->submit(store->disk, &all->op);
+    return ERR_AGAIN;
+}
+
+/* `len` bytes at the follower's place. They are as they were when `read` + 1 was durable. */
+static enum err bytes_at(struct follower *follower, size_t len, const char **out_at)
+{
+    const struct log *log = follower->all->store->log;
+    size_t recent_len = 0;
+    const char *recent = log_recent(log, where_of(follower->number, follower->offset), &recent_len);
+    if (recent && recent_len >= len) {
+        *out_at = recent;
+        return OK;
+    }
+    for (int i = 0; i < 2; i++) {
+        bool inside = follower->window && follower->window_number == follower->number &&
+                      follower->window_synced > follower->read &&
+                      follower->offset >= follower->start &&
+                      follower->offset - follower->start + len <= follower->len;
+        if (inside) {
+            *out_at = follower->window + (follower->offset - follower->start);
+            return OK;
+        }
+        enum err err = i == 0 ? fill_window(follower, len) : ERR_IO;
+        if (err)
+            return err;
+    }
+    return ERR_IO;
+}
+
+/* ---- going along the log ---- */
+
+/* Finds the segment of the batch behind `read`; its place in it is found by walking. O(segments) */
+static bool find_segment(struct follower *follower)
+{
+    const struct segments *segments = follower->all->store->segments;
+    const struct segment *found = NULL;
+    for (const struct segment *segment = segments_first(segments);
+         segment && segment->batch_first <= follower->read + 1;
+         segment = segments_after(segments, segment))
+        found = segment;
+    if (!found)
+        return false;
+    follower->number = found->number;
+    follower->offset = BLOCK;
+    follower->batch = found->batch_first;
+    return true;
+}
+
+/* At the end of a segment the next one is gone on with, and what should have been there is lost. */
+static void leave_segment(struct follower *follower, const struct segment *segment)
+{
+    const struct segment *next = segments_after(follower->all->store->segments, segment);
+    uint64_t batch_end = next ? next->batch_first : log_synced(follower->all->store->log) + 1;
+    if (batch_end > follower->read + 1)
+        follower->read = batch_end - 1;
+    follower->number = 0;
+}
+
+static void tell_batch(struct follower *follower, struct follower_callbacks *callbacks,
+                       const struct batch_head *head, const char *batch)
+{
+    struct batch_walk walk;
+    batch_walk_init(&walk, batch, head->payload_bytes);
+    enum err err = batch_walk_next(&walk); /* its epoch is known then */
+    callbacks->batch(callbacks, head->number, walk.epoch, head->clock_us);
+    for (; err == OK; err = batch_walk_next(&walk)) {
+        if (walk.record.copy)
+            continue;
+        walk.record.event.record = (struct stored){0};
+        callbacks->event(callbacks, head->number, &walk.record.event);
+    }
+    follower->read = head->number;
+}
+
+/* One batch, or one block of what is none. */
+static enum err step(struct follower *follower, struct follower_callbacks *callbacks,
+                     size_t *out_bytes)
+{
+    struct store *store = follower->all->store;
+    struct segment *segment = segments_find(store->segments, follower->number);
+    struct batch_head head;
+    const char *at;
+    *out_bytes = 0;
+    if (!segment && !find_segment(follower))
+        return ERR_IO;
+    segment = segments_find(store->segments, follower->number);
+    if (follower->offset >= segment->end) {
+        leave_segment(follower, segment);
+        return OK;
+    }
+    *out_bytes = BLOCK;
+    enum err err = bytes_at(follower, BLOCK, &at);
+    if (err)
+        return err;
+    bool good = batch_head_decode(at, segment->end - follower->offset, &head) == FORMAT_GOOD &&
+                head.segment == segment->number && head.store_tag == store->tag &&
+                head.number >= follower->batch;
+    size_t whole = good ? batch_bytes(head.payload_bytes) : 0;
+    if (good)
+        err = bytes_at(follower, whole, &at);
+    if (err)
+        return err;
+    if (!good || !batch_whole(&head, at)) {
+        follower->offset += BLOCK; /* damaged, where nothing lived: recovery went round it */
+        return OK;
+    }
+    if (head.number > log_synced(store->log)) { /* those before it were lost, harmlessly */
+        follower->read = log_synced(store->log);
+        return OK;
+    }
+    if (head.number > follower->read)
+        tell_batch(follower, callbacks, &head, at);
+    follower->offset += whole;
+    follower->batch = head.number + 1;
+    *out_bytes = whole;
+    return OK;
+}
+
+enum err follower_read(struct follower *follower, struct follower_callbacks *callbacks,
+                       size_t budget_bytes, bool *out_more)
+{
+    CHECK(in_use(follower));
+    const struct log *log = follower->all->store->log;
+    *out_more = false;
+    if (follower->state == FOLLOWER_DROPPED)
+        return ERR_WRONG_STATE;
+    for (size_t done = 0; follower->read < log_synced(log);) {
+        size_t bytes;
+        if (done > 0 && done >= budget_bytes) {
+            *out_more = true;
+            return OK;
+        }
+        enum err err = step(follower, callbacks, &bytes);
+        if (err)
+            return err;
+        done += bytes;
+    }
+    return OK;
+}
+
+/* ---- names and cursors ---- */
+
+/* Behind all that was appended so far. The open batch is closed: it would gather more. */
+static void begin_at_end(struct follower *follower)
+{
+    struct log *log = follower->all->store->log;
+    log_cut(log);
+    follower->state = FOLLOWER_READS;
+    follower->cursor = follower->read = log_batch(log);
+    follower->number = 0;
+}
+
+/* Makes all that was appended durable, and then the manifest. */
+static enum err write_now(struct store *store)
+{
+    log_want_sync(store->log);
+    if (!store_drain(store))
+        return store->failed ? ERR_STORE_FAILED : ERR_DISK_FULL;
+    while (manifest_busy(store->manifest)) {
+        store->disk->verbs->wait(store->disk);
+        store_poll(store);
+    }
+    if (store->failed)
+        return ERR_STORE_FAILED;
+    enum err err = manifest_write_now(store->manifest, false);
+    if (err)
+        store_fail(store, 0);
+    return err ? ERR_STORE_FAILED : OK;
+}
+
+static struct follower *find(struct followers *all, const char name[FOLLOWER_NAME_MAX])
+{
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
+        if (memcmp(all->each[i].name, name, FOLLOWER_NAME_MAX) == 0)
+            return &all->each[i];
+    return NULL;
+}
+
+enum err follower_open(struct store *store, struct bytes name, struct follower **out_follower)
+{
+    static const char nobody[FOLLOWER_NAME_MAX];
+    char padded[FOLLOWER_NAME_MAX] = {0};
+    if (name.len == 0 || name.len > FOLLOWER_NAME_MAX || memchr(name.at, '\0', name.len))
+        return ERR_INVALID;
+    memcpy(padded, name.at, name.len);
+    struct follower *follower = find(store->followers, padded);
+    if (follower) {
+        *out_follower = follower;
+        return OK;
+    }
+    if (store->failed)
+        return ERR_STORE_FAILED;
+    follower = find(store->followers, nobody);
+    if (!follower)
+        return ERR_JOBS_LIMIT;
+    manifest_use(store->manifest, FEATURE_FOLLOWERS);
+    enum err err = write_now(store); /* before the first copy is marked */
+    if (err)
+        return err;
+    log_mark_copies(store->log);
+    memcpy(follower->name, padded, FOLLOWER_NAME_MAX);
+    begin_at_end(follower);
+    manifest_write(store->manifest);
+    *out_follower = follower;
+    return OK;
+}
+
+static void forget_window(struct follower *follower)
+{
+    if (follower->all->reader == follower)
+        follower->all->reader = NULL; /* what the disk reads is nobody's then */
+    mem_free(follower->window);
+    follower->window = NULL;
+    follower->len = 0;
+    follower->read_err = OK;
+}
+
+void follower_restart(struct follower *follower)
+{
+    CHECK(in_use(follower));
+    forget_window(follower);
+    begin_at_end(follower);
+    manifest_write(follower->all->store->manifest);
+}
+
+void follower_remove(struct follower *follower)
+{
+    struct followers *all = follower->all;
+    forget_window(follower);
+    *follower = (struct follower){.all = all};
+    manifest_write(all->store->manifest);
+}
+
+enum follower_state follower_state(const struct follower *follower)
+{
+    return follower->state;
+}
+
+uint64_t follower_cursor(const struct follower *follower)
+{
+    return follower->cursor;
+}
+
+void follower_ack(struct follower *follower, uint64_t batch)
+{
+    CHECK(in_use(follower) && batch <= log_synced(follower->all->store->log));
+    if (follower->state == FOLLOWER_DROPPED || batch <= follower->cursor)
+        return;
+    follower->cursor = batch;
+    if (batch <= follower->read)
+        return;
+    follower->read = batch; /* it had read that in an earlier life */
+    follower->number = 0;
+}
+
+/* ---- for the store's parts ---- */
+
+struct followers *followers_new(struct store *store)
+{
+    struct followers *all = mem_zalloc(sizeof(*all));
+    all->store = store;
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
+        all->each[i].all = all;
+    return all;
+}
+
+void followers_free(struct followers *all)
+{
+    if (!all)
+        return;
+    CHECK(!all->reading);
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
+        mem_free(all->each[i].window);
+    mem_free(all);
+}
+
+void followers_begin(struct followers *all, const struct manifest *manifest)
+{
+    uint64_t batch_last = log_synced(all->store->log);
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        const struct manifest_follower *found = &manifest->followers[i];
+        struct follower *follower = &all->each[i];
+        memcpy(follower->name, found->name, FOLLOWER_NAME_MAX);
+        if (!in_use(follower))
+            continue;
+        /* Behind the log's beginning or beyond its end: out of step, by somebody else's hand. */
+        bool lost = found->cursor + 1 < manifest->batch_first || found->cursor > batch_last;
+        follower->state = found->dropped || lost ? FOLLOWER_DROPPED : FOLLOWER_READS;
+        follower->cursor = found->cursor < batch_last ? found->cursor : batch_last;
+        follower->read = follower->cursor;
+    }
+    if (manifest->incompatible & FEATURE_FOLLOWERS)
+        log_mark_copies(all->store->log);
+}
+
+void followers_fill(const struct followers *all, struct manifest *manifest)
+{
+    uint64_t batch_last = log_synced(all->store->log);
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        const struct follower *follower = &all->each[i];
+        struct manifest_follower *to = &manifest->followers[i];
+        memcpy(to->name, follower->name, FOLLOWER_NAME_MAX);
+        to->cursor = follower->cursor < batch_last ? follower->cursor : batch_last;
+        to->dropped = follower->state == FOLLOWER_DROPPED;
+    }
+}
+
+bool followers_need(const struct followers *all, uint64_t batch)
+{
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++)
+        if (needs(&all->each[i], batch))
+            return true;
+    return false;
+}
+
+void followers_drop(struct followers *all, uint64_t batch)
+{
+    struct store_callbacks *callbacks = all->store->callbacks;
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        struct follower *follower = &all->each[i];
+        struct store_error error;
+        if (!needs(follower, batch))
+            continue;
+        forget_window(follower);
+        follower->state = FOLLOWER_DROPPED;
+        all->dropped++;
+        store_error_set(&error, MANIFEST_NAME, 0,
+                        "follower %.*s has read up to batch %llu and stayed away too long: the log "
+                        "is not kept for it any more",
+                        FOLLOWER_NAME_MAX, follower->name, (unsigned long long)follower->cursor);
+        callbacks->notice(callbacks, STORE_FOLLOWER_DROPPED, &error);
+    }
+}
+
+bool followers_reading(const struct followers *all)
+{
+    return all->reading;
+}
+
+/* Of the segments with batches behind the cursor. O(segments behind it) */
+static uint64_t lag_bytes(const struct followers *all, uint64_t cursor)
+{
+    const struct segments *segments = all->store->segments;
+    uint64_t bytes = 0;
+    for (const struct segment *segment = segments_tail(segments); segment;
+         segment = segments_before(segments, segment)) {
+        if (segment->end > BLOCK && cursor < log_batch(all->store->log))
+            bytes += segment->end - BLOCK;
+        if (segment->batch_first <= cursor + 1)
+            break;
+    }
+    return bytes;
+}
+
+void followers_stats(const struct followers *all, struct store_stats *out_stats)
+{
+    uint64_t furthest = UINT64_MAX;
+    out_stats->followers_dropped = all->dropped;
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        const struct follower *follower = &all->each[i];
+        if (!in_use(follower))
+            continue;
+        out_stats->followers++;
+        if (follower->state == FOLLOWER_READS && follower->cursor < furthest)
+            furthest = follower->cursor;
+    }
+    uint64_t synced = log_synced(all->store->log);
+    if (furthest >= synced)
+        return;
+    out_stats->follower_lag_batches = synced - furthest;
+    out_stats->follower_lag_bytes = lag_bytes(all, furthest);
+}
+
+void followers_valid(const struct followers *all)
+{
+    const struct log *log = all->store->log;
+    const struct segment *first = segments_first(all->store->segments);
+    CHECK(all->reading == (all->file != NULL));
+    CHECK(all->reading || (!all->reader && !all->into));
+    for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
+        const struct follower *follower = &all->each[i];
+        CHECK(follower->all == all && follower->len <= follower->cap);
+        if (!in_use(follower)) {
+            CHECK(follower->cursor == 0 && !follower->window && all->reader != follower);
+            continue;
+        }
+        CHECK(follower->cursor <= follower->read && follower->read <= log_batch(log)); /* F1 */
+        bool kept = !first || follower->cursor + 1 >= first->batch_first;
+        CHECK(kept || follower->state == FOLLOWER_DROPPED); /* F2 */
+    }
+}

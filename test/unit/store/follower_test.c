@@ -1,0 +1,427 @@
+/*
+ * Followers against a list of all that was ever appended: each is told exactly the events of the
+ * durable batches behind its cursor, once and in order, through checkpoints, crashes and restarts;
+ * and none may fill the disk by staying away.
+ */
+#include "store_model.h"
+
+#include "base/hash.h"
+#include "store/internal.h"
+
+enum { FOLLOWERS = 3 };
+
+/* What an event says, as far as it is compared. */
+struct told {
+    uint64_t batch;
+    enum event_kind kind;
+    uint64_t seq;
+    uint64_t value; /* of the body, or the priority */
+};
+
+struct reader {
+    struct follower_callbacks callbacks;
+    struct bed *bed;
+    struct follower *follower;
+    size_t next;         /* the first of bed::all that it was not told */
+    uint64_t batch;      /* that it was told of last */
+    uint64_t acked;      /* the highest that it ever acknowledged */
+    uint64_t told_count; /* events */
+    bool away;
+};
+
+struct bed {
+    struct model model; /* first */
+    struct told *all;
+    size_t count;
+    struct reader readers[FOLLOWERS];
+    uint64_t drops;
+    bool may_drop;
+};
+
+static struct told told_of(uint64_t batch, const struct event *event)
+{
+    struct told told = {.batch = batch, .kind = event->kind, .seq = event->job.seq};
+    if (event->kind == EVENT_MOVE)
+        told.value = event->job.priority;
+    if (event->kind == EVENT_JOB)
+        told.value = hash_of(event->body.at, event->body.len);
+    return told;
+}
+
+static void bed_appended(struct model *model, const struct event *event)
+{
+    struct bed *bed = (struct bed *)model;
+    bed->all = mem_realloc(bed->all, (bed->count + 1) * sizeof(*bed->all));
+    bed->all[bed->count++] = told_of(store_batch(model->store), event);
+}
+
+/* The first event of a batch above `batch`. */
+static size_t index_behind(const struct bed *bed, uint64_t batch)
+{
+    size_t i = bed->count;
+    while (i > 0 && bed->all[i - 1].batch > batch)
+        i--;
+    return i;
+}
+
+static void reader_batch(struct follower_callbacks *callbacks, uint64_t batch, uint64_t epoch,
+                         int64_t clock_us)
+{
+    struct reader *reader = LIST_ENTRY(callbacks, struct reader, callbacks);
+    const struct bed *bed = reader->bed;
+    assert_true(batch == reader->batch + 1 && batch <= store_synced(bed->model.store));
+    assert_true(reader->next == bed->count || bed->all[reader->next].batch >= batch);
+    assert_true(clock_us > 0);
+    assert_int_equal(epoch, bed->model.options.epoch);
+    reader->batch = batch;
+}
+
+static void reader_event(struct follower_callbacks *callbacks, uint64_t batch,
+                         const struct event *event)
+{
+    struct reader *reader = LIST_ENTRY(callbacks, struct reader, callbacks);
+    struct told told = told_of(batch, event);
+    assert_true(reader->next < reader->bed->count);
+    const struct told *want = &reader->bed->all[reader->next++];
+    assert_int_equal(batch, reader->batch);
+    assert_true(told.batch == want->batch && told.kind == want->kind && told.seq == want->seq &&
+                told.value == want->value);
+    reader->told_count++;
+}
+
+static void reader_begin(struct reader *reader)
+{
+    reader->batch = follower_cursor(reader->follower);
+    reader->next = index_behind(reader->bed, reader->batch);
+}
+
+static void open_readers(struct bed *bed)
+{
+    for (int i = 0; i < FOLLOWERS; i++) {
+        char name[] = {(char)('a' + i), '\0'};
+        struct reader *reader = &bed->readers[i];
+        enum err err = follower_open(bed->model.store, bytes_of(name, 1), &reader->follower);
+        reader->bed = bed;
+        reader->callbacks =
+            (struct follower_callbacks){.batch = reader_batch, .event = reader_event};
+        if (err) {
+            assert_true(bed->model.failed || sim_disk_cut(bed->model.disk));
+            reader->follower = NULL;
+            continue;
+        }
+        assert_true(follower_cursor(reader->follower) <= store_batch(bed->model.store));
+        reader_begin(reader);
+    }
+}
+
+static void bed_init(struct bed *bed, uint64_t seed)
+{
+    *bed = (struct bed){0};
+    model_init(&bed->model, seed);
+    bed->model.appended = bed_appended;
+}
+
+static void bed_fini(struct bed *bed)
+{
+    model_fini(&bed->model);
+    mem_free(bed->all);
+}
+
+static void bed_open(struct bed *bed)
+{
+    struct model *model = &bed->model;
+    assert_int_equal(model_open(model), OK);
+    bed->count = index_behind(bed, store_durable(model->store)); /* the others were lost */
+    open_readers(bed);
+    store_valid(model->store);
+}
+
+static void read_some(struct bed *bed, struct reader *reader)
+{
+    bool more = true;
+    if (!reader->follower || follower_state(reader->follower) == FOLLOWER_DROPPED)
+        return;
+    size_t budget = model_random(&bed->model, 3) * 20000;
+    enum err err = follower_read(reader->follower, &reader->callbacks, budget, &more);
+    assert_true(err == OK || err == ERR_AGAIN || sim_disk_cut(bed->model.disk));
+    if (err || more)
+        return;
+    assert_true(reader->next == bed->count ||
+                bed->all[reader->next].batch > store_synced(bed->model.store));
+    assert_true(reader->batch >= store_synced(bed->model.store)); /* above it: just begun anew */
+}
+
+static void follow_some(struct bed *bed)
+{
+    struct model *model = &bed->model;
+    struct reader *reader = &bed->readers[model_random(model, FOLLOWERS)];
+    if (!reader->follower)
+        return;
+    if (follower_state(reader->follower) == FOLLOWER_DROPPED) {
+        assert_true(bed->may_drop);
+        bed->drops++;
+        assert_int_equal(follower_read(reader->follower, &reader->callbacks, 0, &(bool){false}),
+                         ERR_WRONG_STATE);
+        follower_restart(reader->follower);
+        reader_begin(reader);
+        reader->away = false;
+        return;
+    }
+    uint64_t dice = model_random(model, 12);
+    if (dice == 0)
+        reader->away = !reader->away;
+    else if (!reader->away && dice < 4 && reader->batch <= store_synced(model->store))
+        follower_ack(reader->follower, reader->batch);
+    else if (!reader->away)
+        read_some(bed, reader);
+}
+
+static void live(struct bed *bed, int turns)
+{
+    for (int turn = 0; turn < turns && !bed->model.failed; turn++) {
+        model_work(&bed->model, 1);
+        follow_some(bed);
+        store_valid(bed->model.store);
+    }
+}
+
+/* No more faults: each comes back, reads all, and acknowledges it. */
+static void heal(struct bed *bed)
+{
+    struct model *model = &bed->model;
+    for (int i = 0; i < FOLLOWERS; i++) {
+        struct reader *reader = &bed->readers[i];
+        if (follower_state(reader->follower) == FOLLOWER_DROPPED) {
+            follower_restart(reader->follower);
+            reader_begin(reader);
+        }
+        for (int turn = 0; turn < 3000 && reader->batch < store_synced(model->store); turn++) {
+            read_some(bed, reader);
+            (void)sim_disk_step(model->disk, LANE_BACKGROUND);
+            store_poll(model->store);
+        }
+        assert_true(reader->batch >= store_synced(model->store));
+        if (reader->batch == store_synced(model->store))
+            follower_ack(reader->follower, reader->batch);
+    }
+}
+
+static void a_life(uint64_t seed, uint64_t cut_at, bool buffered, uint64_t follower_bytes)
+{
+    struct bed bed;
+    struct model *model = &bed.model;
+    bed_init(&bed, seed);
+    model->options.buffered = buffered;
+    model->options.interval_us = buffered ? 200000 : 0;
+    model->options.follower_bytes = follower_bytes;
+    model->options.recent_bytes = seed % 3 ? 1 : 64 * 1024;
+    model->options.epoch = seed % 2;
+    bed.may_drop = follower_bytes > 0;
+    bed_open(&bed);
+    live(&bed, 40);
+    sim_disk_cut_at(model->disk, sim_disk_points(model->disk) + cut_at);
+    live(&bed, 120);
+    model_close(model);
+    if (sim_disk_cut(model->disk)) {
+        model->store = NULL;
+        sim_disk_power(model->disk, seed * 31 + cut_at);
+    }
+    sim_disk_cut_at(model->disk, UINT64_MAX);
+    if (buffered)
+        model->acknowledged = 0;
+    bed_open(&bed);
+    model_check(model);
+    live(&bed, 40);
+    model_settle(model);
+    heal(&bed);
+    model_close(model);
+    bed_open(&bed);
+    heal(&bed);
+    bed_fini(&bed);
+}
+
+static void p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        for (uint64_t cut_at = 0; cut_at < 300; cut_at += 2)
+            a_life(seed, cut_at, false, 0);
+}
+
+static void p9_and_so_it_does_in_buffered_mode(void **state)
+{
+    (void)state;
+    for (uint64_t cut_at = 0; cut_at < 300; cut_at += 5)
+        a_life(cut_at, cut_at, true, 0);
+}
+
+static void p9_and_so_it_does_between_being_dropped(void **state)
+{
+    (void)state;
+    for (uint64_t cut_at = 0; cut_at < 300; cut_at += 3)
+        a_life(cut_at, cut_at, false, 6 * MODEL_SEGMENT);
+}
+
+static void a_follower_keeps_segments_until_it_has_acknowledged_them(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct store_stats stats;
+    bed_init(&bed, 3);
+    bed_open(&bed);
+    model_work(&bed.model, 400);
+    store_stats(bed.model.store, &stats);
+    assert_int_equal(stats.segment_first, 1);
+    assert_int_equal(stats.followers, FOLLOWERS);
+    assert_true(stats.follower_lag_batches > 100);
+    assert_true(stats.follower_lag_bytes > 10 * MODEL_SEGMENT);
+    heal(&bed);
+    store_stats(bed.model.store, &stats);
+    assert_int_equal(stats.follower_lag_batches, 0);
+    assert_int_equal(stats.follower_lag_bytes, 0);
+    model_settle(&bed.model);
+    store_stats(bed.model.store, &stats);
+    assert_true(stats.segment_first > 5 && stats.segments < 16);
+    assert_true(bed.readers[0].told_count > 300);
+    bed_fini(&bed);
+}
+
+static void one_that_stays_away_is_dropped_and_told_so(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct store_stats stats;
+    bed_init(&bed, 3);
+    bed.model.options.follower_bytes = 8 * MODEL_SEGMENT;
+    bed_open(&bed);
+    model_work(&bed.model, 600);
+    model_settle(&bed.model);
+    store_stats(bed.model.store, &stats);
+    assert_true(stats.segments <= 12);
+    assert_int_equal(stats.followers_dropped, FOLLOWERS);
+    assert_int_equal(bed.model.notices[STORE_FOLLOWER_DROPPED], FOLLOWERS);
+    assert_non_null(strstr(bed.model.noticed.text, "follower c has read up to batch"));
+    model_close(&bed.model);
+    bed_open(&bed);
+    assert_int_equal(follower_state(bed.readers[0].follower), FOLLOWER_DROPPED);
+    heal(&bed);
+    assert_int_equal(follower_state(bed.readers[0].follower), FOLLOWER_READS);
+    bed_fini(&bed);
+}
+
+/* What a follower keeps is refused to clients: so on a full disk it loses first. */
+static void p7_on_a_full_disk_followers_lose_before_clients_do(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    struct store_stats stats;
+    bed_init(&bed, 3);
+    model->options.max_bytes = 24 * MODEL_SEGMENT;
+    bed_open(&bed);
+    for (int i = 0; i < 3000; i++) {
+        if (model_push(model) == OK)
+            model_end(model, &model->jobs[model->job_count - 1]);
+        model_turn(model);
+    }
+    model_settle(model);
+    store_stats(model->store, &stats);
+    assert_int_equal(stats.followers_dropped, FOLLOWERS);
+    assert_false(store_full(model->store));
+    assert_int_equal(store_admit(model->store, 1000), OK);
+    bed_fini(&bed);
+}
+
+/* Nothing is in the page cache: the disk's thread reads, a window at a time, and no turn waits. */
+static void a_cold_read_is_left_to_the_disks_thread(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    unsigned waits = 0;
+    bed_init(&bed, 3);
+    bed_open(&bed);
+    model_work(model, 200);
+    model_settle(model);
+    sim_disk_cold(model->disk, true);
+    struct reader *reader = &bed.readers[0];
+    for (int turn = 0; turn < 10000 && reader->batch < store_synced(model->store); turn++) {
+        bool more;
+        enum err err = follower_read(reader->follower, &reader->callbacks, 1, &more);
+        assert_true(err == OK || err == ERR_AGAIN);
+        store_valid(model->store);
+        if (err == OK)
+            continue;
+        waits++;
+        assert_int_equal(follower_read(reader->follower, &reader->callbacks, 1, &more), ERR_AGAIN);
+        if (waits == 3) { /* it goes while the disk reads for it */
+            follower_remove(reader->follower);
+            assert_int_equal(follower_open(model->store, BYTES("new"), &reader->follower), OK);
+            reader->follower = bed.readers[1].follower;
+            reader_begin(reader);
+        }
+        while (sim_disk_step(model->disk, LANE_BACKGROUND))
+            continue;
+        store_poll(model->store);
+    }
+    assert_int_equal(reader->batch, store_synced(model->store));
+    assert_true(waits > 10);
+    model_close(model);
+    bed_fini(&bed);
+}
+
+static void names_are_limited_and_so_is_their_number(void **state)
+{
+    (void)state;
+    struct model model;
+    struct follower *follower, *again, *first = NULL;
+    char name[FOLLOWER_NAME_MAX + 1];
+    memset(name, 'n', sizeof(name));
+    model_init(&model, 1);
+    assert_int_equal(model_open(&model), OK);
+    assert_int_equal(follower_open(model.store, BYTES(""), &follower), ERR_INVALID);
+    assert_int_equal(follower_open(model.store, bytes_of("a\0b", 3), &follower), ERR_INVALID);
+    assert_int_equal(follower_open(model.store, bytes_of(name, sizeof(name)), &follower),
+                     ERR_INVALID);
+    for (char i = 0; i < FOLLOWERS_MAX; i++) {
+        name[0] = (char)('a' + i);
+        assert_int_equal(follower_open(model.store, bytes_of(name, FOLLOWER_NAME_MAX), &follower),
+                         OK);
+        first = first ? first : follower;
+    }
+    assert_int_equal(follower_open(model.store, BYTES("more"), &again), ERR_JOBS_LIMIT);
+    assert_int_equal(follower_open(model.store, bytes_of(name, FOLLOWER_NAME_MAX), &again), OK);
+    assert_ptr_equal(again, follower);
+    follower_remove(first);
+    assert_int_equal(follower_open(model.store, BYTES("more"), &again), OK);
+    store_valid(model.store);
+    model_fini(&model);
+}
+
+static void a_store_with_followers_is_refused_by_older_versions(void **state)
+{
+    (void)state;
+    struct bed bed;
+    uint64_t len = 0;
+    bed_init(&bed, 3);
+    bed_open(&bed);
+    const char *slots = sim_disk_file(bed.model.disk, MANIFEST_NAME, &len);
+    assert_true(slots[8] == 2 || slots[BLOCK + 8] == 2);
+    bed_fini(&bed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_limited_and_so_is_their_number),
+        cmocka_unit_test(a_cold_read_is_left_to_the_disks_thread),
+        cmocka_unit_test(a_store_with_followers_is_refused_by_older_versions),
+        cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
+        cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
+        cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),
+        cmocka_unit_test(p9_a_follower_sees_each_durable_event_once_whenever_the_power_goes),
+        cmocka_unit_test(p9_and_so_it_does_in_buffered_mode),
+        cmocka_unit_test(p9_and_so_it_does_between_being_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
