@@ -25,7 +25,7 @@ struct embedded_options {
     int64_t now_us;
 };
 
-/* Opens the store and replays it. On failure out_trouble says why, for people. */
+/* Opens the store and replays it. On failure out_error says why, for people. */
 enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
                        struct store_error *out_error) MUST_USE;
 /* Answers what is still held, closes the store cleanly. NULL does nothing. */

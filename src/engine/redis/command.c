@@ -77,7 +77,7 @@ void command_bury_damaged(void *owner, const struct job_view *job)
     (void)command_on_job(redis, (uint32_t)(job->ref.seq % redis->space.partitions), &cmd, NULL);
 }
 
-/* What its answer says about a job is news for those who wait. */
+/* Consumers who wait learn from the answer where a job is, or that it has gone. */
 static void see_job(struct redis_engine *redis, const struct reply *reply, uint32_t partition)
 {
     if (cmd_traits(reply->kind)->takes_jobs && reply->count)

@@ -1,5 +1,5 @@
 /*
- * Invariants: a waiter is in its line and in the heap until it is answered; a line lives while it
+ * Invariants: a waiter is in its group and in the heap until it is answered; a group lives while it
  * has waiters or calls.
  */
 #include <stdlib.h>
@@ -26,7 +26,7 @@ void consumers_handed(struct consumers *consumers, const struct job_view *job)
         lateness_add(&topic->lateness, consumers->now_us, bucket);
 }
 
-/* ---- lines ---- */
+/* ---- groups ---- */
 
 void wait_group_touch(struct wait_group *group)
 {
@@ -47,7 +47,7 @@ static bool wait_group_is_for(const struct wait_group *group, const struct cmd_r
 }
 
 /* Lines that ask for the first topic are looked through: few, unless clients watch many ways. */
-static struct wait_group *find_line(struct consumers *consumers, const struct cmd_reserve *reserve)
+static struct wait_group *find_group(struct consumers *consumers, const struct cmd_reserve *reserve)
 {
     struct topic *first = topic_cache_find(&consumers->topic_cache, reserve->topics[0]);
     if (!first)
@@ -187,7 +187,7 @@ static void waiter_answer(struct waiter *waiter, const struct reply *reply)
     arena_fini(&arena);
 }
 
-/* The place in the line's list of the topic that the job is of. */
+/* Which of the group's topics the job is in. */
 static uint32_t topic_place(const struct wait_group *group, const struct job_view *job)
 {
     uint32_t place = 0;
@@ -277,7 +277,7 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
         ticket->answered(ticket, &full);
         return SUBMIT_ANSWERED;
     }
-    struct wait_group *group = find_line(consumers, reserve);
+    struct wait_group *group = find_group(consumers, reserve);
     if (!group)
         group = wait_group_new(consumers, reserve);
     struct waiter *waiter = mem_zalloc(sizeof(*waiter));
@@ -310,7 +310,7 @@ void consumers_cancel(struct consumers *consumers, struct waiter *waiter)
     wait_group_touch(group);
 }
 
-static void drain_line(struct wait_group *group, enum err err)
+static void drain_group(struct wait_group *group, enum err err)
 {
     struct list *next;
     for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
@@ -326,7 +326,7 @@ void consumers_drain(struct consumers *consumers, enum err err)
 {
     consumers->drained = err;
     for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
-        drain_line(LIST_ENTRY(at, struct wait_group, place), err);
+        drain_group(LIST_ENTRY(at, struct wait_group, place), err);
 }
 
 /* ---- handing out ---- */
@@ -361,7 +361,7 @@ void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32
 
 void consumers_match(struct consumers *consumers)
 {
-    struct list now; /* a line may become dirty again meanwhile: it is looked at next turn */
+    struct list now; /* a group may become dirty again meanwhile: it is looked at next turn */
     list_init(&now);
     while (!list_empty(&consumers->dirty)) {
         struct list *node = consumers->dirty.next;
@@ -377,9 +377,9 @@ void consumers_match(struct consumers *consumers)
     }
 }
 
-/* ---- news ---- */
+/* ---- what is learned of ready jobs ---- */
 
-static void wake_lines(struct topic *topic)
+static void wake_groups(struct topic *topic)
 {
     for (struct list *at = topic->groups.next; at != &topic->groups; at = at->next)
         wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
@@ -391,13 +391,13 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
     if (!topic || partition >= consumers->options.space->partitions)
         return;
     topic_notice(topic, partition);
-    wake_lines(topic);
+    wake_groups(topic);
 }
 
 /*
- * What is due is mostly for consumers who wait. If it was for those of one line several times in a
+ * What is due is mostly for consumers who wait. If it was for those of one group several times in a
  * row, they ask right behind the promote: then a job is on its way after one round trip, not two.
- * That a line is not the only one, or does not wait where others do, ends its luck.
+ * That it is not the only group of the topic, or another got the jobs, ends its streak.
  */
 void consumers_promoting(struct consumers *consumers, uint32_t partition)
 {
@@ -416,7 +416,7 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
     struct wait_group *group = LIST_ENTRY(topic->groups.next, struct place, in_topic)->group;
     consumers->hit_streak = group == consumers->hit_group ? consumers->hit_streak + 1 : 0;
     consumers->hit_group = group;
-    wake_lines(topic);
+    wake_groups(topic);
 }
 
 void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition)
@@ -426,13 +426,13 @@ void consumers_see(struct consumers *consumers, const struct job_view *job, uint
     if (!topic)
         return;
     topic_see(topic, partition, rank, consumers->now_us);
-    wake_lines(topic);
+    wake_groups(topic);
 }
 
 static void forget(struct consumers *consumers, struct topic *topic)
 {
     topic_forget(topic, consumers->options.space->partitions);
-    wake_lines(topic);
+    wake_groups(topic);
 }
 
 static void each_topic(struct consumers *consumers, void (*see)(struct consumers *, struct topic *))
@@ -466,7 +466,7 @@ static void forget_if_time(struct consumers *consumers, struct topic *topic)
         consumers->again_us = topic->again_us;
 }
 
-static void end_patience(struct consumers *consumers)
+static void end_probes(struct consumers *consumers)
 {
     consumers->probe_deadline_us = INT64_MAX;
     for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
@@ -493,7 +493,7 @@ void consumers_tick(struct consumers *consumers, int64_t now_us)
         each_topic(consumers, forget_if_time);
     }
     if (consumers->probe_deadline_us <= now_us)
-        end_patience(consumers);
+        end_probes(consumers);
 }
 
 int64_t consumers_next_us(const struct consumers *consumers)

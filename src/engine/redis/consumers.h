@@ -2,17 +2,18 @@
  * Reserves, and the consumers who wait for jobs: parked here, first come first served, and served
  * when a job becomes ready. Nothing is polled.
  *
- * Consumers who ask for the same topics in the same way stand in one line (`struct wait_group`):
+ * Consumers who ask for the same topics in the same way are one `struct wait_group`:
  * their wants are added up, and one script call takes jobs for many of them. No more jobs are asked
  * for than there are wants, so none is taken that nobody is there for, but for consumers who leave
  * meanwhile: those jobs are given back.
  *
  * Where nothing is known (topic_cache.h), all partitions are looked at together, and then only
- * those that have jobs are asked for some, the best first. Of the jobs that a line takes at a time,
- * each comes from another partition as long as there are more partitions than wants: so one reserve
- * of one job takes the best of all partitions' first ones, as far as this daemon knows them. It
- * does not know of a job that came through another daemon, or became due, in a partition that had
- * others ready already; what it knows of such a partition is looked up again after STALE_US.
+ * those that have jobs are asked for some, the best first. Of the jobs that a group takes at a
+ * time, each comes from another partition as long as there are more partitions than wants: so one
+ * reserve of one job takes the best of all partitions' first ones, as far as this daemon knows
+ * them. It does not know of a job that came through another daemon, or became due, in a partition
+ * that had others ready already; what it knows of such a partition is looked up again after
+ * STALE_US.
  */
 #ifndef LATERD_ENGINE_REDIS_CONSUMERS_H
 #define LATERD_ENGINE_REDIS_CONSUMERS_H

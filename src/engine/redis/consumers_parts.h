@@ -7,16 +7,16 @@
 
 #include "engine/redis/consumers.h"
 
-/* A line's place in a topic. */
+/* A group's place in a topic. */
 struct place {
-    struct list in_topic; // topic::lines
+    struct list in_topic; // topic::groups
     struct wait_group *group;
     struct topic *topic;
 };
 
 struct wait_group {
     struct consumers *consumers;
-    struct list place;   // consumers::lines
+    struct list place;   // consumers::groups
     struct list dirty;   // consumers::dirty, or nowhere
     struct list waiters; // waiter::place, first come first
     struct place *topics;

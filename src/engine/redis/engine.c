@@ -105,7 +105,7 @@ static bool reaches_all(const struct redis_engine *redis)
     return all;
 }
 
-/* What Redis says to our beats, once a second: a change like others. */
+/* What Redis answers to our heartbeats, once a second: they are changes like others. */
 static bool takes_changes(const struct redis_engine *redis)
 {
     const struct node *node = script_requests_node(&redis->calls, 0);

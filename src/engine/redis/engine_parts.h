@@ -3,7 +3,7 @@
  * command.c has the commands that are under way.
  *
  * A ticket under way names in `held` what works for it: a waiter (then `parked` is set), else an
- * errand of command.c, which goes on without it when its asker goes (command_orphan).
+ * pending command of command.c, which goes on without the ticket (command_orphan).
  */
 #ifndef LATERD_ENGINE_REDIS_ENGINE_PARTS_H
 #define LATERD_ENGINE_REDIS_ENGINE_PARTS_H

@@ -1,5 +1,5 @@
 /*
- * Asks Redis for the jobs that a line wants, and reads what comes. A line never has more jobs asked
+ * Asks Redis for the jobs that a group wants, and reads what comes. It never has more jobs asked
  * for (`asked`) than its waiters want, at the time of asking.
  */
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
 };
 
-/* One call for the line's first `topics` topics. */
+/* One request for the group's first `topics` topics. */
 struct ask {
     struct wait_group *group;
     uint32_t topics;
@@ -24,7 +24,7 @@ struct ask {
     bool silent;
 };
 
-/* What a line knows of a partition, of some of its topics. */
+/* What a group knows of a partition, of some of its topics. */
 struct candidate {
     uint32_t partition;
     enum hint_kind best;
@@ -79,16 +79,16 @@ static bool is_candidate(const struct candidate *candidate)
 }
 
 /* A set of partitions that are not being asked. */
-struct spots {
+struct candidates {
     struct candidate *at; /* in the scratch */
     uint32_t count;
 };
 
-static struct spots find_spots(const struct wait_group *group, uint32_t from, uint32_t to,
-                               bool (*fits)(const struct candidate *candidate))
+static struct candidates find_candidates(const struct wait_group *group, uint32_t from, uint32_t to,
+                                         bool (*fits)(const struct candidate *candidate))
 {
     uint32_t partitions = group->consumers->options.space->partitions;
-    struct spots found = {
+    struct candidates found = {
         .at = arena_alloc(&group->consumers->scratch, partitions * sizeof(*found.at)),
     };
     for (uint32_t i = 0; i < partitions; i++) {
@@ -265,25 +265,25 @@ static uint64_t open_wants(const struct wait_group *group)
 }
 
 /* Spreads what is wanted: to each as much as to the others, if it suffices for all of them. */
-static void ask_all(struct wait_group *group, uint32_t topics, struct spots spots)
+static void ask_all(struct wait_group *group, uint32_t topics, struct candidates candidates)
 {
     uint64_t open = open_wants(group);
-    uint64_t count = open < spots.count ? open : spots.count;
+    uint64_t count = open < candidates.count ? open : candidates.count;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t left = count - i;
         uint64_t share = (open_wants(group) + left - 1) / left;
-        (void)ask_for(group, topics, spots.at[i].partition,
+        (void)ask_for(group, topics, candidates.at[i].partition,
                       share < JOBS_AT_ONCE ? (uint32_t)share : JOBS_AT_ONCE);
     }
 }
 
-static void look_at_all(struct wait_group *group, struct spots spots, bool awaited)
+static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
     struct consumers *consumers = group->consumers;
     if (awaited && !group->looking)
         group->probe_deadline_us = consumers->now_us + PROBE_US;
-    for (uint32_t i = 0; i < spots.count; i++) {
-        struct ask *ask = ask_for(group, group->topic_count, spots.at[i].partition, 0);
+    for (uint32_t i = 0; i < candidates.count; i++) {
+        struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0);
         if (ask && awaited) {
             ask->awaited = true;
             group->looking++;
@@ -296,7 +296,7 @@ static void look_at_all(struct wait_group *group, struct spots spots, bool await
         consumers->probe_deadline_us = group->probe_deadline_us;
 }
 
-static int compare_spots(const void *a_at, const void *b_at)
+static int compare_candidates(const void *a_at, const void *b_at)
 {
     const struct candidate *a = a_at, *b = b_at;
     int order = rank_compare(a->first, b->first);
@@ -304,17 +304,17 @@ static int compare_spots(const void *a_at, const void *b_at)
 }
 
 /* Asks where there are jobs of these topics, the best first. False: nowhere. */
-static bool ask_hopeful(struct wait_group *group, uint32_t from, uint32_t to)
+static bool ask_candidates(struct wait_group *group, uint32_t from, uint32_t to)
 {
-    struct spots spots = find_spots(group, from, to, is_candidate);
-    struct spots noticed = find_spots(group, from, to, is_noticed);
-    if (noticed.count && spots.count > open_wants(group)) { /* which is the best? */
+    struct candidates candidates = find_candidates(group, from, to, is_candidate);
+    struct candidates noticed = find_candidates(group, from, to, is_noticed);
+    if (noticed.count && candidates.count > open_wants(group)) { /* which is the best? */
         look_at_all(group, noticed, true);
         return true;
     }
-    qsort(spots.at, spots.count, sizeof(*spots.at), compare_spots);
-    ask_all(group, to, spots);
-    return spots.count > 0;
+    qsort(candidates.at, candidates.count, sizeof(*candidates.at), compare_candidates);
+    ask_all(group, to, candidates);
+    return candidates.count > 0;
 }
 
 /* Where the order of the list counts, nothing of a topic is asked for before all before it have
@@ -322,7 +322,7 @@ static bool ask_hopeful(struct wait_group *group, uint32_t from, uint32_t to)
 static bool ask_in_order(struct wait_group *group)
 {
     for (uint32_t i = 0; i < group->topic_count; i++) {
-        if (ask_hopeful(group, i, i + 1) || group->calls > group->silent)
+        if (ask_candidates(group, i, i + 1) || group->calls > group->silent)
             return true;
     }
     return false;
@@ -332,9 +332,9 @@ static bool ask_in_order(struct wait_group *group)
  * is known. */
 static bool ask_unsure(struct wait_group *group)
 {
-    struct spots unsure = find_spots(group, 0, group->topic_count, is_unsure);
+    struct candidates unsure = find_candidates(group, 0, group->topic_count, is_unsure);
     bool alone = unsure.count == 1 && group->calls == group->silent &&
-                 find_spots(group, 0, group->topic_count, is_candidate).count == 0;
+                 find_candidates(group, 0, group->topic_count, is_candidate).count == 0;
     if (alone)
         ask_all(group, group->topic_count, unsure);
     else
@@ -344,7 +344,7 @@ static bool ask_unsure(struct wait_group *group)
 
 static void ask_taken(struct wait_group *group)
 {
-    struct spots taken = find_spots(group, 0, group->topic_count, is_taken);
+    struct candidates taken = find_candidates(group, 0, group->topic_count, is_taken);
     if (taken.count == 1 || (!group->listed_order && taken.count <= open_wants(group)))
         ask_all(group, group->topic_count, taken);
     else
@@ -367,15 +367,15 @@ static void wait_group_ask(struct wait_group *group)
 {
     if (!ask_unsure(group) || !open_wants(group))
         return;
-    if (!(group->listed_order ? ask_in_order(group) : ask_hopeful(group, 0, group->topic_count)))
+    if (!(group->listed_order ? ask_in_order(group) : ask_candidates(group, 0, group->topic_count)))
         ask_taken(group);
     else
-        look_at_all(group, find_spots(group, 0, group->topic_count, is_stale), false);
+        look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
 }
 
 /*
  * Nothing is under way, and nowhere is known to be anything: who does not wait, or has got some
- * jobs, is answered. Most lines have none of these, and may be long.
+ * jobs, is answered. Most groups have none of these, and may be long.
  */
 static void settle(struct wait_group *group)
 {

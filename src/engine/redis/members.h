@@ -1,6 +1,6 @@
 /*
- * The daemons that serve this queue, as this one knows them: who lives, and whose affair each
- * partition's timer is.
+ * The daemons that serve this queue, as this one knows them: who lives, and who makes each
+ * partition's due jobs ready.
  *
  * Each daemon says once a second that it lives (a heartbeat), in one call to partition 0, and all
  * hear it at once by a notice. So an idle daemon sends one command a second, however many
@@ -46,9 +46,9 @@ struct members {
     struct member *others;
     uint32_t count, cap;
     uint64_t gone;  /* dead or left, ever: each calls for forgetting, see promoter.h */
-    uint64_t beats; /* of ours, answered ever: each was heard by all, see subscription.h */
+    uint64_t beats; /* our heartbeats that were answered: each went to all, see subscription.h */
     bool *ours;     /* for each partition */
-    uint32_t asked; /* beats under way */
+    uint32_t asked; /* heartbeats without an answer yet */
     bool started, leaving;
     enum script_how how;
     int64_t heartbeat_sent_us, heartbeat_at_us;
@@ -70,7 +70,7 @@ void members_heard(struct members *members, const struct script_member *said);
 /* Says goodbye. */
 void members_leave(struct members *members);
 
-/* Is the partition's timer our affair? */
+/* Are we to make the partition's due jobs ready? */
 bool members_own(const struct members *members, uint32_t partition);
 /* Have we heard of others for long enough to say who is dead? */
 bool members_know(const struct members *members);

@@ -1,5 +1,5 @@
 /*
- * What daemons hear of each other and of the partitions: notices, and answers to beats.
+ * Reads what daemons learn of each other and of the partitions: notices, answers to heartbeats.
  */
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * trying every command that the engine needs in a way that changes nothing, for a user may lack
  * the right to any of them.
  *
- * At the start, what is plainly wrong ends it at once (`unfit`, `trouble`), and what may get better
+ * At the start, what is plainly wrong ends it at once (`unfit`, `error`), and what may get better
  * by itself is waited for. Later either is logged, and the engine goes on as well as it can.
  */
 #ifndef LATERD_ENGINE_REDIS_PREFLIGHT_H
@@ -25,7 +25,7 @@ struct preflight {
     struct preflight_options options;
     bool fit;       /* some server was found fit */
     bool serving;   /* set when the start is over: from now on reasons are only logged */
-    enum err unfit; /* why the start must end, and `trouble` says it in words */
+    enum err unfit; /* why the start must end, and `error` says it in words */
     struct redis_error error;
 };
 
@@ -33,7 +33,7 @@ void preflight_init(struct preflight *preflight, const struct preflight_options 
 
 /* The server takes commands from now on. What is asked is told, at the latest, when it is gone. */
 void preflight_ask(struct preflight *preflight, struct node *node);
-/* A connection ended, as link->trouble says: some reasons stay as long as nobody mends them. */
+/* A connection ended, as link->error says: some reasons stay as long as nobody mends them. */
 void preflight_lost(struct preflight *preflight, const struct link *link);
 /* The same, of the connection to a node: a lone server that is a replica will not do, either. */
 void preflight_node_lost(struct preflight *preflight, const struct node *node);

@@ -54,11 +54,11 @@ static void promoted(void *owner, struct script_request *call, enum err err,
         promoter->options.promoted(promoter->options.owner, parts[i], timer->partition);
     if (err)
         timer->promote_at_us = promoter->now_us + AGAIN_US;
-    else if (answer.more || timer->latency_first)
+    else if (answer.more || timer->promote_again)
         timer->promote_at_us = promoter->now_us;
     else
         timer->promote_at_us = answer.next_us;
-    timer->latency_first = false;
+    timer->promote_again = false;
 }
 
 static void promote(struct promoter_timer *timer)
@@ -69,7 +69,7 @@ static void promote(struct promoter_timer *timer)
     timer->promote_at_us = promoter->now_us + AGAIN_US;
     script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
     timer->promote_asked = true;
-    timer->latency_first = false;
+    timer->promote_again = false;
     script_requests_send(call, timer, promoted);
     promoter->options.promoting(promoter->options.owner, timer->partition);
 }
@@ -134,7 +134,7 @@ void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
 {
     struct promoter_timer *timer = &promoter->promoter[partition];
     if (timer->promote_asked)
-        timer->latency_first = true; /* its answer may not know yet */
+        timer->promote_again = true; /* its answer may not know yet */
     if (due_us < timer->promote_at_us)
         timer->promote_at_us = due_us;
 }

@@ -1,6 +1,6 @@
 /*
- * The timer of each partition: one daemon at a time, its owner (see members.h), makes what is due
- * ready there. It sleeps until the next job is due, or a notice says that one is due sooner.
+ * The promoter of each partition: one daemon at a time, its owner (see members.h), makes what is
+ * due ready there. It sleeps until the next job is due, or a notice says that one is due sooner.
  *
  * The owner also gives back what dead daemons held there: when one has died or left, when it
  * becomes the owner, since the one before may have died at it, and once more when one that had left
@@ -16,7 +16,7 @@ struct promoter_timer {
     uint32_t partition;
     bool owner;
     bool promote_asked, forget_asked;
-    bool latency_first;    /* a notice came while promote was under way */
+    bool promote_again;    /* a notice came while promote was under way */
     int64_t promote_at_us; /* of the owner */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
     uint64_t gone;         /* members::gone, when they were last */

@@ -3,21 +3,21 @@
  * it at once. What a command does there is a script's (script.h); here are who asks, what waits,
  * and what happens while Redis is away.
  *
- *     engine.c    the verbs of the port, commands and their answers
- *     consumers.c     parked reserves: who waits
- *     fetch.c    their calls for jobs
- *     topic_cache.c   what we know of ready jobs
- *     requeue.c   jobs whose consumers have gone
- *     promoter.c    who makes due jobs ready
- *     subscription.c   what daemons tell each other through Redis
- *     preflight.c   whether a server is fit to hold a queue
- *     call.c      calls of scripts: sent, sent again, answered once
- *     topology.c  which server has which partition: one, Sentinel's master, a cluster
- *     sentinels.c who the sentinels say is master, and when that changes
- *     node.c      a server that is a master
- *     link.c      a connection
- *     tls.c       TLS under it
- *     lookup.c    where its name is
+ *     engine.c          the verbs of the port
+ *     command.c         commands and their answers
+ *     fanout.c          commands on topics: one answer out of all partitions
+ *     consumers.c       parked reserves: who waits
+ *     fetch.c           their requests for jobs
+ *     topic_cache.c     what we know of ready jobs
+ *     requeue.c         jobs whose consumers have gone
+ *     members.c         which daemons live, and which of them owns a partition
+ *     promoter.c        makes due jobs ready in the partitions that are ours
+ *     subscription.c    what daemons tell each other through Redis
+ *     preflight.c       whether a server is fit to hold a queue
+ *     partition_init.c  the first request to a partition
+ *     script_request.c  requests to scripts: sent, sent again, answered once
+ *
+ * Below them is client/redis: servers, connections, TLS.
  *
  * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which says that
  * nobody knows; only a parked reserve waits on while Redis is away.
@@ -46,7 +46,7 @@ struct redis_options {
 
 /*
  * Connects, and looks whether this Redis is fit to hold a queue. ERR_IO: it cannot be reached;
- * ERR_UNSUPPORTED, ERR_INVALID: it must not be used; out_trouble says why.
+ * ERR_UNSUPPORTED, ERR_INVALID: it must not be used; out_error says why.
  */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;

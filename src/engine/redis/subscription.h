@@ -1,7 +1,7 @@
 /*
  * The subscription to the queue's notices: a connection of its own to any server that takes
  * commands (a cluster passes messages on to all its servers), and to another when that one is gone.
- * What is heard is passed on to those who wait for jobs, to the timers and to the members.
+ * What is received is passed on to the consumers, the promoter and the members.
  *
  * All daemons hear each heartbeat of ours (members.h). If some were answered and nothing was heard,
  * the connection leads nowhere any more, or servers of the cluster do not reach each other: it is
@@ -33,7 +33,7 @@ struct subscription {
     struct subscription_options options;
     struct link link; /* flushed and asked for its next time by the owner */
     struct link_callbacks callbacks;
-    uint64_t beats; /* members::beats, when something was heard last */
+    uint64_t beats; /* members::beats, when something was received last */
 };
 
 /* Does not move afterwards. */

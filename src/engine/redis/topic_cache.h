@@ -35,7 +35,7 @@ struct topic {
     struct hint *hints; /* for each partition */
     int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
     struct list groups; // place::in_topic
-    struct list idle;   // topic_cache::idle, while no line asks for it
+    struct list idle;   // topic_cache::idle, while no group asks for it
     uint64_t waiters;
     struct lateness lateness; /* of jobs handed out here */
 };
@@ -48,14 +48,14 @@ struct topic_cache {
 };
 
 void topic_cache_init(struct topic_cache *topic_cache, uint32_t partitions);
-/* No topic has lines any more. */
+/* No topic has groups any more. */
 void topic_cache_fini(struct topic_cache *topic_cache);
 
 struct topic *topic_cache_find(const struct topic_cache *topic_cache,
                                struct bytes name); /* or NULL */
-/* Makes it if need be: it is for a line then. */
+/* Makes it if need be: it is for a group then. */
 struct topic *topic_cache_need(struct topic_cache *topic_cache, struct bytes name);
-/* No line asks for it any more. */
+/* No group asks for it any more. */
 void topic_cache_rest(struct topic_cache *topic_cache, struct topic *topic);
 
 struct bytes topic_name(const struct topic *topic);
