@@ -1,6 +1,6 @@
 /*
  * Looks up the addresses of names, by getaddrinfo() on threads of its own, for that takes as long
- * as DNS likes (docs/decisions/0013-names-by-getaddrinfo-on-threads.md). Who asks for a name that
+ * as DNS likes (docs/decisions/0018-one-loop-of-our-own.md). Who asks for a name that
  * is being looked up shares the answer.
  *
  * A thread shares nothing with us but its question, which it posts back: one that DNS holds up ends
