@@ -116,7 +116,7 @@ static void begin_chunk(struct pool *pool)
     list_add(pool, &pool->partial, chunk);
 }
 
-static void end_chunk(struct pool *pool, uint32_t chunk)
+static __attribute__((noinline)) void end_chunk(struct pool *pool, uint32_t chunk)
 {
     pool->about[chunk].used = 0;
     pool->about[chunk].free = NO_FREE;
@@ -146,6 +146,11 @@ bool pool_trim(struct pool *pool)
 static __attribute__((noinline)) void end_partial(struct pool *pool, uint32_t chunk)
 {
     list_take(pool, &pool->partial, chunk);
+}
+
+static __attribute__((noinline)) void begin_partial(struct pool *pool, uint32_t chunk)
+{
+    list_add(pool, &pool->partial, chunk);
 }
 
 static __attribute__((noinline)) uint32_t take_from_new(struct pool *pool)
@@ -188,9 +193,9 @@ void pool_give(struct pool *pool, uint32_t number)
     CHECK(about->live > 0 && (number & pool->mask) < about->used);
     memcpy(pool_at(pool, number), &about->free, sizeof(about->free));
     about->free = (uint16_t)(number & pool->mask);
-    if (about->live >> pool->bits)
-        list_add(pool, &pool->partial, chunk);
     pool->count--;
+    if (about->live >> pool->bits)
+        begin_partial(pool, chunk);
     if (--about->live == 0)
         end_chunk(pool, chunk);
 }

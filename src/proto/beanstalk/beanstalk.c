@@ -488,7 +488,8 @@ enum beanstalk_progress beanstalk_feed(struct beanstalk *beanstalk, struct bytes
 void beanstalk_next(struct beanstalk *beanstalk)
 {
     beanstalk->body.len = 0;
-    buf_shrink(&beanstalk->body, KEEP_BODY_BYTES);
+    if (beanstalk->body.cap > KEEP_BODY_BYTES)
+        buf_shrink(&beanstalk->body, KEEP_BODY_BYTES);
 }
 
 bool beanstalk_midway(const struct beanstalk *beanstalk)

@@ -182,7 +182,8 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     case BEANSTALK_HTTP: refuse_http(beanstalk, bytes); break;
     }
     beanstalk_next(codec);
-    session_fed(session, 0, false);
+    if (session->begun_us)
+        session_fed(session, 0, false);
     if (session->server->draining)
         pipeline_stop(pipeline); /* one that had begun before the drain is done yet */
     return true;
