@@ -1,6 +1,6 @@
 /*
  * What the server needs of a queue, wherever it lives: the embedded engine (core and store, in
- * server/embedded) or a shared one. Commands go in, each is answered once. One thread.
+ * engine/embedded) or a shared one. Commands go in, each is answered once. One thread.
  */
 #ifndef LATERD_PORT_ENGINE_H
 #define LATERD_PORT_ENGINE_H

@@ -11,6 +11,7 @@ import time
 import pytest
 from front import Front, Proxy, certificates
 from process import LATER
+from wire import Client, eventually
 
 DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
 
@@ -327,26 +328,23 @@ def test_a_long_poll_outlives_the_timeout_and_ends_at_once_at_ctrl_c(shared, top
     words = [LATER, "pop", topic, "--wait", "20s", "--timeout", "200ms", "--body"]
     with subprocess.Popen(words, env=environment(url, {}), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as poll:
-        wait_for_waiter(url, topic)
+        wait_for_waiter(shared.port, topic)
         time.sleep(0.5)  # real time, as the client's own clock is what is tested
         assert poll.poll() is None
         assert later(url, "push", topic, "x").returncode == DONE
         assert poll.communicate(timeout=10)[0] == b"x\n" and poll.returncode == DONE
     with subprocess.Popen(words, env=environment(url, {}), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as poll:
-        wait_for_waiter(url, topic)
+        wait_for_waiter(shared.port, topic)
         begun = time.monotonic()
         poll.send_signal(signal.SIGINT)
         assert poll.wait(10) == -signal.SIGINT and time.monotonic() - begun < 2
 
 
-def wait_for_waiter(url, topic):
-    for _ in range(200):
-        row = [line.split() for line in later(url, "topics").stdout.splitlines()]
-        if [topic, "1"] in [[line[0], line[-1]] for line in row]:
-            return
-        time.sleep(0.02)
-    raise AssertionError("no poll is waiting")
+def wait_for_waiter(port, topic):
+    """Asks for this topic: a list of all leaves out, on Redis, one that has nothing but waiters."""
+    with Client(port) as client:
+        assert eventually(lambda: client.get(f"/v1/topics/{topic}").json().get("waiters") == 1)
 
 
 def test_many_pushes_go_over_one_connection(shared, topic):

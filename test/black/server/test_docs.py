@@ -258,3 +258,14 @@ def test_every_file_that_the_architecture_names_is_there():
     for name in re.findall(r"`((?:\w+/)+\w+\.[ch])`", text_of("ARCHITECTURE.md")):
         places = [os.path.join(ROOT, *at, name) for at in ((), ("src",))]
         assert any(map(os.path.exists, places)), name
+
+
+@pytest.mark.parametrize("folder", ["sim", "src/engine/redis", "src/server", "src/store"])
+def test_every_file_that_a_folders_page_names_is_there(folder):
+    named = re.findall(r"`([\w/]+)\.(c|h|\[ch\])`", text_of(folder, "README.md"))
+    assert len(named) > 5
+    for name, kinds in named:
+        for kind in kinds.strip("[]"):
+            file = f"{name}.{kind}"
+            places = [os.path.join(ROOT, *at, file) for at in ((folder,), ("src",), ())]
+            assert any(map(os.path.exists, places)), file
