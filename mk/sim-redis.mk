@@ -10,8 +10,9 @@ $(SIM_REDIS_TESTS): LIBS += $(LUA_LIBS)
 
 # The whole engine on simulated sockets: the system calls that it makes go to sim/redis/sockets.c.
 WRAPPED := socket connect getsockopt setsockopt send recv close epoll_create1 epoll_ctl epoll_wait getrandom
-$(BUILD)/test/sim/redis_life_test: $(BUILD)/sim/redis/sockets.o
-$(BUILD)/test/sim/redis_life_test: override LDFLAGS += $(WRAPPED:%=-Wl,--wrap=%)
+WRAPPED_TESTS := $(BUILD)/test/sim/redis_life_test $(BUILD)/test/sim/redis_start_test
+$(WRAPPED_TESTS): $(BUILD)/sim/redis/sockets.o
+$(WRAPPED_TESTS): override LDFLAGS += $(WRAPPED:%=-Wl,--wrap=%)
 
 .PHONY: sim-redis
 sim: sim-redis

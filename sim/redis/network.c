@@ -183,11 +183,16 @@ void network_send(struct net_socket *one, struct bytes bytes)
         reset_socket(network, one);
 }
 
+static enum sim_cut cut_of(const struct net_socket *one)
+{
+    return network_now->cut[one->daemon][one->server];
+}
+
 /* With linger 0, what is on the way arrives now or never; else it is sent in peace. */
 void network_close(struct net_socket *one)
 {
     struct sim_network *network = network_now;
-    bool late = one->out.bytes.len && !network->cut[one->daemon][one->server];
+    bool late = one->out.bytes.len && cut_of(one) != SIM_CUT_ALL;
     if (one->conn && late && (!one->linger_0 || sim_random_chance(&network->random, 500))) {
         sim_redis_input(one->conn, buf_bytes(&one->out.bytes));
         one->orphan = true;
@@ -195,11 +200,6 @@ void network_close(struct net_socket *one)
     }
     if (one->state != SOCKET_FREE)
         socket_free(one);
-}
-
-static bool is_cut(const struct net_socket *one)
-{
-    return network_now->cut[one->daemon][one->server];
 }
 
 unsigned network_events(const struct net_socket *one)
@@ -237,13 +237,14 @@ static void open_socket(struct sim_network *network, struct net_socket *one)
 
 static void run_socket(struct sim_network *network, struct net_socket *one)
 {
-    if (is_cut(one))
+    if (cut_of(one) == SIM_CUT_ALL)
         return;
     if (one->state == SOCKET_CONNECTING && one->opens_at_us <= network->now_us)
         open_socket(network, one);
     if (one->state != SOCKET_OPEN)
         return;
-    (void)wire_arrive(&one->in, network->now_us); /* network_events() tells */
+    if (cut_of(one) == SIM_WHOLE)
+        (void)wire_arrive(&one->in, network->now_us); /* network_events() tells */
     size_t came = wire_arrive(&one->out, network->now_us);
     if (came && one->conn) {
         sim_redis_input(one->conn, bytes_of(one->out.bytes.at, came));
@@ -279,19 +280,23 @@ int64_t sim_network_next_us(const struct sim_network *network)
         next_us = sooner(next_us, sim_redis_next_us(network->servers[i]));
     for (unsigned i = 0; i < network->used; i++) {
         const struct net_socket *one = &network->sockets[i];
-        if (one->state == SOCKET_FREE || is_cut(one))
+        if (one->state == SOCKET_FREE || cut_of(one) == SIM_CUT_ALL)
             continue;
         if (one->state == SOCKET_CONNECTING)
             next_us = sooner(next_us, one->opens_at_us);
-        if (one->state == SOCKET_OPEN)
-            next_us = sooner(next_us, sooner(wire_next_us(&one->out), wire_next_us(&one->in)));
+        if (one->state != SOCKET_OPEN)
+            continue;
+        next_us = sooner(next_us, wire_next_us(&one->out));
+        if (cut_of(one) == SIM_WHOLE)
+            next_us = sooner(next_us, wire_next_us(&one->in));
     }
     return next_us;
 }
 
 /* ---- faults ---- */
 
-void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server, bool cut)
+void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server,
+                     enum sim_cut cut)
 {
     network->cut[daemon][server] = cut;
 }

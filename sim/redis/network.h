@@ -30,8 +30,11 @@ void sim_network_free(struct sim_network *network);
 struct sim_network_options *sim_network_options(struct sim_network *network); /* may be changed */
 void sim_network_add(struct sim_network *network, struct sim_redis *server);
 
-/* Bytes between these two wait; connections in the making time out. */
-void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server, bool cut);
+enum sim_cut { SIM_WHOLE, SIM_CUT_ANSWERS, SIM_CUT_ALL };
+
+/* Bytes between these two wait, or only those to the daemon; connections in the making time out. */
+void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server,
+                     enum sim_cut cut);
 /* Nobody listens there: connections end, new ones are refused. */
 void sim_network_down(struct sim_network *network, unsigned server, bool down);
 /* All connections between these two end, with what is on the way. */

@@ -43,7 +43,8 @@ struct sim_network {
     int64_t now_us;
     struct sim_redis *servers[SIM_NETWORK_SERVERS];
     unsigned server_count, daemon;
-    bool cut[SIM_NETWORK_DAEMONS][SIM_NETWORK_SERVERS], down[SIM_NETWORK_SERVERS];
+    enum sim_cut cut[SIM_NETWORK_DAEMONS][SIM_NETWORK_SERVERS];
+    bool down[SIM_NETWORK_SERVERS];
     struct net_socket sockets[SOCKETS_MAX];
     unsigned used; /* sockets below this may be in use */
     void (*wait)(void *owner, int64_t us);

@@ -470,14 +470,6 @@ def test_a_slot_that_is_stuck_half_moved_costs_503_in_time_and_resumes(laterd, c
 # A reply lost after the script ran
 
 
-def test_a_push_whose_reply_was_lost_makes_one_job(far, relay):
-    relay.cut_after(b"the-marked-body")
-    answer = far.push("t", body="the-marked-body")
-    assert answer.status == 201 and relay.cuts == 1
-    jobs = far.reserve("t", most=10)
-    assert [job["id"] for job in jobs] == [answer.json()["id"]]
-
-
 def test_a_push_by_id_whose_reply_was_lost_is_no_conflict(far, relay):
     for exists in ("reject", "replace", "keep"):
         relay.cut_after(b"id-" + exists.encode())
@@ -485,16 +477,6 @@ def test_a_push_by_id_whose_reply_was_lost_is_no_conflict(far, relay):
         assert answer.status == 201, answer
         assert answer.json()["result"] == "created", answer
     assert relay.cuts == 3 and far.counts("t")["ready"] == 3
-
-
-def test_a_reserve_whose_reply_was_lost_takes_its_job_once(far, relay):
-    job_id = far.push_id("taken", body="x", ttr="1h")
-    relay.cut_after(b"taken")
-    job = far.reserve("taken")[0]
-    assert job["id"] == job_id and job["body"] == "x" and relay.cuts == 1
-    assert job["attempt"] == 1, "it was reserved twice"
-    assert far.job(job_id, "finish", lease=job["lease"]).status in (200, 204)
-    assert far.counts("taken")["totals"]["reserved"] == 1
 
 
 def test_a_reserve_of_many_whose_reply_was_lost_leaves_none_behind(far, relay):
@@ -523,27 +505,6 @@ def test_a_due_job_reaches_the_parked_poll_though_the_reply_that_told_of_it_was_
     assert relay.cuts == 1
 
 
-@pytest.mark.parametrize("verb", ["finish", "release", "bury", "touch"])
-def test_what_a_holder_does_is_done_once_when_its_reply_was_lost(far, relay, verb):
-    job_id = far.push_id("t", id="a-marked-id", body="x", ttr="1h")
-    lease = far.reserve("t")[0]["lease"]
-    relay.cut_after(b"a-marked-id")
-    answer = far.job(job_id, verb, lease=lease)
-    assert answer.status in (200, 204), answer
-    assert relay.cuts == 1
-    states = {"finish": None, "release": "ready", "bury": "buried", "touch": "reserved"}
-    assert far.state(job_id) == states[verb]
-    if verb == "release":
-        assert far.counts("t")["totals"]["released"] == 1
-
-
-def test_a_delete_whose_reply_was_lost_found_its_job(far, relay):
-    job_id = far.push_id("t", id="a-marked-id", body="x")
-    relay.cut_after(b"a-marked-id")
-    assert far.job(job_id, method="DELETE").status in (200, 204)
-    assert relay.cuts == 1 and far.state(job_id) is None
-
-
 def test_a_kick_whose_reply_was_lost_kicked_once(far, relay):
     job_id = far.push_id("t", id="a-marked-id", body="x", state="buried")
     relay.cut_after(b"a-marked-id")
@@ -560,19 +521,6 @@ def test_a_kick_of_a_topic_whose_reply_was_lost_kicks_no_more_than_it_should(far
     assert answer.status == 200 and relay.cuts == 1
     counts = far.counts("the-topic")
     assert (counts["ready"], counts["buried"]) == (2, 3)
-
-
-def test_p2_p5_connections_cut_under_load_lose_and_double_nothing(laterd, relay):
-    server = laterd(config(f"redis://127.0.0.1:{relay.port}"))
-    load = Load(server.port)
-    for _ in range(8):
-        before = len(load.acknowledged)
-        assert eventually(lambda: len(load.acknowledged) > before + 30, BACK), "no load"
-        relay.cut_after(b"load")
-        wait_until(lambda: relay.marker is None)
-    relay.cut_all()
-    load.settle()
-    assert relay.cuts >= 6
 
 
 # Refused

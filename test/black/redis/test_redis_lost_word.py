@@ -8,9 +8,7 @@ import time
 
 import pytest
 from beanstalk import Connection
-from poll import Poll
 from redis import REDIS_SERVER, Cluster, Redis, succeeds, wait_until
-from relay import Relay
 from wire import Client, eventually
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
@@ -102,18 +100,6 @@ def test_a_server_that_means_to_be_looked_at_sooner_than_we_do_is(laterd):
         while got != ids and time.monotonic() < until:
             got.update(job["id"] for job in client.reserve("later", wait="1s", most=40))
         assert got == ids
-
-
-def test_a_subscription_that_has_gone_deaf_is_made_anew(laterd, redis):
-    """Nothing says that it is: the connection stands, and nothing comes."""
-    with Relay(redis.port) as relay:
-        far = laterd(config(f"redis://127.0.0.1:{relay.port}"))
-        near = laterd(config(redis.url))
-        poll = Poll(far.port, "t")
-        relay.mute(b"SUBSCRIBE")
-        with Client(near.port) as client:
-            client.push_id("t", body="x")
-            assert poll.job(8)["body"] == "x"
 
 
 def test_a_server_that_sends_us_on_may_leave_the_host_away(laterd):

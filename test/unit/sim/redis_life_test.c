@@ -65,7 +65,7 @@ static void mend(struct life *life, const struct mender *mender)
     struct sim_redis_settings *settings =
         mender->what == MEND_CUT ? NULL : sim_redis_settings(life->servers[mender->a]);
     switch (mender->what) {
-    case MEND_CUT: sim_network_cut(life->network, mender->a, mender->b, false); break;
+    case MEND_CUT: sim_network_cut(life->network, mender->a, mender->b, SIM_WHOLE); break;
     case MEND_DOWN: sim_network_down(life->network, mender->a, false); break;
     case MEND_LAG: settings->lag_us = 1 + span(life, 20 * MS); break;
     case MEND_FULL: settings->full = false; break;
@@ -103,13 +103,15 @@ static unsigned any_master(struct life *life)
 static void cut_path(struct life *life)
 {
     unsigned daemon = (unsigned)below(life, life->daemon_count), server = any_server(life);
-    int64_t us = span(life, life->gentle ? 2600 * MS : 6 * SECOND_US);
+    int64_t us = life->gentle ? span(life, chance(life, 500) ? 900 * MS : 2600 * MS)
+                              : span(life, 6 * SECOND_US);
     if (!life->gentle)
         oracle_silence(&life->oracle);
     else if (life->now_us < life->uncut_us) /* two would be a silence */
         return;
     life->uncut_us = life->now_us + us + 2 * SECOND_US;
-    sim_network_cut(life->network, daemon, server, true);
+    sim_network_cut(life->network, daemon, server,
+                    chance(life, 600) ? SIM_CUT_ANSWERS : SIM_CUT_ALL);
     mend_at(life, us, MEND_CUT, daemon, server);
 }
 

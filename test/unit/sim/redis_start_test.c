@@ -1,0 +1,371 @@
+/*
+ * The engine's start, and how it finds its servers, on simulated sockets: preflight, node,
+ * sentinels, subscription, and the commands of clients that leave. Time is simulated: what is
+ * waited for takes none.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "engine/redis/engine_parts.h"
+#include "sim/redis/cluster.h"
+#include "sim/redis/network.h"
+#include "sim/redis/server_parts.h"
+
+enum { SERVERS = 3, SENTINELS = 3, SECOND_US = 1000000, MS = 1000 };
+
+static const int64_t EPOCH_US = INT64_C(1700000000) * SECOND_US;
+
+static struct sim_network *network;
+static struct sim_redis *servers[SERVERS], *sentinels[SENTINELS];
+static struct redis_options options;
+static struct redis_engine *engine;
+static struct redis_error error;
+static int64_t now_us, loaded_at_us;
+
+static int64_t clock_now(struct clock *clock)
+{
+    (void)clock;
+    return now_us;
+}
+
+static struct clock clock_of_all = {.now_us = clock_now};
+
+static void pass(void *owner, int64_t us)
+{
+    int64_t until_us = now_us + us;
+    (void)owner;
+    while (now_us < until_us) {
+        int64_t next_us = sim_network_next_us(network);
+        next_us = next_us <= now_us ? now_us + 1 : next_us;
+        now_us = next_us < until_us ? next_us : until_us;
+        if (now_us >= loaded_at_us)
+            sim_redis_settings(servers[0])->loading = false;
+        sim_network_run(network, now_us);
+    }
+}
+
+/* The engine's turns for so long. */
+static void turns(int64_t us)
+{
+    struct engine *port = redis_engine_port(engine);
+    for (int64_t until_us = now_us + us; now_us < until_us; pass(NULL, MS)) {
+        port->verbs->time(port, now_us);
+        port->verbs->begin(port);
+        port->verbs->match(port);
+        (void)port->verbs->end(port); /* a millisecond is soon enough */
+    }
+}
+
+static void add_address(uint16_t port)
+{
+    struct redis_address *address = &options.url.addresses[options.url.address_count++];
+    *address = (struct redis_address){.host = "10.0.0.1", .port = port};
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    now_us = EPOCH_US;
+    loaded_at_us = INT64_MAX;
+    log_level_set((enum log_level)(LOG_ERROR + 1));
+    network = sim_network_new(&(struct sim_network_options){.seed = 1, .latency_us = 100}, now_us);
+    sim_network_on_wait(network, pass, NULL);
+    for (uint16_t i = 0; i < SERVERS; i++) {
+        servers[i] = sim_redis_new(
+            &(struct sim_redis_options){.host = "10.0.0.1", .port = (uint16_t)(7000 + i)}, now_us);
+        sim_network_add(network, servers[i]);
+    }
+    for (uint16_t i = 0; i < SENTINELS; i++) {
+        sentinels[i] = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1",
+                                                                 .port = (uint16_t)(7100 + i),
+                                                                 .sentinel = true,
+                                                                 .service = "jobs"},
+                                     now_us);
+        sim_redis_name_master(sentinels[i], servers[0], false);
+        sim_network_add(network, sentinels[i]);
+    }
+    options = (struct redis_options){.sentinel_user = "",
+                                     .sentinel_password = "",
+                                     .prefix = "q",
+                                     .partitions = 2,
+                                     .timeout_us = 2 * SECOND_US,
+                                     .waiters_max = 10,
+                                     .topics_max = 10,
+                                     .clock = &clock_of_all};
+    error.text[0] = '\0';
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    redis_engine_close(engine);
+    engine = NULL;
+    sim_network_free(network);
+    for (int i = 0; i < SERVERS; i++)
+        sim_redis_free(servers[i]);
+    for (int i = 0; i < SENTINELS; i++)
+        sim_redis_free(sentinels[i]);
+    return 0;
+}
+
+static enum err start(void)
+{
+    enum err err = redis_engine_open(&options, &engine, &error);
+    if (err)
+        engine = NULL;
+    return err;
+}
+
+static void behind_sentinels(void)
+{
+    options.url.topology = REDIS_SENTINEL;
+    (void)snprintf(options.url.service, sizeof(options.url.service), "jobs");
+    for (uint16_t i = 0; i < SENTINELS; i++)
+        add_address((uint16_t)(7100 + i));
+}
+
+static void refused_with(enum err err, const char *words)
+{
+    assert_int_equal(start(), err);
+    if (!strstr(error.text, words))
+        fail_msg("'%s' does not say '%s'", error.text, words);
+}
+
+/* ---- preflight ---- */
+
+static void a_right_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->denied = " publish zadd ";
+    refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +publish +zadd");
+}
+
+static void a_wrong_password_is_told_at_once(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->password = "secret";
+    refused_with(ERR_UNSUPPORTED, "NOAUTH");
+    (void)snprintf(options.url.password, sizeof(options.url.password), "wrong");
+    refused_with(ERR_UNSUPPORTED, "WRONGPASS");
+    assert_true(now_us < EPOCH_US + SECOND_US);
+    (void)snprintf(options.url.password, sizeof(options.url.password), "secret");
+    assert_int_equal(start(), OK);
+}
+
+static void a_lone_replica_is_refused(void **state)
+{
+    (void)state;
+    sim_redis_follow(servers[1], servers[0]);
+    add_address(7001);
+    refused_with(ERR_UNSUPPORTED, "it is a replica");
+}
+
+static void a_cluster_wants_its_own_url_and_no_other_server_takes_it(void **state)
+{
+    static struct sim_cluster cluster;
+    (void)state;
+    add_address(7000);
+    options.url.topology = REDIS_CLUSTER;
+    refused_with(ERR_UNSUPPORTED, "use redis://");
+    sim_cluster_init(&cluster, servers, SERVERS, SERVERS, 1);
+    assert_int_equal(start(), OK);
+    redis_engine_close(engine);
+    options.url.topology = REDIS_SINGLE;
+    refused_with(ERR_UNSUPPORTED, "use redis+cluster://");
+}
+
+static void another_number_of_partitions_is_refused(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    redis_engine_close(engine);
+    options.partitions = 4;
+    refused_with(ERR_INVALID, "redis.partitions = 2");
+}
+
+static void a_server_that_loads_is_waited_for(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_redis_settings(servers[0])->loading = true;
+    loaded_at_us = now_us + 2 * SECOND_US;
+    assert_int_equal(start(), OK);
+    assert_true(now_us >= EPOCH_US + 2 * SECOND_US && now_us < EPOCH_US + 5 * SECOND_US);
+}
+
+static void nobody_there_is_told_after_five_seconds(void **state)
+{
+    (void)state;
+    add_address(7000);
+    sim_network_down(network, 0, true);
+    refused_with(ERR_IO, "Connection refused");
+    assert_true(now_us >= EPOCH_US + 5 * SECOND_US && now_us < EPOCH_US + 6 * SECOND_US);
+}
+
+/* ---- sentinels and nodes ---- */
+
+static const struct redis_address *master_address(void)
+{
+    struct node *node = script_requests_node(&engine->calls, 0);
+    return node ? &node->link.address : NULL;
+}
+
+static void the_master_is_whom_most_sentinels_name(void **state)
+{
+    (void)state;
+    behind_sentinels();
+    sim_redis_name_master(sentinels[0], servers[1], false); /* it has not heard of the last one */
+    assert_int_equal(start(), OK);
+    assert_int_equal(master_address()->port, 7000);
+}
+
+static void sentinels_that_know_no_such_master_say_so(void **state)
+{
+    (void)state;
+    behind_sentinels();
+    (void)snprintf(options.url.service, sizeof(options.url.service), "other");
+    refused_with(ERR_UNSUPPORTED, "No such master");
+}
+
+static void a_failover_is_followed_although_the_old_master_only_hangs(void **state)
+{
+    (void)state;
+    behind_sentinels();
+    sim_redis_follow(servers[1], servers[0]);
+    assert_int_equal(start(), OK);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    sim_redis_follow(servers[1], NULL);
+    for (int i = 0; i < SENTINELS; i++)
+        sim_redis_name_master(sentinels[i], servers[1], true);
+    turns(100 * MS);
+    assert_int_equal(master_address()->port, 7001);
+}
+
+static void a_node_that_became_a_replica_is_left(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    sim_redis_follow(servers[0], servers[1]);
+    turns(SECOND_US);
+    assert_null(master_address());
+    sim_redis_follow(servers[0], NULL);
+    turns(3 * SECOND_US);
+    assert_non_null(master_address());
+}
+
+/* ---- subscription ---- */
+
+static void a_subscription_that_hears_nothing_is_made_anew(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    turns(2 * SECOND_US);
+    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 1);
+    struct list *all = &servers[0]->conns;
+    for (struct list *at = all->next; at != all; at = at->next)
+        LIST_ENTRY(at, struct sim_redis_conn, place)->channel_count = 0; /* it goes nowhere */
+    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 0);
+    turns(5 * SECOND_US);
+    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 1);
+    assert_true(engine->consumers.subscribed);
+}
+
+/* ---- commands ---- */
+
+struct client {
+    struct ticket ticket;
+    unsigned answers;
+    enum err err;
+    uint32_t count;
+    uint64_t seq;
+};
+
+static void client_answered(struct ticket *ticket, const struct reply *reply)
+{
+    struct client *client = (struct client *)ticket; /* its first member */
+    client->answers++;
+    client->err = reply->err;
+    client->count = reply->count;
+    client->seq = reply->jobs ? reply->jobs->ref.seq : 0;
+}
+
+static struct client ask(const struct cmd *cmd, bool leaves)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct client client = {.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, cmd, &client.ticket); /* the client is told */
+    if (leaves)
+        port->verbs->cancel(port, &client.ticket);
+    turns(SECOND_US);
+    assert_int_equal(client.answers, leaves ? 0 : 1);
+    return client;
+}
+
+static void p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back(void **state)
+{
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = 1, .ttr_us = 3600 * INT64_C(1000000)}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    uint64_t seq = ask(&push, false).seq;
+    struct cmd take = {.kind = CMD_RESERVE_JOB, .job = {.ref.seq = seq}};
+    (void)ask(&take, true);
+    struct client second = ask(&reserve, false);
+    assert_int_equal(second.count, 1);
+    assert_int_equal(second.seq, seq);
+    assert_int_equal(ask(&reserve, false).err, ERR_EMPTY);
+}
+
+static void a_command_while_redis_is_away_is_answered_within_its_time(void **state)
+{
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = SECOND_US}};
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    struct engine *port = redis_engine_port(engine);
+    struct client client = {.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &client.ticket);
+    turns(1900 * MS);
+    assert_int_equal(client.answers, 0);
+    turns(200 * MS);
+    assert_int_equal(client.answers, 1);
+    assert_int_equal(client.err, ERR_AGAIN);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(a_right_that_is_missing_is_named),
+        STARTED(a_wrong_password_is_told_at_once),
+        STARTED(a_lone_replica_is_refused),
+        STARTED(a_cluster_wants_its_own_url_and_no_other_server_takes_it),
+        STARTED(another_number_of_partitions_is_refused),
+        STARTED(a_server_that_loads_is_waited_for),
+        STARTED(nobody_there_is_told_after_five_seconds),
+        STARTED(the_master_is_whom_most_sentinels_name),
+        STARTED(sentinels_that_know_no_such_master_say_so),
+        STARTED(a_failover_is_followed_although_the_old_master_only_hangs),
+        STARTED(a_node_that_became_a_replica_is_left),
+        STARTED(a_subscription_that_hears_nothing_is_made_anew),
+        STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
+        STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
