@@ -33,57 +33,11 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return OK;
 }
 
-static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
-{
-    (void)callbacks;
-    (void)done_bytes;
-    (void)all_bytes;
-}
-
-static void finding(struct store_callbacks *callbacks, const char *line)
-{
-    (void)callbacks;
-    (void)line;
-}
-
-static void durable(struct store_callbacks *callbacks, uint64_t batch)
-{
-    (void)callbacks;
-    (void)batch;
-}
-
 static void failed(struct store_callbacks *callbacks, int sys_errno)
 {
     (void)callbacks;
     (void)fprintf(stderr, "the disk failed: %s\n", strerror(sys_errno));
     exit(1);
-}
-
-static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body)
-{
-    (void)callbacks; /* every job here stays where it is: nothing is cleaned */
-    (void)seq;
-    (void)where;
-    (void)content_type;
-    (void)body;
-}
-
-static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                            uint32_t *cursor)
-{
-    (void)callbacks;
-    (void)cursor;
-    (void)first;
-    (void)end;
-    return false;
-}
-
-static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
-{
-    (void)callbacks;
-    (void)cursor;
-    return false;
 }
 
 static void notice(struct store_callbacks *callbacks, enum store_notice what,
@@ -223,16 +177,10 @@ int main(int argc, char **argv)
     static const unsigned sizes[] = {1, 16, 64, 256};
     char room[] = "/var/tmp/laterd-bench-XXXXXX";
     const char *directory = argc > 1 ? argv[1] : mkdtemp(room);
-    struct bench bench = {.callbacks = {.replay = replay,
-                                        .progress = progress,
-                                        .finding = finding,
-                                        .durable = durable,
-                                        .synced = durable,
-                                        .failed = failed,
-                                        .relocate = relocate,
-                                        .relocate_unread = relocate_unread,
-                                        .relocate_rest = relocate_rest,
-                                        .notice = notice}};
+    struct bench bench = {.callbacks = store_idle_callbacks};
+    bench.callbacks.replay = replay;
+    bench.callbacks.failed = failed;
+    bench.callbacks.notice = notice;
     if (!directory) {
         (void)fprintf(stderr, "no directory: %s\n", strerror(errno));
         return 1;

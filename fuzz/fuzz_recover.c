@@ -104,7 +104,7 @@ static enum err salvaged(struct salvage_callbacks *salvage_callbacks, const stru
                          enum salvage_trust trust)
 {
     (void)salvage_callbacks;
-    CHECK(trust == SALVAGE_INTACT || trust == SALVAGE_DOUBTFUL);
+    CHECK(trust <= SALVAGE_STRAY);
     CHECK(event->kind >= EVENT_JOB && event->kind <= EVENT_TOPIC);
     return OK;
 }

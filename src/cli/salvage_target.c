@@ -7,8 +7,7 @@ enum {
     TURN_BYTES = 1024 * 1024,         /* appended before the disk gets them */
 };
 
-/* ---- what the store tells, and asks: nearly all of it cannot be in a store that only grows ----
- */
+/* ---- what the store tells ---- */
 
 static enum err replay(struct store_callbacks *callbacks, const struct event *event)
 {
@@ -17,65 +16,11 @@ static enum err replay(struct store_callbacks *callbacks, const struct event *ev
     return ERR_CORRUPT; /* it was empty */
 }
 
-static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
-{
-    (void)callbacks;
-    (void)done_bytes;
-    (void)all_bytes;
-}
-
-static void finding(struct store_callbacks *callbacks, const char *line)
-{
-    (void)callbacks;
-    (void)line;
-}
-
-static void batch_done(struct store_callbacks *callbacks, uint64_t batch)
-{
-    (void)callbacks;
-    (void)batch; /* closing waits for all */
-}
-
 static void failed(struct store_callbacks *callbacks, int sys_errno)
 {
     struct salvage_target *target = LIST_ENTRY(callbacks, struct salvage_target, callbacks);
     target->failed = true;
     target->sys_errno = sys_errno;
-}
-
-static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
-                     struct bytes content_type, struct bytes body)
-{
-    (void)callbacks;
-    (void)seq;
-    (void)where;
-    (void)content_type;
-    (void)body; /* no record dies, so nothing is cleaned */
-}
-
-static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
-                            uint32_t *cursor)
-{
-    (void)callbacks;
-    (void)first;
-    (void)end;
-    (void)cursor;
-    return false;
-}
-
-static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
-{
-    (void)callbacks;
-    (void)cursor;
-    return false;
-}
-
-static void notice(struct store_callbacks *callbacks, enum store_notice what,
-                   const struct store_error *error)
-{
-    (void)callbacks;
-    (void)what;
-    (void)error;
 }
 
 /* ---- life ---- */
@@ -86,17 +31,10 @@ enum err salvage_target_open(struct salvage_target *target, const struct salvage
     *target = (struct salvage_target){
         .disk = start->disk,
         .seq_first = start->seq_first,
-        .callbacks = {.replay = replay,
-                      .progress = progress,
-                      .finding = finding,
-                      .durable = batch_done,
-                      .synced = batch_done,
-                      .failed = failed,
-                      .relocate = relocate,
-                      .relocate_unread = relocate_unread,
-                      .relocate_rest = relocate_rest,
-                      .notice = notice},
+        .callbacks = store_idle_callbacks,
     };
+    target->callbacks.replay = replay;
+    target->callbacks.failed = failed;
     struct store_options options = {
         .disk = start->disk,
         .segment_bytes = SEGMENT_BYTES,

@@ -89,6 +89,8 @@ enum format_verdict manifest_decode(const void *slot, struct manifest *out_manif
         .epoch = get_u64(at + 96),
     };
     decode_followers(at + FOLLOWERS_AT, &manifest);
+    if (manifest.generation == 0 || manifest.batch_first == 0 || manifest.seq_mark == 0)
+        return FORMAT_BAD; /* whole, and of nobody's making */
     memcpy(manifest.id.bytes, at + 16, sizeof(manifest.id.bytes));
     *out_manifest = manifest;
     return FORMAT_GOOD;
@@ -134,6 +136,8 @@ enum format_verdict segment_head_decode(const void *block, struct segment_head *
         .size_bytes = get_u64(at + 48),
         .number_next = get_u32(at + 56),
     };
+    if (head.batch_first == 0 || head.size_bytes < 2 * BLOCK || head.size_bytes % BLOCK != 0)
+        return FORMAT_BAD; /* the same */
     memcpy(head.id.bytes, at + 16, sizeof(head.id.bytes));
     *out_head = head;
     return FORMAT_GOOD;

@@ -606,7 +606,7 @@ void log_free(struct log *log)
 
 void log_begin(struct log *log, const struct log_begin *begin)
 {
-    CHECK(begin->batch_next > 0 && begin->seq_next > 0);
+    CHECK(begin->batch_next > 0);
     CHECK(log->batch_next == 0 && !log->open && list_empty(&log->sealed)); /* once, and first */
     log->batch_next = begin->batch_next;
     log->written = log->synced = log->proven = log->last_full = begin->batch_next - 1;
@@ -616,7 +616,6 @@ void log_begin(struct log *log, const struct log_begin *begin)
 
 void log_begin_marks(struct log *log, uint64_t seq_mark)
 {
-    CHECK(seq_mark >= log->seq_next);
     log->seq_mark = log->written_mark = seq_mark;
 }
 

@@ -94,6 +94,12 @@ struct store_callbacks {
 };
 
 /*
+ * Callbacks that do nothing, for who wants few of them: copy it, and set those. Nothing may die in
+ * such a store, because nothing is relocated.
+ */
+extern const struct store_callbacks store_idle_callbacks;
+
+/*
  * Opens or makes the store in the disk's directory: takes the lock, replays every event, makes the
  * tail durable. ERR_LOCKED, ERR_IO, ERR_DISK_FULL, ERR_UNSUPPORTED (a newer version wrote it),
  * ERR_AGAIN (no descriptor is free), ERR_CORRUPT (acknowledged data is damaged: never cut silently;

@@ -22,9 +22,10 @@ struct reader {
     struct follower_callbacks callbacks;
     struct bed *bed;
     struct follower *follower;
-    size_t next;         /* the first of bed::all that it was not told */
-    uint64_t batch;      /* that it was told of last */
-    uint64_t acked;      /* the highest that it ever acknowledged */
+    size_t next;    /* the first of bed::all that it was not told */
+    uint64_t batch; /* that it was told of last */
+    uint64_t acked; /* the highest that it ever acknowledged, or began behind */
+    bool begun;
     uint64_t told_count; /* events */
     bool away;
 };
@@ -95,6 +96,19 @@ static void reader_begin(struct reader *reader)
     reader->next = index_behind(reader->bed, reader->batch);
 }
 
+static void restart(struct reader *reader)
+{
+    follower_restart(reader->follower);
+    reader_begin(reader);
+    reader->acked = reader->batch;
+}
+
+static void acknowledge(struct reader *reader)
+{
+    follower_ack(reader->follower, reader->batch);
+    reader->acked = reader->batch;
+}
+
 static void open_readers(struct bed *bed)
 {
     for (int i = 0; i < FOLLOWERS; i++) {
@@ -110,6 +124,10 @@ static void open_readers(struct bed *bed)
             continue;
         }
         assert_true(follower_cursor(reader->follower) <= store_batch(bed->model.store));
+        if (!reader->begun)
+            reader->acked = follower_cursor(reader->follower);
+        reader->begun = true;
+        assert_true(follower_cursor(reader->follower) <= reader->acked); /* not what it read */
         reader_begin(reader);
     }
 }
@@ -162,8 +180,7 @@ static void follow_some(struct bed *bed)
         bed->drops++;
         assert_int_equal(follower_read(reader->follower, &reader->callbacks, 0, &(bool){false}),
                          ERR_WRONG_STATE);
-        follower_restart(reader->follower);
-        reader_begin(reader);
+        restart(reader);
         reader->away = false;
         return;
     }
@@ -171,7 +188,7 @@ static void follow_some(struct bed *bed)
     if (dice == 0)
         reader->away = !reader->away;
     else if (!reader->away && dice < 4 && reader->batch <= store_synced(model->store))
-        follower_ack(reader->follower, reader->batch);
+        acknowledge(reader);
     else if (!reader->away)
         read_some(bed, reader);
 }
@@ -192,8 +209,7 @@ static void heal(struct bed *bed)
     for (int i = 0; i < FOLLOWERS; i++) {
         struct reader *reader = &bed->readers[i];
         if (follower_state(reader->follower) == FOLLOWER_DROPPED) {
-            follower_restart(reader->follower);
-            reader_begin(reader);
+            restart(reader);
         }
         for (int turn = 0; turn < 3000 && reader->batch < store_synced(model->store); turn++) {
             read_some(bed, reader);
@@ -202,7 +218,7 @@ static void heal(struct bed *bed)
         }
         assert_true(reader->batch >= store_synced(model->store));
         if (reader->batch == store_synced(model->store))
-            follower_ack(reader->follower, reader->batch);
+            acknowledge(reader);
     }
 }
 

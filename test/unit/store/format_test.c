@@ -13,7 +13,7 @@ static void a_store_without_features_is_one_of_version_1(void **state)
 {
     (void)state;
     char slot[BLOCK];
-    struct manifest manifest = {.version = 1, .generation = 1, .batch_first = 1};
+    struct manifest manifest = {.version = 1, .generation = 1, .batch_first = 1, .seq_mark = 1};
     manifest_encode(&manifest, slot);
     assert_int_equal(get_u32(slot + 8), 1);
     assert_true(bytes_all_zero(slot + 88, 4000));
@@ -31,6 +31,7 @@ static void a_manifest_keeps_features_epoch_and_followers(void **state)
         .version = 1,
         .generation = 1,
         .batch_first = 1,
+        .seq_mark = 1,
         .compatible = 1u << 31,
         .incompatible = FEATURE_EPOCH,
         .epoch = UINT64_MAX - 1,

@@ -1,0 +1,82 @@
+/* Callbacks of a store whose owner has nothing to say. */
+#include "store/store.h"
+
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
+{
+    (void)callbacks;
+    (void)event;
+    return OK;
+}
+
+static void progress(struct store_callbacks *callbacks, uint64_t done_bytes, uint64_t all_bytes)
+{
+    (void)callbacks;
+    (void)done_bytes;
+    (void)all_bytes;
+}
+
+static void finding(struct store_callbacks *callbacks, const char *line)
+{
+    (void)callbacks;
+    (void)line;
+}
+
+static void batch_done(struct store_callbacks *callbacks, uint64_t batch)
+{
+    (void)callbacks;
+    (void)batch;
+}
+
+static void failed(struct store_callbacks *callbacks, int sys_errno)
+{
+    (void)callbacks;
+    (void)sys_errno;
+}
+
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
+{
+    (void)callbacks;
+    (void)seq;
+    (void)where;
+    (void)content_type;
+    (void)body;
+}
+
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
+{
+    (void)callbacks;
+    (void)first;
+    (void)end;
+    (void)cursor;
+    return false;
+}
+
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+{
+    (void)callbacks;
+    (void)cursor;
+    return false;
+}
+
+static void notice(struct store_callbacks *callbacks, enum store_notice what,
+                   const struct store_error *error)
+{
+    (void)callbacks;
+    (void)what;
+    (void)error;
+}
+
+const struct store_callbacks store_idle_callbacks = {
+    .replay = replay,
+    .progress = progress,
+    .finding = finding,
+    .durable = batch_done,
+    .synced = batch_done,
+    .failed = failed,
+    .relocate = relocate,
+    .relocate_unread = relocate_unread,
+    .relocate_rest = relocate_rest,
+    .notice = notice,
+};
