@@ -291,6 +291,22 @@ static void bytes_go_both_ways(struct bed *bed)
     UNTIL(bed, bed->far_closed);
 }
 
+static void nothing_overtakes(struct bed *bed)
+{
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz";
+    open_stream(bed);
+    for (size_t i = 0; i < 26; i++) {
+        char text[2] = {alphabet[i], '\0'};
+        send_text(bed, text);
+        far_send(bed, text);
+        if (i % 3 == 0)
+            turn(bed);
+    }
+    UNTIL(bed, bed->far_got.len == 26 && bed->got.len == 26);
+    assert_true(got(&bed->far_got, alphabet));
+    assert_true(got(&bed->got, alphabet));
+}
+
 static void what_is_sent_before_it_is_open_arrives(struct bed *bed)
 {
     connect_to(bed, "127.0.0.1");
@@ -408,6 +424,7 @@ typedef void (*contract_case)(struct bed *bed);
 
 static const contract_case cases[] = {
     bytes_go_both_ways,
+    nothing_overtakes,
     what_is_sent_before_it_is_open_arrives,
     a_name_is_looked_up,
     nobody_there_is_refused,
