@@ -47,7 +47,7 @@ struct salvage_counts {
 /*
  * `lock`: take the directory's lock; else nobody else may be using it. ERR_LOCKED, ERR_NOT_FOUND
  * (no store), ERR_UNSUPPORTED (a newer version wrote it), ERR_IO, ERR_CORRUPT (nothing of it is
- * known); out_trouble says more.
+ * known); out_error says more.
  */
 enum err salvage_open(struct disk *disk, bool lock, struct salvage_callbacks *callbacks,
                       struct salvage **out_salvage, struct store_error *out_error) MUST_USE;
