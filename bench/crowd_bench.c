@@ -23,7 +23,7 @@
 #define SECOND_US INT64_C(1000000)
 
 enum {
-    TICK_BUDGET = 256, /* as in engine/embedded/embedded.c */
+    TICK_BUDGET = 256, /* as in engine/embedded/engine.c */
     MATCH_BUDGET = 1000,
     BEFORE_S = 200, /* the crowd moves down in less */
     AFTER_S = 20,

@@ -60,7 +60,10 @@ struct sim_disk {
     uint64_t bad_start, bad_end;
     uint64_t capacity;
     unsigned files_open;
-    bool cold; /* nothing is in memory */
+    bool cold;        /* nothing is in memory … */
+    int64_t *now_us;  /* … and reading in the turn moves this, if not NULL, … */
+    int64_t read_us;  /* … so much on */
+    uint64_t shuffle; /* state of the random order in which reads end; 0: as submitted */
 };
 
 static struct sim_disk *of_port(struct disk *disk)
@@ -407,9 +410,49 @@ static enum err err_of_errno(int number)
                                                   : ERR_IO;
 }
 
+static enum err disk_open(struct disk *port, const char *name, bool fresh,
+                          struct disk_file **out_file)
+{
+    struct sim_disk *disk = of_port(port);
+    int failed = disk->starved ? EMFILE : point(disk);
+    if (failed)
+        return err_of_errno(failed);
+    struct node *node = find(disk, name);
+    if (!node)
+        return ERR_NOT_FOUND;
+    *out_file = file_new(disk, node, fresh);
+    return OK;
+}
+
+static enum err read_file(struct sim_disk *disk, const struct disk_file *file, uint64_t offset,
+                          void *at, size_t len, size_t *out_len)
+{
+    if (point(disk))
+        return ERR_IO;
+    bool bad = disk->bad_name[0] && find(disk, disk->bad_name) == file->node;
+    if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
+        return ERR_IO;
+    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
+    size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
+    *out_len = have < len ? have : len;
+    if (*out_len)
+        memcpy(at, content->at + offset, *out_len);
+    return OK;
+}
+
+static enum err read_op(struct sim_disk *disk, struct disk_op *op)
+{
+    enum err err = op->file ? OK : disk_open(&disk->port, op->name, false, &op->file);
+    if (!err)
+        err = read_file(disk, op->file, op->offset, op->into, op->len, &op->got);
+    return err;
+}
+
 static void perform(struct sim_disk *disk, struct disk_op *op)
 {
     int failed = 0;
+    enum err err = OK;
+    CHECK((op->verb == DISK_READ) == (op->lane == LANE_READ));
     if (op->prepare)
         op->prepare(op);
     switch (op->verb) {
@@ -428,9 +471,12 @@ static void perform(struct sim_disk *disk, struct disk_op *op)
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
     case DISK_RENAME: failed = rename_file(disk, op); break;
+    case DISK_READ: err = read_op(disk, op); break;
     }
     op->sys_errno = failed;
-    op->err = err_of_errno(failed);
+    op->err = failed ? err_of_errno(failed) : err;
+    if (op->inspect && !op->err)
+        op->inspect(op);
     op->took_us = 1;
 }
 
@@ -441,8 +487,17 @@ static struct disk_op *of_place(struct queue_node *place)
     return LIST_ENTRY(place, struct disk_op, place);
 }
 
+/* Brings a random one of those that wait to the front. */
+static void shuffle(struct sim_disk *disk, struct queue *queue, unsigned count)
+{
+    for (uint64_t turns = count ? next_random(&disk->shuffle) % count : 0; turns > 0; turns--)
+        queue_add(queue, queue_take(queue));
+}
+
 bool sim_disk_step(struct sim_disk *disk, enum disk_lane lane)
 {
+    if (lane == LANE_READ && disk->shuffle)
+        shuffle(disk, &disk->lanes[lane], sim_disk_waiting(disk, lane));
     struct queue_node *place = queue_take(&disk->lanes[lane]);
     if (!place)
         return false;
@@ -488,20 +543,6 @@ static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char 
     return OK;
 }
 
-static enum err disk_open(struct disk *port, const char *name, bool fresh,
-                          struct disk_file **out_file)
-{
-    struct sim_disk *disk = of_port(port);
-    int failed = disk->starved ? EMFILE : point(disk);
-    if (failed)
-        return err_of_errno(failed);
-    struct node *node = find(disk, name);
-    if (!node)
-        return ERR_NOT_FOUND;
-    *out_file = file_new(disk, node, fresh);
-    return OK;
-}
-
 static void disk_close(struct disk *port, struct disk_file *file)
 {
     struct sim_disk *disk = of_port(port);
@@ -524,18 +565,10 @@ static enum err disk_size(struct disk *port, struct disk_file *file, uint64_t *o
 static enum err disk_read(struct disk *port, struct disk_file *file, uint64_t offset, void *at,
                           size_t len, size_t *out_len)
 {
-    const struct sim_disk *disk = of_port(port);
-    if (point(of_port(port)))
-        return ERR_IO;
-    bool bad = disk->bad_name[0] && find(disk, disk->bad_name) == file->node;
-    if (bad && offset < disk->bad_end && offset + len > disk->bad_start)
-        return ERR_IO;
-    const struct content *content = file->fresh ? &file->node->device : &file->node->cache;
-    size_t have = offset < content->len ? (size_t)(content->len - offset) : 0;
-    *out_len = have < len ? have : len;
-    if (*out_len)
-        memcpy(at, content->at + offset, *out_len);
-    return OK;
+    struct sim_disk *disk = of_port(port);
+    if (disk->cold && disk->now_us)
+        *disk->now_us += disk->read_us;
+    return read_file(disk, file, offset, at, len, out_len);
 }
 
 static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
@@ -543,7 +576,7 @@ static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint
 {
     if (of_port(port)->cold)
         return ERR_AGAIN;
-    return disk_read(port, file, offset, at, len, out_len);
+    return read_file(of_port(port), file, offset, at, len, out_len);
 }
 
 static uint64_t disk_room(struct disk *port)
@@ -587,8 +620,8 @@ static unsigned disk_poll(struct disk *port)
 static void disk_wait(struct disk *port)
 {
     struct sim_disk *disk = of_port(port);
-    if (!disk->ended.first && !sim_disk_step(disk, LANE_COMMIT))
-        (void)sim_disk_step(disk, LANE_BACKGROUND); /* false: nothing is under way */
+    for (int lane = 0; lane < LANE_COUNT && !disk->ended.first; lane++)
+        (void)sim_disk_step(disk, (enum disk_lane)lane); /* false: nothing is under way there */
 }
 
 static const struct disk_verbs verbs = {
@@ -659,7 +692,9 @@ bool sim_disk_cut(const struct sim_disk *disk)
 
 void sim_disk_power(struct sim_disk *disk, uint64_t seed)
 {
-    CHECK(disk->files_open == 0 && !disk->lanes[0].first && !disk->lanes[1].first);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        CHECK(!disk->lanes[lane].first);
+    CHECK(disk->files_open == 0);
     disk->now = disk->history[next_random(&seed) % disk->history_count];
     sync_names(disk);
     for (struct node *node = disk->nodes; node; node = node->next)
@@ -702,6 +737,17 @@ unsigned sim_disk_files_open(const struct sim_disk *disk)
 void sim_disk_cold(struct sim_disk *disk, bool cold)
 {
     disk->cold = cold;
+}
+
+void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us)
+{
+    disk->now_us = now_us;
+    disk->read_us = read_us;
+}
+
+void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed)
+{
+    disk->shuffle = seed;
 }
 
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes)

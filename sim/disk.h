@@ -58,6 +58,10 @@ void sim_disk_bad(struct sim_disk *disk, const char *name, uint64_t start, uint6
 
 /* Nothing is in memory: what is read has to be waited for. */
 void sim_disk_cold(struct sim_disk *disk, bool cold);
+/* While the disk is cold each synchronous read moves *now_us on by `read_us`; NULL: it does not. */
+void sim_disk_read_waits(struct sim_disk *disk, int64_t *now_us, int64_t read_us);
+/* sim_disk_step() ends the operations of LANE_READ in a random order; 0: as they were submitted. */
+void sim_disk_shuffle_reads(struct sim_disk *disk, uint64_t seed);
 
 /* Room for all files together; 0: no limit. */
 void sim_disk_capacity(struct sim_disk *disk, uint64_t bytes);

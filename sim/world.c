@@ -16,6 +16,8 @@
 #include "sim/worker.h"
 
 enum {
+    READERS = 4, /* reads that the disk does at a time */
+    DISK_THREADS = LANE_READ + READERS,
     TURNS_MAX = 100000,      /* at one moment; more is a server that spins */
     DRAIN_MAX_US = 60000000, /* for a polite end */
     SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
@@ -37,9 +39,9 @@ struct world {
     struct embedded *embedded;
     struct server *server; /* NULL: down */
     struct store_error error;
-    int64_t ends_us[LANE_COUNT]; /* when the lane's first operation ends; INT64_MAX: not planned */
-    int64_t wanted_us;           /* when the next turn is */
-    unsigned turns;              /* since the clock moved */
+    int64_t ends_us[DISK_THREADS]; /* when each one's operation ends; INT64_MAX: it has none */
+    int64_t wanted_us;             /* when the next turn is */
+    unsigned turns;                /* since the clock moved */
     bool held;
     bool ended_well; /* the last end was polite, at this very time, and left `digest` */
     uint64_t digest;
@@ -114,6 +116,12 @@ struct sim_random *world_random(struct world *world)
     return &world->random;
 }
 
+static void disk_rests(struct world *world)
+{
+    for (int thread = 0; thread < DISK_THREADS; thread++)
+        world->ends_us[thread] = INT64_MAX;
+}
+
 /* Something has happened that a turn should look at. */
 static void want_turn(struct world *world)
 {
@@ -155,9 +163,10 @@ struct world *world_new(const struct world_options *options)
     sim_net_split(world->network, options->split);
     world->loop = sim_loop_new(world->network, &world->clock.clock);
     world->disk = sim_disk_new();
+    sim_disk_read_waits(world->disk, &world->clock.now_us, options->read_us);
+    sim_disk_shuffle_reads(world->disk, options->seed);
     sim_worker_init(&world->worker);
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        world->ends_us[lane] = INT64_MAX;
+    disk_rests(world);
     return world;
 }
 
@@ -223,8 +232,7 @@ static void end_without_a_word(struct world *world, enum world_crash how)
     embedded_close(world->embedded);
     world->server = NULL;
     world->embedded = NULL;
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        world->ends_us[lane] = INT64_MAX;
+    disk_rests(world);
     world->held = false;
     sim_disk_fail_at(world->disk, UINT64_MAX, 0);
     if (how == WORLD_POWER)
@@ -242,6 +250,7 @@ void world_crash(struct world *world, enum world_crash how)
                                          sim_random_below(&world->random, CRASH_POINTS));
         (void)sim_disk_step(world->disk, LANE_COMMIT);
         (void)sim_disk_step(world->disk, LANE_BACKGROUND);
+        (void)sim_disk_step(world->disk, LANE_READ);
     }
     sim_disk_cut_at(world->disk, 0);
     end_without_a_word(world, how);
@@ -266,8 +275,7 @@ static void end_politely(struct world *world)
     world->ended_well = !store_failed(store) && !store_full(store);
     embedded_close(world->embedded);
     world->embedded = NULL;
-    for (int lane = 0; lane < LANE_COUNT; lane++)
-        world->ends_us[lane] = INT64_MAX;
+    disk_rests(world);
     note_number(world, world->digest);
 }
 
@@ -317,8 +325,10 @@ void world_hold_disk(struct world *world, bool hold)
     want_turn(world);
 }
 
-static int64_t operation_us(struct world *world)
+static int64_t operation_us(struct world *world, enum disk_lane lane)
 {
+    if (lane == LANE_READ && world->options.read_us)
+        return world->options.read_us;
     if (!world->options.disk_us)
         return 0;
     int64_t took_us =
@@ -326,14 +336,30 @@ static int64_t operation_us(struct world *world)
     return sim_random_chance(&world->random, SLOW_PER_MILLE) ? took_us * SLOW_TIMES : took_us;
 }
 
-/* Ends one operation of the lane if it is time; returns when to look again. */
-static int64_t lane_turn(struct world *world, enum disk_lane lane)
+/* LANE_READ has all threads from its number on, each other lane one. */
+static enum disk_lane lane_of(int thread)
 {
-    int64_t *ends_us = &world->ends_us[lane];
-    if (!sim_disk_waiting(world->disk, lane))
+    return thread < LANE_READ ? (enum disk_lane)thread : LANE_READ;
+}
+
+/* Has the lane more operations than threads that are busy with one? */
+static bool finds_work(const struct world *world, enum disk_lane lane)
+{
+    unsigned busy = 0;
+    for (int thread = 0; thread < DISK_THREADS; thread++)
+        busy += lane_of(thread) == lane && world->ends_us[thread] != INT64_MAX;
+    return sim_disk_waiting(world->disk, lane) > busy;
+}
+
+/* Ends the thread's operation if it is time; returns when to look again. */
+static int64_t thread_turn(struct world *world, int thread)
+{
+    enum disk_lane lane = lane_of(thread);
+    int64_t *ends_us = &world->ends_us[thread];
+    if (*ends_us == INT64_MAX && !finds_work(world, lane))
         return INT64_MAX;
     if (*ends_us == INT64_MAX)
-        *ends_us = world->clock.now_us + operation_us(world);
+        *ends_us = world->clock.now_us + operation_us(world, lane);
     if (world->held)
         return INT64_MAX;
     if (*ends_us > world->clock.now_us)
@@ -357,10 +383,10 @@ static int64_t turn(struct world *world)
     }
     if (next_us > world->clock.now_us && next_us < INT64_MAX && world->options.oversleep_us)
         next_us += (int64_t)sim_random_below(&world->random, (uint64_t)world->options.oversleep_us);
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        int64_t lane_us = lane_turn(world, (enum disk_lane)lane);
-        if (lane_us < next_us)
-            next_us = lane_us;
+    for (int thread = 0; thread < DISK_THREADS; thread++) {
+        int64_t thread_us = thread_turn(world, thread);
+        if (thread_us < next_us)
+            next_us = thread_us;
     }
     bool pending = sim_loop_pending(world->loop) || sim_worker_pending(&world->worker);
     return pending ? world->clock.now_us : next_us;

@@ -30,13 +30,14 @@ enum world_crash {
 
 struct world_options {
     uint64_t seed;
-    bool split;                    /* what clients send arrives cut at random places */
-    int64_t disk_us;               /* a disk operation takes up to so long; 0: no time at all */
-    int64_t oversleep_us;          /* a wake-up comes up to so late; 0: exactly when it is wanted */
-    uint64_t segment_bytes;        /* of the store; 0: the default */
-    uint64_t max_bytes;            /* of the store; 0: no limit */
-    int64_t body_bytes;            /* of a job's body at most; 0: the default */
-    int64_t block_us;              /* the longest wait of /pop; 0: the default */
+    bool split;             /* what clients send arrives cut at random places */
+    int64_t disk_us;        /* a disk operation takes up to so long; 0: no time at all */
+    int64_t read_us;        /* reading what is not in memory takes so long; 0: as disk_us says */
+    int64_t oversleep_us;   /* a wake-up comes up to so late; 0: exactly when it is wanted */
+    uint64_t segment_bytes; /* of the store; 0: the default */
+    uint64_t max_bytes;     /* of the store; 0: no limit */
+    int64_t body_bytes;     /* of a job's body at most; 0: the default */
+    int64_t block_us;       /* the longest wait of /pop; 0: the default */
     uint32_t beanstalk_body_bytes; /* of a beanstalkd client's job at most; 0: the default */
     uint32_t topics;               /* limits.topics; 0: the default */
     uint32_t connections;          /* limits.connections; 0: the default */

@@ -154,10 +154,26 @@ bool core_relocate_unread(struct core *core, uint64_t first, uint64_t end, uint3
 bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget);
 
 /*
- * The body of a reserved job turned out damaged: it is buried, so that an operator can see it, and
- * never handed out.
+ * The body of the job that is reserved under this lease turned out damaged: it is buried, so that
+ * an operator can see it, and never handed out.
  */
-void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq);
+void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease);
+
+/*
+ * The consumer of a reserved job has not got it yet: its ttr, or `least_us` if that is longer,
+ * counts from now. Sets *out_until_us. False: the job is not reserved under this lease any more.
+ */
+bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease,
+                        int64_t least_us, int64_t *out_until_us);
+
+enum { NEXT_READY_MAX = 32 };
+
+/*
+ * The jobs that will be taken next from a topic, in order: at most `max`, which is at most
+ * NEXT_READY_MAX. Returns how many. Good until the core is called again. O(max^2), some 5 µs.
+ */
+uint32_t core_next_ready(const struct core *core, struct bytes topic, const struct job **out_jobs,
+                         uint32_t max);
 
 struct core_totals {
     uint64_t jobs[JOB_STATES], urgent;

@@ -121,6 +121,27 @@ uint32_t ready_heap_first(const struct ready_heap *heap)
     return heap->count ? heap->entries[0].job : POOL_NONE;
 }
 
+uint32_t ready_heap_next(const struct ready_heap *heap, const struct pool *jobs,
+                         uint32_t *out_numbers, uint32_t max)
+{
+    uint32_t open[3 * READY_HEAP_NEXT_MAX + 1]; /* places whose parents were taken already */
+    uint32_t open_count = heap->count > 0, taken = 0;
+    CHECK(max <= READY_HEAP_NEXT_MAX);
+    open[0] = 0;
+    for (; taken < max && open_count > 0; taken++) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < open_count; i++)
+            if (before(jobs, &heap->entries[open[i]], &heap->entries[open[best]]))
+                best = i;
+        uint32_t place = open[best];
+        out_numbers[taken] = heap->entries[place].job;
+        open[best] = open[--open_count];
+        for (uint32_t child = 4 * place + 1; child <= 4 * place + 4 && child < heap->count; child++)
+            open[open_count++] = child;
+    }
+    return taken;
+}
+
 void ready_heap_valid(const struct ready_heap *heap, const struct pool *jobs)
 {
     CHECK(heap->count <= heap->cap);

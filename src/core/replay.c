@@ -277,12 +277,3 @@ bool core_relocate_topics(struct core *core, uint32_t *cursor, uint32_t budget)
     }
     return true;
 }
-
-void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq)
-{
-    if (now_us > core->now_us)
-        core->now_us = now_us;
-    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
-    if (number != POOL_NONE && core_job(core, number)->state == JOB_RESERVED)
-        core_bury(core, number, false);
-}

@@ -270,3 +270,51 @@ void core_drain(struct core *core, enum err err)
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
     }
 }
+
+/* ---- between reserving and handing out ---- */
+
+/* The job that is reserved under this lease, or POOL_NONE. */
+static uint32_t find_leased(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease)
+{
+    if (now_us > core->now_us)
+        core->now_us = now_us;
+    uint32_t number = index_find(&core->index, &(struct job_ref){.seq = seq});
+    if (number == POOL_NONE)
+        return POOL_NONE;
+    const struct job *job = core_job(core, number);
+    return job->state == JOB_RESERVED && job->lease == lease ? number : POOL_NONE;
+}
+
+void core_bury_damaged(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease)
+{
+    uint32_t number = find_leased(core, now_us, seq, lease);
+    if (number != POOL_NONE)
+        core_bury(core, number, false);
+}
+
+bool core_restart_lease(struct core *core, int64_t now_us, uint64_t seq, uint64_t lease,
+                        int64_t least_us, int64_t *out_until_us)
+{
+    uint32_t number = find_leased(core, now_us, seq, lease);
+    if (number == POOL_NONE)
+        return false;
+    struct job *job = core_unlink(core, number);
+    job->until_us = time_add(core->now_us, job->ttr_us > least_us ? job->ttr_us : least_us);
+    core_link(core, number, JOB_RESERVED);
+    if (!job->bound)
+        core_emit_move(core, job, false);
+    *out_until_us = job->until_us;
+    return true;
+}
+
+uint32_t core_next_ready(const struct core *core, struct bytes topic, const struct job **out_jobs,
+                         uint32_t max)
+{
+    uint32_t numbers[NEXT_READY_MAX];
+    const struct topic *from = topics_find(&core->topics, topic);
+    CHECK(max <= NEXT_READY_MAX);
+    uint32_t count = from ? ready_heap_next(&from->ready, &core->jobs, numbers, max) : 0;
+    for (uint32_t i = 0; i < count; i++)
+        out_jobs[i] = core_job(core, numbers[i]);
+    return count;
+}

@@ -1,6 +1,7 @@
 /*
- * Owns the directory's file descriptor, the lock and the two threads. A commit costs one write to
- * the file, one to the eventfd and the futex that wakes the thread.
+ * Owns the directory's file descriptor, the lock and the threads: one that commits, one for all
+ * other changes, and some that read. A commit costs one write to the file, one to the eventfd and
+ * the futex that wakes the thread.
  *
  * Writes that must be durable go past the page cache (O_DIRECT | O_DSYNC) where the file system
  * takes that: one system call instead of write and fdatasync, and nothing is copied. Elsewhere they
@@ -30,7 +31,10 @@
 #include "os/mailbox.h"
 #include "os/thread.h"
 
-enum { ZEROS_BYTES = 1024 * 1024 };
+enum {
+    ZEROS_BYTES = 1024 * 1024,
+    READERS = 4, /* threads of LANE_READ: a disk is asked for so many things at a time */
+};
 
 struct disk_file {
     int fd;
@@ -42,8 +46,9 @@ struct disk_file {
 
 struct lane {
     struct os_disk *disk;
-    pthread_t thread;
-    bool started;
+    pthread_t threads[READERS];
+    unsigned started; /* of the threads … */
+    unsigned most; /* … which are so many at most: one, so that its order is kept, or READERS */
     struct mailbox todo; // disk_op::place
 };
 
@@ -53,7 +58,7 @@ struct os_disk {
     int lock_fd;
     struct lane lanes[LANE_COUNT];
     struct mailbox ended; // disk_op::place: done is to be called
-    bool waits_unseen;    /* preadv2(RWF_NOWAIT) is not known here */
+    bool cache_unseen;    /* preadv2(RWF_NOWAIT) is not known here */
     unsigned under_way;   /* submitted and not yet told; the owner's thread only */
 };
 
@@ -279,10 +284,70 @@ static int sync_file(struct os_disk *disk, const struct disk_op *op)
     return failed || op->name[0] == '\0' ? failed : sync_fd(disk->dir_fd, false);
 }
 
+static enum err disk_open(struct disk *port, const char *name, bool fresh,
+                          struct disk_file **out_file)
+{
+    struct os_disk *disk = of_port(port);
+    int fd = open_file(disk, name, O_RDWR);
+    if (fd < 0 && (errno == EACCES || errno == EROFS))
+        fd = open_file(disk, name, O_RDONLY); /* enough to verify */
+    if (fd < 0)
+        return err_of_errno(errno);
+    struct disk_file *file = file_new(fd, name);
+    file->fresh = fresh;
+    if (fresh)
+        (void)direct_fd(disk, file); /* without it: the page cache is dropped before reading */
+    *out_file = file;
+    return OK;
+}
+
+static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
+                          size_t len, size_t *out_len)
+{
+    (void)disk;
+    int fd = file->fd;
+    bool aligned =
+        (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
+    if (file->fresh && file->direct_fd >= 0 && aligned)
+        fd = file->direct_fd;
+    else if (file->fresh)
+        (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* best effort */
+    size_t got = 0;
+    while (got < len) {
+        ssize_t more = pread(fd, (char *)at + got, len - got, (off_t)(offset + got));
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more < 0 && errno == EINVAL && fd != file->fd) {
+            /* This file system opens with O_DIRECT but will not read with it, or not this much. */
+            fd = file->fd;
+            (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* as above */
+            continue;
+        }
+        if (more < 0)
+            return ERR_IO;
+        if (more == 0)
+            break;
+        got += (size_t)more;
+        if (got % DISK_ALIGN != 0)
+            fd = file->fd; /* the file's ragged end: the rest cannot be read past the cache */
+    }
+    *out_len = got;
+    return OK;
+}
+
+static enum err read_file(struct os_disk *disk, struct disk_op *op)
+{
+    enum err err = op->file ? OK : disk_open(&disk->port, op->name, false, &op->file);
+    if (!err)
+        err = disk_read(&disk->port, op->file, op->offset, op->into, op->len, &op->got);
+    return err;
+}
+
 static void perform(struct os_disk *disk, struct disk_op *op)
 {
     int64_t start_us = monotonic_us();
     int failed = 0;
+    enum err err = OK;
     if (op->prepare)
         op->prepare(op);
     switch (op->verb) {
@@ -293,9 +358,12 @@ static void perform(struct os_disk *disk, struct disk_op *op)
     case DISK_REPLACE: failed = replace_file(disk, op); break;
     case DISK_REMOVE: failed = remove_file(disk, op); break;
     case DISK_RENAME: failed = rename_file(disk, op); break;
+    case DISK_READ: err = read_file(disk, op); break;
     }
     op->sys_errno = failed;
-    op->err = failed ? err_of_errno(failed) : OK;
+    op->err = failed ? err_of_errno(failed) : err;
+    if (op->inspect && !op->err)
+        op->inspect(op);
     op->took_us = monotonic_us() - start_us;
 }
 
@@ -319,9 +387,11 @@ static void *lane_main(void *arg)
 
 static void lane_start(struct lane *lane)
 {
-    int failed = thread_start(&lane->thread, NULL, lane_main, lane);
+    int failed = thread_start(&lane->threads[lane->started], NULL, lane_main, lane);
+    if (failed && lane->started)
+        return;         /* slower, that is all */
     CHECK(failed == 0); /* as with memory: a process that cannot have two threads is over */
-    lane->started = true;
+    lane->started++;
 }
 
 /* ---- the port ---- */
@@ -377,23 +447,6 @@ static enum err disk_list(struct disk *port, void (*each)(void *ctx, const char 
     return err;
 }
 
-static enum err disk_open(struct disk *port, const char *name, bool fresh,
-                          struct disk_file **out_file)
-{
-    struct os_disk *disk = of_port(port);
-    int fd = open_file(disk, name, O_RDWR);
-    if (fd < 0 && (errno == EACCES || errno == EROFS))
-        fd = open_file(disk, name, O_RDONLY); /* enough to verify */
-    if (fd < 0)
-        return err_of_errno(errno);
-    struct disk_file *file = file_new(fd, name);
-    file->fresh = fresh;
-    if (fresh)
-        (void)direct_fd(disk, file); /* without it: the page cache is dropped before reading */
-    *out_file = file;
-    return OK;
-}
-
 static void disk_close(struct disk *disk, struct disk_file *file)
 {
     (void)disk;
@@ -411,55 +464,20 @@ static enum err disk_size(struct disk *disk, struct disk_file *file, uint64_t *o
     return OK;
 }
 
-static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
-                          size_t len, size_t *out_len)
-{
-    (void)disk;
-    int fd = file->fd;
-    bool aligned =
-        (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
-    if (file->fresh && file->direct_fd >= 0 && aligned)
-        fd = file->direct_fd;
-    else if (file->fresh)
-        (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* best effort */
-    size_t got = 0;
-    while (got < len) {
-        ssize_t more = pread(fd, (char *)at + got, len - got, (off_t)(offset + got));
-        if (more < 0 && errno == EINTR)
-            continue;
-        if (more < 0 && errno == EINVAL && fd != file->fd) {
-            /* This file system opens with O_DIRECT but will not read with it, or not this much. */
-            fd = file->fd;
-            (void)posix_fadvise(fd, (off_t)offset, (off_t)len, POSIX_FADV_DONTNEED); /* as above */
-            continue;
-        }
-        if (more < 0)
-            return ERR_IO;
-        if (more == 0)
-            break;
-        got += (size_t)more;
-        if (got % DISK_ALIGN != 0)
-            fd = file->fd; /* the file's ragged end: the rest cannot be read past the cache */
-    }
-    *out_len = got;
-    return OK;
-}
-
-/* Where the file system cannot say what is in memory, nothing is said to be missing. */
 static enum err disk_read_cached(struct disk *port, struct disk_file *file, uint64_t offset,
                                  void *at, size_t len, size_t *out_len)
 {
     struct os_disk *disk = of_port(port);
     struct iovec room = {.iov_base = at, .iov_len = len};
-    if (disk->waits_unseen || file->fresh)
-        return disk_read(port, file, offset, at, len, out_len);
+    if (disk->cache_unseen || file->fresh)
+        return ERR_AGAIN;
     ssize_t got = preadv2(file->fd, &room, 1, (off_t)offset, RWF_NOWAIT);
     if (got == (ssize_t)len) {
         *out_len = len;
         return OK;
     }
-    disk->waits_unseen = got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL);
-    return disk->waits_unseen ? disk_read(port, file, offset, at, len, out_len) : ERR_AGAIN;
+    disk->cache_unseen = got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL);
+    return ERR_AGAIN;
 }
 
 static uint64_t disk_room(struct disk *port)
@@ -481,8 +499,8 @@ static void disk_submit(struct disk *port, struct disk_op *op)
 {
     struct os_disk *disk = of_port(port);
     struct lane *lane = &disk->lanes[op->lane];
-    if (!lane->started)
-        lane_start(lane);
+    if (lane->started < lane->most)
+        lane_start(lane); /* one more with each operation, until all are there */
     disk->under_way++;
     mailbox_post(&lane->todo, &op->place);
 }
@@ -557,6 +575,7 @@ enum err os_disk_new(const char *directory, struct os_disk **out_disk)
     disk->lock_fd = -1;
     for (int i = 0; i < LANE_COUNT; i++) {
         disk->lanes[i].disk = disk;
+        disk->lanes[i].most = i == LANE_READ ? READERS : 1;
         (void)mailbox_init(&disk->lanes[i].todo, false); /* needs no descriptor */
     }
     *out_disk = disk;
@@ -571,8 +590,8 @@ void os_disk_free(struct os_disk *disk)
     for (int i = 0; i < LANE_COUNT; i++) {
         struct lane *lane = &disk->lanes[i];
         mailbox_close(&lane->todo);
-        if (lane->started)
-            (void)pthread_join(lane->thread, NULL);
+        for (unsigned thread = 0; thread < lane->started; thread++)
+            (void)pthread_join(lane->threads[thread], NULL);
         mailbox_fini(&lane->todo);
     }
     mailbox_fini(&disk->ended);

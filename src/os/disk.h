@@ -1,6 +1,7 @@
 /*
- * port/disk.h on Linux: one directory, two threads (a lane each), and an eventfd that is written
- * when an operation has ended. The loop watches it edge-triggered and never reads it.
+ * port/disk.h on Linux: one directory, a thread for each lane of changes and a few for that of
+ * reads, and an eventfd that is written when an operation has ended. The loop watches it
+ * edge-triggered and never reads it.
  */
 #ifndef LATERD_OS_DISK_H
 #define LATERD_OS_DISK_H
@@ -13,7 +14,7 @@ struct os_disk;
 
 /*
  * Opens the directory, making it (mode 0700) if it is not there; its parent must be. ERR_IO with
- * errno set. The threads start with the first submitted operation of their lane.
+ * errno set. The threads start with the first submitted operations of their lane.
  */
 enum err os_disk_new(const char *directory, struct os_disk **out_disk) MUST_USE;
 

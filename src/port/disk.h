@@ -2,10 +2,12 @@
  * What the store needs of a disk: one directory of files. Implemented by os/disk (Linux) and
  * sim/disk (crashes, torn writes, rot, full disks and failing syncs at will).
  *
- * The calls up to `unlock` are synchronous and are used at start, by `later verify`, and for
- * reading bodies. `submit` starts an operation that ends later: its `done` is called on the owner's
- * thread from disk_poll(). Operations of one lane are done in the order submitted; the two lanes
- * are independent (LANE_COMMIT: group commit; LANE_BACKGROUND: all else, may be slow).
+ * The calls before `run` are synchronous; but for read_cached they are used at start, by `later
+ * verify` and by the cleaner. `submit` starts an operation that ends later: its `done` is called on
+ * the owner's thread from disk_poll(). The lanes are independent of each other. Operations of
+ * LANE_COMMIT (group commit) and of LANE_BACKGROUND (all other changes, may be slow) are done in
+ * the order submitted, one at a time; those of LANE_READ (DISK_READ only) several at a time, and
+ * they may end in any order.
  *
  * Durability: a file's bytes are durable after a successful write_sync or sync of it; a name is
  * durable after sync_dir. Nothing else is promised.
@@ -30,7 +32,7 @@ enum {
 
 struct disk_file; /* an open file; closed by close() */
 
-enum disk_lane { LANE_COMMIT, LANE_BACKGROUND, LANE_COUNT };
+enum disk_lane { LANE_COMMIT, LANE_BACKGROUND, LANE_READ, LANE_COUNT };
 
 enum disk_verb {
     DISK_WRITE_SYNC, /* write `len` bytes at `offset` of `file`, durable when done */
@@ -42,6 +44,9 @@ enum disk_verb {
     DISK_REMOVE,     /* unlink `name`; durable when done */
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
                         already is replaced */
+    DISK_READ,       /* read `len` bytes at `offset` of `file` into `into`; `got` says how many:
+                        fewer only at the end of the file. Without `file` it opens `name` first and
+                        sets `file`, which is the owner's to close then, whatever `err` is. */
 };
 
 struct disk_op {
@@ -50,13 +55,18 @@ struct disk_op {
     struct disk_file *file;
     char name[DISK_NAME_MAX];
     const void *data; /* borrowed until done */
+    void *into;       /* DISK_READ: the same */
     size_t len;
+    size_t got; /* out, DISK_READ */
     uint64_t offset;
     /* Called first, by the thread that does the operation; may change the bytes of `data`. */
     void (*prepare)(struct disk_op *op); /* or NULL */
-    enum err err;    /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_AGAIN (MAKE, REPLACE: no descriptor is
-                        free now; nothing was done, and nothing is wrong with the disk) */
-    int sys_errno;   /* out: why */
+    /* Called last, by that thread, if err is OK: may look at the bytes of `into`. */
+    void (*inspect)(struct disk_op *op); /* or NULL */
+    enum err err;  /* out: OK, ERR_DISK_FULL, ERR_IO, ERR_NOT_FOUND (READ: no such file), ERR_AGAIN
+                      (MAKE, REPLACE, READ: no descriptor is free now; nothing was done, and
+                      nothing is wrong with the disk) */
+    int sys_errno; /* out: why */
     int64_t took_us; /* out: how long it took */
     void (*done)(struct disk_op *op);
     void *owner;             /* for done */
@@ -89,7 +99,10 @@ struct disk_verbs {
     /* Fewer bytes than asked only at the end of the file. */
     enum err (*read)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                      size_t len, size_t *out_len);
-    /* As read, but ERR_AGAIN, at once, if the bytes are not all in memory: read then waits. */
+    /*
+     * As read, but ERR_AGAIN, at once, if the bytes are not all in memory, or if the file system
+     * cannot tell: then DISK_READ gets them.
+     */
     enum err (*read_cached)(struct disk *disk, struct disk_file *file, uint64_t offset, void *at,
                             size_t len, size_t *out_len);
     /* Bytes that new files may still take, as far as can be told; UINT64_MAX: nobody knows. */

@@ -470,7 +470,8 @@ void cleaner_turn(struct cleaner *cleaner)
             log_want_sync(cleaner->log); /* buffered mode: nobody else may ask for it */
         break;
     case CLEAN_MANIFEST:
-        if (manifest_forgotten(cleaner->store->manifest))
+        if (manifest_forgotten(cleaner->store->manifest) &&
+            cleaner->segment->pins == 0) /* bodies that were asked for before they moved */
             remove_segment(cleaner);
         break;
     case CLEAN_REMOVE: break;

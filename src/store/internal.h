@@ -7,10 +7,12 @@
  *     cleaner   checkpoints: frees the oldest segment       cleaner.h
  *     manifest  the root: what is true of all of it         manifest.h
  *     followers readers of the log that keep their place    follower.h
+ *     bodies    reads of those that are not in memory       body_read.h
  */
 #ifndef LATERD_STORE_INTERNAL_H
 #define LATERD_STORE_INTERNAL_H
 
+#include "store/body_read.h"
 #include "store/cleaner.h"
 #include "store/directory.h"
 #include "store/follower.h"
@@ -40,6 +42,7 @@ struct store {
     struct log *log;
     struct cleaner *cleaner;
     struct followers *followers;
+    struct body_reads *body_reads;
     uint64_t seq_first, lease_first;
     uint64_t cold_reads, recovered_events, dropped_tail_bytes;
     int64_t recovery_us;

@@ -147,6 +147,18 @@ static uint32_t lead_bytes(const struct log *log)
     return log->options->epoch ? RECORD_EPOCH_BYTES : 0;
 }
 
+uint64_t log_settled_end(const struct log *log, const struct segment *segment)
+{
+    uint64_t end = segment->end;
+    for (const struct list *link = log->buffers.list.next; link != &log->buffers.list;
+         link = link->next) {
+        const struct write_buffer *buffer = LIST_ENTRY(link, const struct write_buffer, link);
+        if (buffer->number == segment->number && buffer->start < end)
+            end = buffer->start;
+    }
+    return end;
+}
+
 static void open_batch(struct log *log, size_t payload_bytes)
 {
     struct segment *tail = segments_tail(log->segments);

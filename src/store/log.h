@@ -93,6 +93,10 @@ void log_write_clock(struct log *log);
 /* The record at `where` from memory; NULL: not there. At most *out_len bytes are readable. */
 const char *log_recent(const struct log *log, uint64_t where, size_t *out_len);
 
+/* Bytes of the segment before this are in its file and will not change; those behind are in memory.
+   O(write buffers). */
+uint64_t log_settled_end(const struct log *log, const struct segment *segment);
+
 void log_stats(const struct log *log, struct store_stats *out_stats); /* its part of them */
 /* CHECKs the invariants. O(sealed batches and write buffers). */
 void log_valid(const struct log *log);

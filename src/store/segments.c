@@ -65,7 +65,8 @@ static struct segment *add(struct segments *segments, uint32_t number, uint64_t 
 
 static void close_file(struct segments *segments, struct segment *segment)
 {
-    if (!segment->file)
+    segment->close_after_reads = segment->reading > 0;
+    if (!segment->file || segment->close_after_reads)
         return;
     segments->disk->verbs->close(segments->disk, segment->file);
     segment->file = NULL;
@@ -75,6 +76,7 @@ static void close_file(struct segments *segments, struct segment *segment)
 
 static void drop(struct segments *segments, struct segment *segment)
 {
+    CHECK(segment->pins == 0);
     if (segment->state != SEGMENT_STALLED)
         segments->disk_bytes -= segment->size_bytes;
     CHECK(segments->live_bytes >= segment->live_bytes && segments->live_jobs >= segment->live_jobs);
@@ -572,13 +574,13 @@ bool segments_fits(const struct segments *segments, uint64_t bytes, uint64_t rec
 /* ---- open files ---- */
 
 /*
- * May its file be closed? Not while a commit uses it, nor while there may be something in it that
- * is not synced: a new descriptor would not hear of an error of the old one's writes.
+ * May its file be closed? Not while a commit or a read uses it, nor while there may be something in
+ * it that is not synced: a new descriptor would not hear of an error of the old one's writes.
  */
 static bool closable(const struct segments *segments, const struct segment *segment)
 {
     const struct segment *next = segments_after(segments, segment);
-    if (log_writes_to(segments->store->log, segment->file))
+    if (segment->reading > 0 || log_writes_to(segments->store->log, segment->file))
         return false;
     if (segment->state == SEGMENT_READY)
         return true; /* it holds zeros, and they are synced */
@@ -624,6 +626,32 @@ enum err segments_file(struct segments *segments, struct segment *segment,
     }
     *out_file = segment->file;
     return OK;
+}
+
+void segments_pin(struct segment *segment)
+{
+    segment->pins++;
+}
+
+void segments_unpin(struct segment *segment)
+{
+    CHECK(segment->pins > segment->reading);
+    segment->pins--;
+}
+
+void segments_read_begin(struct segment *segment)
+{
+    segment->pins++;
+    segment->reading++;
+}
+
+void segments_read_end(struct segments *segments, struct segment *segment)
+{
+    CHECK(segment->reading > 0 && segment->pins >= segment->reading);
+    segment->pins--;
+    segment->reading--;
+    if (segment->close_after_reads && segment->reading == 0)
+        close_file(segments, segment);
 }
 
 /* ---- damage ---- */
@@ -699,6 +727,8 @@ static void segment_valid(const struct segments *segments, const struct segment 
     CHECK(segment->live_bytes <= segment->end + log_open_bytes(segments->store->log, segment));
     CHECK(segment->live_jobs <= segment->live_bytes);
     CHECK(!segment->file || made);
+    CHECK(segment->pins >= segment->reading);
+    CHECK(!segment->close_after_reads || segment->reading > 0);
     CHECK((segment->file == NULL) == list_empty(&segment->open_link));
     sums->count++;
     sums->open += segment->file != NULL;

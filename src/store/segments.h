@@ -46,6 +46,9 @@ struct segment {
     struct disk_file *file; /* NULL: not open */
     struct list open_link;  /* segments::open_files, while the file is open */
     bool damaged;           /* some batch of it is; counted in segments::damaged */
+    uint32_t pins;          /* segments_pin() and segments_read_begin(), not yet taken back */
+    uint32_t reading;       /* segments_read_begin() alone */
+    bool close_after_reads; /* its file would have been closed, but for those */
     struct disk_op make;
 };
 
@@ -119,6 +122,13 @@ enum err segments_file(struct segments *segments, struct segment *segment,
                        struct disk_file **out_file) MUST_USE;
 /* The file that was opened or made for it; others may be closed for it. */
 void segments_opened(struct segments *segments, struct segment *segment, struct disk_file *file);
+
+/* Somebody is going to read from it: until segments_unpin() its file must stay on the disk. */
+void segments_pin(struct segment *segment);
+void segments_unpin(struct segment *segment);
+/* Its file is being read: the same, and until segments_read_end() it is not closed either. */
+void segments_read_begin(struct segment *segment);
+void segments_read_end(struct segments *segments, struct segment *segment);
 
 /* ---- what lives ---- */
 

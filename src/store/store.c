@@ -28,8 +28,9 @@ static int64_t monotonic_us(void)
 unsigned store_descriptors(uint32_t files_max)
 {
     /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
-       one being made, of one that is read past the cache, and of one that a follower reads. */
-    enum { OTHERS = 3 + 2 + 8 };
+       one being made, of one that is read past the cache, of one that a follower reads, and those
+       that reads open. */
+    enum { OTHERS = 3 + 2 + 8 + 4 };
     if (files_max == 0)
         files_max = FILES_OPEN_MAX;
     return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;
@@ -75,6 +76,7 @@ static void store_free(struct store *store)
         (void)store->disk->verbs->poll(store->disk);
     }
     followers_free(store->followers);
+    body_reads_free(store->body_reads); /* first: they use the segments */
     cleaner_free(store->cleaner);
     log_free(store->log);
     segments_free(store->segments);
@@ -99,6 +101,7 @@ static struct store *store_new(const struct store_options *options,
     store->log = log_new(store);
     store->cleaner = cleaner_new(store);
     store->followers = followers_new(store);
+    store->body_reads = body_reads_new(store);
     return store;
 }
 
@@ -275,13 +278,16 @@ void store_turn(struct store *store, int64_t now_us)
     segments_provide(store->segments);
     cleaner_turn(store->cleaner);
     log_turn(store->log);
+    body_reads_turn(store->body_reads);
 }
 
 int64_t store_next_us(const struct store *store)
 {
+    int64_t read_us = body_reads_next_us(store->body_reads);
     if (store->failed)
-        return INT64_MAX;
+        return read_us;
     int64_t next_us = log_next_us(store->log);
+    next_us = read_us < next_us ? read_us : next_us;
     int64_t cleaner_us = cleaner_next_us(store->cleaner);
     int64_t segments_us = segments_next_us(store->segments);
     next_us = cleaner_us < next_us ? cleaner_us : next_us;
@@ -291,52 +297,6 @@ int64_t store_next_us(const struct store *store)
 void store_poll(struct store *store)
 {
     (void)store->disk->verbs->poll(store->disk);
-}
-
-static enum err read_record(struct store *store, uint64_t where, char *at, size_t len)
-{
-    struct segment *segment = segments_find(store->segments, where_segment(where));
-    struct disk_file *file = NULL;
-    size_t got = 0;
-    uint64_t offset = where_offset(where);
-    if (!segment || segment->state != SEGMENT_HEADED || offset + len > segment->end)
-        return ERR_DAMAGED;
-    enum err err = segments_file(store->segments, segment, &file);
-    if (!err)
-        err = store->disk->verbs->read_cached(store->disk, file, offset, at, len, &got);
-    if (err == ERR_AGAIN && file) {
-        store->cold_reads++;
-        err = store->disk->verbs->read(store->disk, file, offset, at, len, &got);
-    }
-    if (err == ERR_NOT_FOUND)
-        return ERR_IO;
-    return err ? err : got == len ? OK : ERR_DAMAGED;
-}
-
-enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
-                    struct bytes *out_content_type, struct bytes *out_body)
-{
-    size_t len = RECORD_JOB_HEAD + place->content_type_len + place->body_len;
-    size_t recent_len = 0;
-    const char *recent = log_recent(store->log, place->where, &recent_len);
-    char *at = arena_alloc(arena, len);
-    enum err err = OK;
-    if (recent && recent_len >= len)
-        memcpy(at, recent, len);
-    else
-        err = recent ? ERR_DAMAGED : read_record(store, place->where, at, len);
-    if (!err)
-        err = record_body(at, len, place->seq, place->content_type_len, place->body_len);
-    if (err)
-        return err;
-    *out_content_type = bytes_of(at + RECORD_JOB_HEAD, place->content_type_len);
-    *out_body = bytes_of(at + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
-    return OK;
-}
-
-uint64_t store_cold_reads(const struct store *store)
-{
-    return store->cold_reads;
 }
 
 void store_stats(const struct store *store, struct store_stats *out_stats)
@@ -360,4 +320,5 @@ void store_valid(const struct store *store)
     log_valid(store->log);
     cleaner_valid(store->cleaner);
     followers_valid(store->followers);
+    body_reads_valid(store->body_reads);
 }

@@ -18,6 +18,7 @@
 #define LATERD_STORE_STORE_H
 
 #include "base/arena.h"
+#include "base/list.h"
 #include "core/event.h"
 #include "port/disk.h"
 
@@ -165,7 +166,7 @@ int64_t store_next_us(
     const struct store *store);       /* when store_turn wants to be called; or INT64_MAX */
 void store_poll(struct store *store); /* handles operations that have ended: disk->poll */
 
-/* A job's record: what the core knows of it. */
+/* A job's record: what the core knows of it; lengths in bytes. */
 struct body_place {
     uint64_t seq;
     uint64_t where;
@@ -174,13 +175,57 @@ struct body_place {
 };
 
 /*
- * Reads a job's content type and body back into the arena and checks them against the checksum
- * made from the client's bytes. ERR_DAMAGED, ERR_IO.
+ * Copies a job's content type and body into the arena, if they are in memory (a recent batch, what
+ * was read ahead, the page cache), and checks them against the checksum made from the client's
+ * bytes. Does not wait. ERR_DAMAGED; ERR_AGAIN: they are to be fetched. Bodies too large to be
+ * copied in a turn are ERR_AGAIN, too.
  */
 enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
                     struct bytes *out_content_type, struct bytes *out_body) MUST_USE;
-/* How many of those reads had to wait for the disk so far. O(1). */
+
+enum body_fetch_state { FETCH_NONE, FETCH_QUEUED, FETCH_READING, FETCH_ENDED };
+
+/*
+ * One body that is read by the disk's threads. The caller fills in the first three fields and keeps
+ * all of it where it is from store_fetch() to store_fetch_end().
+ */
+struct body_fetch {
+    struct body_place place;
+    /* It has ended: `err`, and on OK the bytes, good until store_fetch_end(). Called once, from
+       store_poll() or store_turn(), never from store_fetch(); may call store_fetch_end() alone. */
+    void (*done)(struct body_fetch *fetch);
+    void *owner;                     /* for done */
+    enum err err;                    /* out: OK, ERR_IO, ERR_DAMAGED */
+    struct bytes content_type, body; /* out */
+    enum body_fetch_state state;     /* the store's, as all that follows */
+    bool alone;                      /* an earlier read failed, perhaps of its neighbours only */
+    char *bytes;                     /* what the outputs lie in */
+    uint32_t segment;                /* that cannot go before it has been read */
+    struct list link;                /* body_reads::queue or body_read::fetches */
+};
+
+/*
+ * Asks for a body for which store_read() was ERR_AGAIN. The reads begin in store_turn(), in the
+ * order of the fetches, several at a time; neighbours in a segment are read together. Any number of
+ * fetches may be asked for: those that have not ended take no memory beyond struct body_fetch. The
+ * record need not stay where it is: its segment is kept until it has been read. O(1).
+ */
+void store_fetch(struct store *store, struct body_fetch *fetch);
+/* Frees what it brought; if it has not ended, it never will. O(1). Does nothing to an ended one. */
+void store_fetch_end(struct store *store, struct body_fetch *fetch);
+
+/*
+ * These bodies are likely to be wanted next: brings them to memory, unless there is more urgent
+ * work. A hint; `places` in the order in which they will be wanted. O(count * reads under way).
+ */
+void store_read_ahead(struct store *store, const struct body_place *places, uint32_t count);
+/* Was something asked for since the last call that a read ahead had brought, or should have? */
+bool store_wants_read_ahead(struct store *store);
+
+/* How many bodies had to be fetched so far. O(1). */
 uint64_t store_cold_reads(const struct store *store);
+/* Bytes of memory that reads hold: under way, kept, and in fetches not ended. O(1). */
+size_t store_read_bytes(const struct store *store);
 
 bool store_failed(const struct store *store);
 bool store_full(const struct store *store); /* the disk refuses new segments: pushes are refused */

@@ -36,6 +36,7 @@ struct engine *embedded_engine(struct embedded *embedded);
 /* For metrics, statistics and tests; borrowed. The store is NULL without a disk. */
 const struct core *embedded_core(const struct embedded *embedded);
 const struct store *embedded_store(const struct embedded *embedded);
-uint64_t embedded_held(const struct embedded *embedded); /* replies that wait for the disk */
+/* Replies that wait for the disk: for a commit, or for bodies. */
+uint64_t embedded_waiting_replies(const struct embedded *embedded);
 
 #endif

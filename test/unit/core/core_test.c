@@ -497,10 +497,12 @@ static void a_damaged_job_is_buried(void **state)
 {
     (void)state;
     uint64_t seq = push_due(START);
-    core_bury_damaged(bed.core, START, seq); /* not reserved: nothing */
+    core_bury_damaged(bed.core, START, seq, 0); /* not reserved: nothing */
     assert_int_equal(state_of(seq), JOB_READY);
     assert_int_equal(reserve(), OK);
-    core_bury_damaged(bed.core, START, seq);
+    core_bury_damaged(bed.core, START, seq, last_job()->lease + 1); /* not by this one: nothing */
+    assert_int_equal(state_of(seq), JOB_RESERVED);
+    core_bury_damaged(bed.core, START, seq, last_job()->lease);
     assert_int_equal(state_of(seq), JOB_BURIED);
 }
 

@@ -42,7 +42,9 @@ struct oracle {
     bool busy[IDS];        /* an operation on this id is under way: its owner's alone */
     unsigned clears;       /* of the last topic, under way: they may end what is pushed meanwhile */
     unsigned changes[IDS]; /* operations sent that may move the job */
-    bool late_answers; /* turns are so short that an answer may go out after later ones of others */
+    /* An answer may go out after later ones of others: turns are short, or bodies are to be read.
+     */
+    bool late_answers;
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
 
@@ -207,8 +209,8 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
         BROKEN(oracle, "P5: version %u of job%u has ended and is delivered", number, version->id);
     /* A slow client may read of an older reservation only now; the job was moved since. */
     bool of_old = delivery->lease && delivery->lease < version->lease;
-    of_old = of_old ||
-             (oracle->late_answers && version->due_before_us && now_us >= version->due_before_us);
+    bool late = oracle->late_answers || !delivery->prompt;
+    of_old = of_old || (late && version->due_before_us && now_us >= version->due_before_us);
     if (now_us < version->due_us && !of_old)
         BROKEN(oracle, "P3: version %u of job%u comes %lld us early", number, version->id,
                (long long)(version->due_us - now_us));

@@ -78,7 +78,7 @@ static enum err read_of(struct model *model, const struct model_job *job)
     struct bytes content_type, body;
     struct bytes want = model_body(model, job->seq, job->version, room);
     struct body_place place = {job->seq, job->stored.where, 4, want.len};
-    enum err err = store_read(model->store, &place, &arena, &content_type, &body);
+    enum err err = model_body_at(model, &place, &arena, &content_type, &body);
     arena_fini(&arena);
     return err;
 }

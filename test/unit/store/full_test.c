@@ -308,7 +308,7 @@ static void a_record_larger_than_a_segment_has_one_of_its_own(void **state)
     assert_int_equal(model_open(&model), OK);
     job = *model_find(&model, 2);
     struct body_place place = {2, job.stored.where, 4, big.len};
-    assert_int_equal(store_read(model.store, &place, &arena, &content_type, &body), OK);
+    assert_int_equal(model_body_at(&model, &place, &arena, &content_type, &body), OK);
     assert_true(bytes_eq(body, big));
     arena_fini(&arena);
     mem_free((char *)(uintptr_t)big.at);

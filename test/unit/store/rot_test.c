@@ -156,13 +156,12 @@ static void flipped_bodies_are_never_served(void **state)
     struct body_place place = {job.seq, job.stored.where, 4, len};
     for (uint64_t bit = at * 8; bit < (at + 4 + len) * 8; bit += 7) {
         assert_true(sim_disk_flip(model.disk, name, bit));
-        assert_int_equal(store_read(model.store, &place, &arena, &content_type, &body),
-                         ERR_DAMAGED);
+        assert_int_equal(model_body_at(&model, &place, &arena, &content_type, &body), ERR_DAMAGED);
         assert_true(sim_disk_flip(model.disk, name, bit));
     }
-    assert_int_equal(store_read(model.store, &place, &arena, &content_type, &body), OK);
+    assert_int_equal(model_body_at(&model, &place, &arena, &content_type, &body), OK);
     place.seq++;
-    assert_int_equal(store_read(model.store, &place, &arena, &content_type, &body), ERR_DAMAGED);
+    assert_int_equal(model_body_at(&model, &place, &arena, &content_type, &body), ERR_DAMAGED);
     arena_fini(&arena);
     model_fini(&model);
 }

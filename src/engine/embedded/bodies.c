@@ -1,0 +1,529 @@
+/*
+ * Owns the replies that wait for bodies, and the jobs that were reserved and do not reach who asked
+ * for them. A body in memory is given at once. For others the reply waits, as a copy, until the
+ * disk's threads have brought all of them; replies behind it overtake it.
+ *
+ * A job is reserved when the reply is made, so that nobody else gets it. Its consumer has its whole
+ * ttr all the same: while the body is being read the lease does not run out, and the ttr counts
+ * from when the reply goes. A job that somebody deletes or replaces meanwhile leaves the reply
+ * (P5).
+ *
+ * Invariant: the jobs of a waiting RESERVE are reserved under the lease that its reply shows, but
+ * for those that a client has deleted, replaced or moved since.
+ */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    READ_NS = 1000,                /* work for reading a body, and */
+    READ_BYTES_PER_NS = 4,         /* for checking and copying it */
+    FETCH_NS = 500,                /* for asking the disk for one */
+    SETTLE_NS = 1500,              /* for giving back one job */
+    STEPS_MIN = 16,                /* replies or jobs dealt with though the budget be spent */
+    UNREAD_WAIT_US = 1000 * 1000,  /* before a job that could not be read is tried again */
+    RENEW_US = 10 * 1000 * 1000,   /* a lease that waits is renewed for so long at least */
+    HELD_BYTES = 16 * 1024 * 1024, /* above it a reply that has to wait takes one job only */
+    AHEAD_JOBS = 32,               /* of a topic, whose bodies are read ahead */
+};
+
+/* A body kept in memory, when there is no disk; struct stored::where is its block's handle. */
+struct memory_body {
+    size_t content_type_len;
+    char bytes[];
+};
+
+/* A job that was reserved, and then its body could not be read, or its asker has gone. */
+struct unread {
+    uint64_t seq;
+    uint64_t lease;
+    enum err err; /* ERR_AGAIN: nobody has tried */
+};
+
+/* A body that is being read, for one job of a reply. */
+struct wanted_body {
+    struct body_fetch fetch;
+    uint32_t job; /* its place in the reply */
+};
+
+/* Lies in one piece of memory with its jobs, what those borrowed from the core, and `wanted`. */
+struct body_waiter {
+    struct waiting_reply head;
+    struct list link;
+    struct embedded *embedded;
+    struct reply reply;
+    uint32_t left; /* bodies that have not come yet */
+    uint32_t wanted_count;
+    struct wanted_body *wanted;
+    size_t size_bytes;
+    struct arena bodies; /* those that were in memory */
+};
+
+/* ---- without a disk ---- */
+
+struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *event)
+{
+    struct stored stored = {0};
+    if (event->record.where && event->kind != EVENT_MOVE)
+        blocks_give(&bodies->memory, event->record.where);
+    if (event->kind == EVENT_JOB) {
+        stored.where = blocks_take(&bodies->memory, sizeof(struct memory_body) +
+                                                        event->content_type.len + event->body.len);
+        struct memory_body *body = blocks_at(&bodies->memory, stored.where);
+        body->content_type_len = event->content_type.len;
+        if (event->content_type.len)
+            memcpy(body->bytes, event->content_type.at, event->content_type.len);
+        if (event->body.len)
+            memcpy(body->bytes + event->content_type.len, event->body.at, event->body.len);
+    }
+    return stored;
+}
+
+void bodies_forget_in_memory(struct bodies *bodies, uint64_t where)
+{
+    blocks_give(&bodies->memory, where);
+}
+
+/* ---- jobs that are not handed out ---- */
+
+static void note_unread(struct bodies *bodies, const struct job_view *job, enum err err)
+{
+    buf_add(&bodies->unread, &(struct unread){.seq = job->ref.seq, .lease = job->lease, .err = err},
+            sizeof(struct unread));
+}
+
+/*
+ * A failed read may pass; the wait lets other jobs of the topic go first. One that was not tried
+ * keeps its place.
+ */
+static void give_back(struct embedded *embedded, const struct unread *unread)
+{
+    struct cmd cmd = {
+        .kind = CMD_RELEASE,
+        .job = {.ref.seq = unread->seq,
+                .lease = unread->lease,
+                .why = RELEASE_UNDELIVERED,
+                .has_delay = unread->err != ERR_AGAIN,
+                .due_us = embedded->now_us + UNREAD_WAIT_US},
+    };
+    /* The job may have gone meanwhile: then there is nothing to give back. */
+    core_apply(embedded->core, embedded->now_us, &cmd, NULL, NULL);
+}
+
+/* A body that is damaged stays so: an operator must see it. False: there is more to do. */
+static bool settle_unread(struct embedded *embedded)
+{
+    struct bodies *bodies = &embedded->bodies;
+    for (unsigned step = 0; bodies->settled_bytes < bodies->unread.len; step++) {
+        if (step >= STEPS_MIN && budget_spent(embedded->budget))
+            return false;
+        budget_spend(embedded->budget, SETTLE_NS);
+        struct unread unread;
+        memcpy(&unread, bodies->unread.at + bodies->settled_bytes, sizeof(unread));
+        bodies->settled_bytes += sizeof(unread);
+        if (unread.err == ERR_DAMAGED)
+            core_bury_damaged(embedded->core, embedded->now_us, unread.seq, unread.lease);
+        else
+            give_back(embedded, &unread);
+    }
+    bodies->unread.len = 0;
+    bodies->settled_bytes = 0;
+    return true;
+}
+
+/* The job leaves the reply, for its body cannot be had. */
+static void leave_out(struct embedded *embedded, struct reply *reply, const struct job_view *job,
+                      enum err err)
+{
+    log_event(LOG_ERROR, err == ERR_DAMAGED ? "body_damaged" : "body_unread", "job=%llu error=%s",
+              (unsigned long long)job->ref.seq, err_name(err));
+    if (cmd_traits(reply->kind)->takes_jobs)
+        note_unread(&embedded->bodies, job, err);
+    reply->err = err;
+}
+
+/* ---- bodies that are in memory ---- */
+
+static struct body_place place_of(const struct job_view *job)
+{
+    return (struct body_place){
+        .seq = job->ref.seq,
+        .where = job->where,
+        .content_type_len = job->content_type_len,
+        .body_len = job->body_len,
+    };
+}
+
+static enum err read_body(struct embedded *embedded, struct job_view *job)
+{
+    struct bodies *bodies = &embedded->bodies;
+    budget_spend(embedded->budget, READ_NS + job->body_len / READ_BYTES_PER_NS);
+    if (embedded->store) {
+        struct body_place place = place_of(job);
+        return store_read(embedded->store, &place, &bodies->scratch, &job->content_type,
+                          &job->body);
+    }
+    const struct memory_body *body = blocks_at(&bodies->memory, job->where);
+    job->content_type = bytes_of(body->bytes, body->content_type_len);
+    job->body = bytes_of(body->bytes + body->content_type_len, job->body_len);
+    return OK;
+}
+
+/*
+ * Fills in what is in memory. Jobs whose bodies are damaged leave the reply; those whose bodies are
+ * to be read have no .body.at afterwards. Returns how many they are.
+ */
+static uint32_t read_bodies(struct embedded *embedded, struct reply *reply)
+{
+    uint32_t good = 0, cold = 0;
+    bool full = embedded->bodies.held_bytes >= HELD_BYTES;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        struct job_view *job = &reply->jobs[i];
+        enum err err = read_body(embedded, job);
+        if (err == ERR_AGAIN && full && good > 0) {
+            note_unread(&embedded->bodies, job, err); /* for a later reserve */
+            continue;
+        }
+        if (err == ERR_AGAIN) {
+            job->body.at = NULL;
+            cold++;
+        } else if (err) {
+            leave_out(embedded, reply, job, err);
+            continue;
+        }
+        reply->jobs[good++] = *job;
+    }
+    if (good)
+        reply->err = OK;
+    reply->count = good;
+    return cold;
+}
+
+/* ---- bodies that are to be read ---- */
+
+static void fetched(struct body_fetch *fetch)
+{
+    struct body_waiter *waiter = fetch->owner;
+    CHECK(waiter->left > 0);
+    if (--waiter->left > 0)
+        return;
+    list_remove(&waiter->link);
+    list_add_tail(&waiter->embedded->bodies.whole, &waiter->link);
+}
+
+static char *copy_bytes(char *room, struct bytes *bytes)
+{
+    if (bytes->len)
+        memcpy(room, bytes->at, bytes->len);
+    bytes->at = room;
+    return room + bytes->len;
+}
+
+static size_t retry_bytes(const struct job_view *job)
+{
+    return job->retry_count * sizeof(job->retry_us[0]);
+}
+
+/* A copy of the reply that borrows nothing from the core. */
+static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted)
+{
+    size_t size = sizeof(struct body_waiter) + reply->count * sizeof(struct job_view) +
+                  wanted * sizeof(struct wanted_body);
+    for (uint32_t i = 0; i < reply->count; i++)
+        size += reply->jobs[i].ref.id.len + reply->jobs[i].topic.len + retry_bytes(&reply->jobs[i]);
+    struct body_waiter *waiter = mem_zalloc(size);
+    waiter->size_bytes = size;
+    waiter->wanted = (struct wanted_body *)(void *)(waiter + 1);
+    struct job_view *jobs = (struct job_view *)(void *)(waiter->wanted + wanted);
+    int64_t *retry_us = (int64_t *)(void *)(jobs + reply->count);
+    for (uint32_t i = 0; i < reply->count; i++) {
+        jobs[i] = reply->jobs[i];
+        if (jobs[i].retry_count)
+            memcpy(retry_us, jobs[i].retry_us, retry_bytes(&jobs[i]));
+        jobs[i].retry_us = retry_us;
+        retry_us += jobs[i].retry_count;
+    }
+    char *room = (char *)retry_us;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        room = copy_bytes(room, &jobs[i].ref.id);
+        room = copy_bytes(room, &jobs[i].topic);
+    }
+    CHECK(room == (char *)waiter + size);
+    waiter->reply = *reply;
+    waiter->reply.jobs = jobs;
+    return waiter;
+}
+
+static int64_t first_until_us(const struct reply *reply)
+{
+    int64_t first_us = INT64_MAX;
+    for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++)
+        if (reply->jobs[i].until_us < first_us)
+            first_us = reply->jobs[i].until_us;
+    return first_us;
+}
+
+static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
+                            const struct reply *reply, uint32_t cold)
+{
+    struct bodies *bodies = &embedded->bodies;
+    struct body_waiter *waiter = waiter_new(reply, cold);
+    waiter->head = (struct waiting_reply){.ticket = ticket, .for_bodies = true};
+    waiter->embedded = embedded;
+    if (cold < reply->count) { /* the others' bodies lie there */
+        waiter->bodies = bodies->scratch;
+        waiter->size_bytes += bodies->scratch.held;
+        bodies->scratch = (struct arena){0};
+    }
+    waiter->left = cold;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        if (reply->jobs[i].body.at)
+            continue;
+        struct wanted_body *wanted = &waiter->wanted[waiter->wanted_count++];
+        wanted->job = i;
+        wanted->fetch.place = place_of(&reply->jobs[i]);
+        wanted->fetch.done = fetched;
+        wanted->fetch.owner = waiter;
+        store_fetch(embedded->store, &wanted->fetch);
+        budget_spend(embedded->budget, FETCH_NS);
+    }
+    CHECK(waiter->wanted_count == cold);
+    ticket->held = &waiter->head;
+    list_add_tail(&bodies->reading, &waiter->link);
+    bodies->count++;
+    bodies->held_bytes += waiter->size_bytes;
+    int64_t until_us = first_until_us(&waiter->reply);
+    if (until_us < bodies->renew_at_us)
+        bodies->renew_at_us = until_us;
+}
+
+/* Notes that the topic's next jobs are likely to be wanted, and not to be in memory. */
+static void note_ahead(struct bodies *bodies, struct bytes topic)
+{
+    for (uint32_t i = 0; i < bodies->ahead_count; i++)
+        if (bytes_eq(bytes_of(bodies->ahead[i].name, bodies->ahead[i].len), topic))
+            return;
+    if (bodies->ahead_count == AHEAD_TOPICS)
+        return;
+    CHECK(topic.len <= sizeof(bodies->ahead[0].name));
+    bodies->ahead[bodies->ahead_count].len = topic.len;
+    memcpy(bodies->ahead[bodies->ahead_count].name, topic.at, topic.len);
+    bodies->ahead_count++;
+}
+
+void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
+{
+    struct bodies *bodies = &embedded->bodies;
+    struct reply full = *reply;
+    uint32_t cold = read_bodies(embedded, &full);
+    if (cold)
+        wait_for_bodies(embedded, ticket, &full, cold);
+    else
+        ticket->answered(ticket, &full);
+    if (embedded->store && store_wants_read_ahead(embedded->store) && reply->kind == CMD_RESERVE)
+        note_ahead(bodies, reply->jobs[0].topic);
+    arena_reset(&bodies->scratch); /* not at the turn's end: a turn reads many bodies */
+}
+
+void bodies_read_ahead(struct embedded *embedded)
+{
+    struct bodies *bodies = &embedded->bodies;
+    struct body_place places[AHEAD_JOBS];
+    for (uint32_t i = 0; i < bodies->ahead_count; i++) {
+        struct bytes topic = bytes_of(bodies->ahead[i].name, bodies->ahead[i].len);
+        const struct job *jobs[AHEAD_JOBS];
+        uint32_t count = core_next_ready(embedded->core, topic, jobs, AHEAD_JOBS);
+        for (uint32_t j = 0; j < count; j++)
+            places[j] = (struct body_place){
+                .seq = jobs[j]->seq,
+                .where = jobs[j]->where,
+                .content_type_len = jobs[j]->content_type_len,
+                .body_len = jobs[j]->body_len,
+            };
+        store_read_ahead(embedded->store, places, count);
+    }
+    bodies->ahead_count = 0;
+}
+
+/* ---- the end of the wait ---- */
+
+static void waiter_free(struct body_waiter *waiter)
+{
+    struct bodies *bodies = &waiter->embedded->bodies;
+    for (uint32_t i = 0; i < waiter->wanted_count; i++)
+        store_fetch_end(waiter->embedded->store, &waiter->wanted[i].fetch);
+    list_remove(&waiter->link);
+    bodies->count--;
+    bodies->held_bytes -= waiter->size_bytes;
+    arena_fini(&waiter->bodies);
+    mem_free(waiter);
+}
+
+/* Gives back its jobs, as if they had not been taken. */
+static void give_back_all(struct embedded *embedded, const struct reply *reply)
+{
+    for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++)
+        note_unread(&embedded->bodies, &reply->jobs[i], ERR_AGAIN);
+}
+
+/* False: the job was deleted or replaced meanwhile, and leaves the reply. */
+static bool still_ours(struct embedded *embedded, struct reply *reply, struct job_view *job)
+{
+    if (!cmd_traits(reply->kind)->takes_jobs ||
+        core_restart_lease(embedded->core, embedded->now_us, job->ref.seq, job->lease, 0,
+                           &job->until_us))
+        return true;
+    if (!reply->err)
+        reply->err = reply->kind == CMD_RESERVE ? ERR_EMPTY : ERR_NOT_FOUND;
+    return false;
+}
+
+/* Puts what was read into the reply; what could not be read leaves it. */
+static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
+{
+    struct reply *reply = &waiter->reply;
+    uint32_t good = 0, next = 0;
+    for (uint32_t i = 0; i < reply->count; i++) {
+        struct job_view *job = &reply->jobs[i];
+        enum err err = OK;
+        if (next < waiter->wanted_count && waiter->wanted[next].job == i) {
+            const struct body_fetch *fetch = &waiter->wanted[next++].fetch;
+            err = fetch->err;
+            job->content_type = fetch->content_type;
+            job->body = fetch->body;
+        }
+        if (err) {
+            leave_out(embedded, reply, job, err);
+            continue;
+        }
+        if (!still_ours(embedded, reply, job))
+            continue;
+        reply->jobs[good++] = *job;
+    }
+    if (good)
+        reply->err = OK;
+    reply->count = good;
+}
+
+static void answer(struct embedded *embedded, struct body_waiter *waiter)
+{
+    struct ticket *ticket = waiter->head.ticket;
+    struct reply *reply = &waiter->reply;
+    ticket->held = NULL;
+    if (cmd_traits(reply->kind)->takes_jobs && store_failed(embedded->store)) {
+        give_back_all(embedded, reply);
+        ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
+    } else {
+        fill_in(embedded, waiter);
+        ticket->answered(ticket, reply);
+    }
+    waiter_free(waiter);
+}
+
+void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply)
+{
+    struct body_waiter *waiter = LIST_ENTRY(reply, struct body_waiter, head);
+    for (uint32_t i = 0; i < waiter->wanted_count; i++)
+        store_fetch_end(embedded->store, &waiter->wanted[i].fetch);
+    list_remove(&waiter->link);
+    list_add_tail(&embedded->bodies.given_up, &waiter->link);
+}
+
+static bool turn(struct embedded *embedded)
+{
+    struct bodies *bodies = &embedded->bodies;
+    unsigned steps = 0;
+    while (!list_empty(&bodies->whole) || !list_empty(&bodies->given_up)) {
+        if (steps++ >= STEPS_MIN && budget_spent(embedded->budget))
+            return false;
+        bool given_up = !list_empty(&bodies->given_up);
+        struct list *list = given_up ? &bodies->given_up : &bodies->whole;
+        struct body_waiter *waiter = LIST_ENTRY(list->next, struct body_waiter, link);
+        budget_spend(embedded->budget, (int64_t)waiter->reply.count * READ_NS);
+        if (!given_up) {
+            answer(embedded, waiter);
+            continue;
+        }
+        give_back_all(embedded, &waiter->reply);
+        waiter_free(waiter);
+    }
+    return true;
+}
+
+void bodies_turn(struct embedded *embedded)
+{
+    bool all = turn(embedded);
+    if (!settle_unread(embedded) || !all)
+        embedded->busy = true;
+}
+
+void bodies_give_up_all(struct embedded *embedded)
+{
+    struct bodies *bodies = &embedded->bodies;
+    struct budget *budget = embedded->budget;
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = &embedded->unlimited;
+    while (!list_empty(&bodies->reading)) {
+        struct body_waiter *waiter = LIST_ENTRY(bodies->reading.next, struct body_waiter, link);
+        struct ticket *ticket = waiter->head.ticket;
+        ticket->held = NULL;
+        ticket->answered(ticket,
+                         &(struct reply){.err = ERR_STORE_FAILED, .kind = waiter->reply.kind});
+        bodies_cancel(embedded, &waiter->head);
+    }
+    bodies_turn(embedded);
+    CHECK(bodies->count == 0 && bodies->unread.len == 0);
+    embedded->budget = budget;
+}
+
+/* ---- leases of jobs that wait ---- */
+
+static int64_t renew(struct embedded *embedded, const struct list *head)
+{
+    int64_t next_us = INT64_MAX;
+    for (struct list *link = head->next; link != head; link = link->next) {
+        struct reply *reply = &LIST_ENTRY(link, struct body_waiter, link)->reply;
+        for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++) {
+            struct job_view *job = &reply->jobs[i];
+            if (job->until_us <= embedded->now_us &&
+                !core_restart_lease(embedded->core, embedded->now_us, job->ref.seq, job->lease,
+                                    RENEW_US, &job->until_us))
+                job->until_us = INT64_MAX; /* it is somebody else's matter now */
+        }
+        int64_t until_us = first_until_us(reply);
+        next_us = until_us < next_us ? until_us : next_us;
+    }
+    return next_us;
+}
+
+void bodies_renew_leases(struct embedded *embedded)
+{
+    struct bodies *bodies = &embedded->bodies;
+    if (embedded->now_us < bodies->renew_at_us)
+        return;
+    int64_t reading_us = renew(embedded, &bodies->reading);
+    int64_t whole_us = renew(embedded, &bodies->whole);
+    int64_t given_up_us = renew(embedded, &bodies->given_up);
+    bodies->renew_at_us = reading_us < whole_us ? reading_us : whole_us;
+    if (given_up_us < bodies->renew_at_us)
+        bodies->renew_at_us = given_up_us;
+}
+
+/* ---- life ---- */
+
+void bodies_init(struct bodies *bodies)
+{
+    list_init(&bodies->reading);
+    list_init(&bodies->whole);
+    list_init(&bodies->given_up);
+    bodies->renew_at_us = INT64_MAX;
+    blocks_init(&bodies->memory);
+}
+
+void bodies_fini(struct bodies *bodies)
+{
+    arena_fini(&bodies->scratch);
+    buf_fini(&bodies->unread);
+    blocks_fini(&bodies->memory);
+}

@@ -1,0 +1,180 @@
+/*
+ * Owns the replies to changes that wait for the disk: promise P1. Each is a copy in the arena of
+ * its list: one arena gathers while the other waits for its sync.
+ *
+ * Invariant: a waiting reply's batch is later than the store's durable one, but for those that are
+ * let go in the next turns because this one's budget is spent.
+ */
+#include "base/check.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    RELEASE_NS = 300, /* work for letting a reply go, besides writing it */
+    RELEASE_MIN = 16, /* let go in a turn though the budget be spent */
+};
+
+struct commit_waiter {
+    struct waiting_reply head;
+    struct commit_waiter *next;
+    uint64_t batch;
+    struct reply reply;
+    struct job_view job;
+};
+
+/* A push may ask for more than the server's setting. Asking for less gets what all others get. */
+static bool wants_sync(const struct embedded *embedded)
+{
+    return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
+}
+
+bool commit_must_wait(const struct embedded *embedded)
+{
+    if (wants_sync(embedded))
+        return store_promised(embedded->store) > store_synced(embedded->store);
+    return store_promised(embedded->store) > store_durable(embedded->store);
+}
+
+/* What a view borrows from the core must be our own while the view waits. */
+static void keep_borrowed(struct arena *arena, struct job_view *job, bool brief)
+{
+    if (brief) {
+        job->ref.id = job->topic = (struct bytes){0};
+        job->retry_us = NULL;
+        job->retry_count = 0;
+        return;
+    }
+    struct bytes schedule = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
+    job->ref.id = arena_copy(arena, job->ref.id);
+    job->topic = arena_copy(arena, job->topic);
+    job->retry_us = (const int64_t *)(const void *)arena_copy(arena, schedule).at;
+}
+
+void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
+{
+    bool sync = wants_sync(embedded);
+    struct commit_waiter_list *list =
+        sync ? &embedded->syncing.gathering : &embedded->writing.gathering;
+    if (sync)
+        store_want_sync(embedded->store);
+    struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter));
+    waiter->head = (struct waiting_reply){.ticket = ticket};
+    waiter->next = NULL;
+    waiter->batch = store_promised(embedded->store);
+    waiter->reply = *reply;
+    waiter->reply.topics = NULL;
+    if (reply->jobs && reply->count) {
+        CHECK(reply->count == 1); /* a change answers with one job at most */
+        waiter->job = reply->jobs[0];
+        waiter->job.content_type = (struct bytes){0}; /* a change's reply does not show them */
+        waiter->job.body = (struct bytes){0};
+        keep_borrowed(&list->arena, &waiter->job, ticket->brief);
+        waiter->reply.jobs = &waiter->job;
+    }
+    *list->last = waiter;
+    list->last = &waiter->next;
+    ticket->held = &waiter->head;
+    embedded->commit_waiter_count++;
+}
+
+static void answer(struct embedded *embedded, const struct commit_waiter *waiter, enum err err)
+{
+    struct ticket *ticket = waiter->head.ticket;
+    embedded->commit_waiter_count--;
+    if (!ticket)
+        return;
+    ticket->held = NULL;
+    if (err) {
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = waiter->reply.kind});
+        return;
+    }
+    ticket->answered(ticket, &waiter->reply);
+}
+
+/*
+ * Takes out and answers those whose batch is durable (or, with an error, the rest, too) until the
+ * budget is spent. False: there are more.
+ */
+static bool release(struct embedded *embedded, struct commit_waiter_list *list, uint64_t durable,
+                    enum err err)
+{
+    unsigned released = 0;
+    while (list->first && (err || list->first->batch <= durable)) {
+        if (released++ >= RELEASE_MIN && budget_spent(embedded->budget))
+            return false;
+        budget_spend(embedded->budget, RELEASE_NS);
+        struct commit_waiter *waiter = list->first;
+        list->first = waiter->next;
+        if (!list->first)
+            list->last = &list->first;
+        answer(embedded, waiter, waiter->batch <= durable ? OK : err);
+    }
+    if (!list->first)
+        arena_reset(&list->arena);
+    return true;
+}
+
+static void move_list(struct commit_waiter_list *to, struct commit_waiter_list *from)
+{
+    struct arena arena = to->arena;
+    to->first = from->first;
+    to->last = from->first ? from->last : &to->first;
+    to->arena = from->arena;
+    from->first = NULL;
+    from->last = &from->first;
+    from->arena = arena;
+}
+
+static void advance(struct commit_waiters *waiters)
+{
+    if (!waiters->waiting.first && waiters->gathering.first)
+        move_list(&waiters->waiting, &waiters->gathering);
+}
+
+static bool release_both(struct embedded *embedded, struct commit_waiters *waiters,
+                         uint64_t durable, enum err err)
+{
+    bool all = release(embedded, &waiters->waiting, durable, err);
+    advance(waiters);
+    return all && release(embedded, &waiters->waiting, durable, err);
+}
+
+static bool release_queues(struct embedded *embedded, enum err err)
+{
+    bool all = release_both(embedded, &embedded->writing, embedded->durable, err);
+    return release_both(embedded, &embedded->syncing, embedded->synced, err) && all;
+}
+
+void commit_release(struct embedded *embedded)
+{
+    bool failed = embedded->store && store_failed(embedded->store);
+    if (!release_queues(embedded, failed ? ERR_STORE_FAILED : OK))
+        embedded->busy = true;
+}
+
+void commit_release_all(struct embedded *embedded)
+{
+    struct budget *budget = embedded->budget;
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = &embedded->unlimited;
+    bool all = release_queues(embedded, ERR_STORE_FAILED);
+    CHECK(all);
+    embedded->budget = budget;
+}
+
+void commit_advance(struct embedded *embedded)
+{
+    advance(&embedded->writing);
+    advance(&embedded->syncing);
+}
+
+void commit_waiters_init(struct commit_waiters *waiters)
+{
+    waiters->waiting.last = &waiters->waiting.first;
+    waiters->gathering.last = &waiters->gathering.first;
+}
+
+void commit_waiters_fini(struct commit_waiters *waiters)
+{
+    arena_fini(&waiters->waiting.arena);
+    arena_fini(&waiters->gathering.arena);
+}

@@ -1,0 +1,370 @@
+/*
+ * The engine's verbs, and its life. Replies that cannot go at once are kept by commit_waiters.c and
+ * bodies.c.
+ */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/embedded/describe.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    TICK_STEPS = 256,  /* of the timers' wheels in a turn */
+    MATCH_JOBS = 1000, /* handed out a turn */
+};
+
+static struct embedded *of_engine(struct engine *engine)
+{
+    return (struct embedded *)engine; /* its first member */
+}
+
+/* ---- events: what the core wants kept ---- */
+
+static struct stored sink_emit(struct event_sink *sink, const struct event *event)
+{
+    struct embedded *embedded = LIST_ENTRY(sink, struct embedded, sink);
+    if (!embedded->store)
+        return bodies_keep_in_memory(&embedded->bodies, event);
+    return store_append(embedded->store, event);
+}
+
+static void batch_durable(struct store_callbacks *callbacks, uint64_t batch)
+{
+    LIST_ENTRY(callbacks, struct embedded, store_callbacks)->durable = batch;
+}
+
+static void batch_synced(struct store_callbacks *callbacks, uint64_t batch)
+{
+    LIST_ENTRY(callbacks, struct embedded, store_callbacks)->synced = batch;
+}
+
+/* The replies that wait are answered in this turn and the next ones: see commit_release(). */
+static void store_broke(struct store_callbacks *callbacks, int sys_errno)
+{
+    (void)callbacks;
+    log_event(LOG_ERROR, "store_failed",
+              "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
+              "restart laterd\"",
+              strerror(sys_errno));
+}
+
+/* ---- replies: now, or when they may go ---- */
+
+/*
+ * Does the reply say that something has been changed for good? "Not found" and "exists" do, too: to
+ * a client that asks a second time they say that the job is gone, or kept, and the change that made
+ * it so may not be durable yet.
+ */
+static bool tells_of_change(const struct embedded *embedded, const struct reply *reply)
+{
+    bool tells = reply->err == OK || reply->err == ERR_NOT_FOUND || reply->err == ERR_EXISTS;
+    return embedded->store && cmd_traits(reply->kind)->changes && tells;
+}
+
+static void answer_with_stats(struct embedded *embedded, struct ticket *ticket,
+                              const struct reply *reply)
+{
+    struct engine_stats stats;
+    struct reply full = *reply;
+    embedded_stats(embedded->core, embedded->store, embedded->now_us, embedded->stats->due_within,
+                   &stats);
+    full.stats = &stats;
+    ticket->answered(ticket, &full);
+}
+
+static void core_replied(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
+{
+    struct embedded *embedded = LIST_ENTRY(callbacks, struct embedded, core_callbacks);
+    struct ticket *ticket = ctx;
+    bool tells = tells_of_change(embedded, reply);
+    if (!ticket)
+        return; /* nobody asks */
+    ticket->parked = 0;
+    if (tells && store_failed(embedded->store)) { /* a long search that began before the failure */
+        ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
+        return;
+    }
+    if (tells && commit_must_wait(embedded))
+        commit_wait(embedded, ticket, reply);
+    else if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK)
+        bodies_reply(embedded, ticket, reply);
+    else if (embedded->stats)
+        answer_with_stats(embedded, ticket, reply);
+    else
+        ticket->answered(ticket, reply);
+}
+
+/* ---- the engine port ---- */
+
+/* A consumer that waits gets what it would get if it asked now: see admit(). */
+static void stop_serving_if_failed(struct embedded *embedded)
+{
+    if (embedded->store && store_failed(embedded->store))
+        core_drain(embedded->core, ERR_STORE_FAILED);
+}
+
+static void engine_use_budget(struct engine *engine, struct budget *budget)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = budget ? budget : &embedded->unlimited;
+    core_use_budget(embedded->core, budget);
+}
+
+static void engine_time(struct engine *engine, int64_t now_us)
+{
+    of_engine(engine)->now_us = now_us;
+}
+
+static void engine_begin(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->busy = false;
+    if (embedded->store)
+        store_poll(embedded->store);
+    commit_release(embedded);
+    bodies_renew_leases(embedded);
+    bodies_turn(embedded);
+    stop_serving_if_failed(embedded);
+    embedded->busy |= core_tick(embedded->core, embedded->now_us, TICK_STEPS);
+    embedded->busy |= blocks_trim(&embedded->bodies.memory);
+}
+
+/* May the command be done at all? Reading goes on whatever happens; consumers are not held up. */
+static enum err admit(const struct embedded *embedded, const struct cmd *cmd)
+{
+    const struct cmd_traits *traits = cmd_traits(cmd->kind);
+    if (!embedded->store)
+        return OK;
+    if (store_failed(embedded->store) && (traits->changes || traits->takes_jobs))
+        return ERR_STORE_FAILED;
+    if (cmd->kind == CMD_PUSH)
+        return store_admit(embedded->store,
+                           cmd->push.id.len + cmd->push.content_type.len + cmd->push.body.len);
+    if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body)
+        return store_admit(embedded->store, cmd->job.content_type.len + cmd->job.body.len);
+    return OK;
+}
+
+static enum durability durability_of(const struct embedded *embedded, const struct cmd *cmd)
+{
+    bool says = cmd->kind == CMD_PUSH && cmd->push.durability != DURABILITY_DEFAULT;
+    return says ? cmd->push.durability : embedded->durability;
+}
+
+static enum submitted submit_refused(const struct cmd *cmd, struct ticket *ticket, enum err err)
+{
+    if (ticket)
+        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+    return SUBMIT_ANSWERED;
+}
+
+static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd,
+                                    struct ticket *ticket)
+{
+    struct embedded *embedded = of_engine(engine);
+    CHECK(ticket || !cmd_traits(cmd->kind)->takes_jobs);
+    if (ticket) {
+        ticket->parked = 0;
+        ticket->held = NULL;
+    }
+    enum err err = admit(embedded, cmd);
+    if (err)
+        return submit_refused(cmd, ticket, err);
+    embedded->asked = durability_of(embedded, cmd);
+    struct cmd now;
+    if (cmd->kind == CMD_RESERVE && embedded->draining) {
+        now = *cmd;
+        now.reserve.wait_us = 0;
+        cmd = &now;
+    }
+    embedded->stats = cmd->kind == CMD_TOPICS && cmd->topic.stats ? &cmd->topic : NULL;
+    uint64_t waiting_before = embedded_waiting_replies(embedded);
+    uint64_t parked = 0;
+    core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
+    embedded->asked = embedded->durability;
+    embedded->stats = NULL;
+    if (!parked)
+        return embedded_waiting_replies(embedded) == waiting_before ? SUBMIT_ANSWERED
+                                                                    : SUBMIT_PENDING;
+    if (!ticket)
+        return SUBMIT_ANSWERED;
+    ticket->parked = parked; /* not answered yet: the ticket is still there */
+    return SUBMIT_PARKED;
+}
+
+static void engine_cancel(struct engine *engine, struct ticket *ticket)
+{
+    if (ticket->parked)
+        core_cancel(of_engine(engine)->core, ticket->parked);
+    struct waiting_reply *reply = ticket->held;
+    if (reply) {
+        reply->ticket = NULL;
+        if (reply->for_bodies)
+            bodies_cancel(of_engine(engine), reply);
+    }
+    ticket->parked = 0;
+    ticket->held = NULL;
+}
+
+static void engine_match(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    if (core_match(embedded->core, embedded->now_us, MATCH_JOBS))
+        embedded->busy = true;
+}
+
+/* What no event tells the store, and a restart must know. */
+static void note_marks(struct embedded *embedded)
+{
+    store_lease_note(embedded->store, core_lease_next(embedded->core));
+    store_clock_note(embedded->store, core_unlogged_us(embedded->core));
+}
+
+static int64_t engine_end(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    bodies_turn(embedded);
+    if (embedded->store) {
+        bodies_read_ahead(embedded);
+        store_latency_first(embedded->store, core_is_awaited(embedded->core));
+        note_marks(embedded);
+        store_turn(embedded->store, embedded->now_us);
+        commit_release(embedded);
+        stop_serving_if_failed(embedded);
+    }
+    int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
+    if (embedded->store) {
+        int64_t store_us = store_next_us(embedded->store);
+        if (store_us < next_us)
+            next_us = store_us;
+        commit_advance(embedded);
+    }
+    return next_us;
+}
+
+static void engine_drain(struct engine *engine)
+{
+    struct embedded *embedded = of_engine(engine);
+    embedded->draining = true;
+    core_drain(embedded->core, ERR_DRAINING);
+}
+
+static enum err engine_health(const struct engine *engine)
+{
+    const struct embedded *embedded = (const struct embedded *)engine;
+    if (embedded->draining)
+        return ERR_DRAINING;
+    return embedded->store ? store_admit(embedded->store, 0) : OK;
+}
+
+static void engine_describe(const struct engine *engine, struct metric_sink *sink)
+{
+    embedded_describe(((const struct embedded *)engine)->store, sink);
+}
+
+static const struct engine_verbs verbs = {
+    .use_budget = engine_use_budget,
+    .time = engine_time,
+    .begin = engine_begin,
+    .submit = engine_submit,
+    .cancel = engine_cancel,
+    .match = engine_match,
+    .end = engine_end,
+    .drain = engine_drain,
+    .health = engine_health,
+    .describe = engine_describe,
+};
+
+/* ---- life ---- */
+
+enum err embedded_open(const struct embedded_options *options, struct embedded **out_embedded,
+                       struct store_error *out_error)
+{
+    struct embedded *embedded = mem_zalloc(sizeof(*embedded));
+    embedded->engine.verbs = &verbs;
+    embedded->sink.emit = sink_emit;
+    embedded->core_callbacks.reply = core_replied;
+    embedded->store_callbacks = (struct store_callbacks){
+        .durable = batch_durable,
+        .synced = batch_synced,
+        .failed = store_broke,
+    };
+    relocate_callbacks(&embedded->store_callbacks);
+    embedded->unlimited.left_ns = BUDGET_UNLIMITED;
+    embedded->budget = &embedded->unlimited;
+    embedded->durability = options->durability;
+    embedded->asked = options->durability;
+    embedded->now_us = options->now_us;
+    bodies_init(&embedded->bodies);
+    commit_waiters_init(&embedded->writing);
+    commit_waiters_init(&embedded->syncing);
+    embedded->core = core_new(&(struct core_options){
+        .limits = options->limits,
+        .sink = &embedded->sink,
+        .callbacks = &embedded->core_callbacks,
+        .now_us = options->now_us,
+        .hash_key = options->hash_key,
+        .lease_first = options->store.disk || !options->lease_first ? 1 : options->lease_first,
+        .seq_first = 1,
+    });
+    if (options->store.disk) {
+        enum err err =
+            store_open(&options->store, &embedded->store_callbacks, &embedded->store, out_error);
+        if (err) {
+            core_free(embedded->core);
+            mem_free(embedded);
+            return err;
+        }
+        core_number_from(embedded->core, store_seq_first(embedded->store),
+                         store_lease_first(embedded->store));
+    }
+    core_replayed(embedded->core, options->now_us);
+    *out_embedded = embedded;
+    return OK;
+}
+
+static void free_memory_body(void *ctx, const struct job *job)
+{
+    bodies_forget_in_memory(ctx, job->where);
+}
+
+void embedded_close(struct embedded *embedded)
+{
+    if (!embedded)
+        return;
+    bodies_give_up_all(embedded);
+    if (embedded->store) {
+        note_marks(embedded);
+        store_close(embedded->store); /* tells batch_durable() of the last ones */
+    } else {
+        core_each(embedded->core, free_memory_body, &embedded->bodies);
+    }
+    embedded->store = NULL;
+    commit_release_all(embedded);
+    core_free(embedded->core);
+    commit_waiters_fini(&embedded->writing);
+    commit_waiters_fini(&embedded->syncing);
+    bodies_fini(&embedded->bodies);
+    mem_free(embedded);
+}
+
+struct engine *embedded_engine(struct embedded *embedded)
+{
+    return &embedded->engine;
+}
+
+const struct core *embedded_core(const struct embedded *embedded)
+{
+    return embedded->core;
+}
+
+const struct store *embedded_store(const struct embedded *embedded)
+{
+    return embedded->store;
+}
+
+uint64_t embedded_waiting_replies(const struct embedded *embedded)
+{
+    return embedded->commit_waiter_count + embedded->bodies.count;
+}

@@ -1,0 +1,85 @@
+/*
+ * What the store tells the core at recovery, and asks of it when it cleans: a job whose record is
+ * in a segment that shall go is appended again.
+ */
+#include "base/log.h"
+#include "engine/embedded/parts.h"
+
+enum {
+    RELOCATE_BUDGET = 4096, /* jobs looked at a turn while cleaning a damaged segment */
+    TOPICS_BUDGET = 256,    /* topics looked at a turn while cleaning */
+};
+
+static enum err replay(struct store_callbacks *callbacks, const struct event *event)
+{
+    return core_replay(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, event);
+}
+
+static void replay_clock(struct store_callbacks *callbacks, int64_t clock_us)
+{
+    core_replay_clock(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, clock_us);
+}
+
+static void replay_progress(struct store_callbacks *callbacks, uint64_t done_bytes,
+                            uint64_t all_bytes)
+{
+    (void)callbacks;
+    log_event(LOG_INFO, "recovering", "done_mb=%llu of_mb=%llu",
+              (unsigned long long)(done_bytes >> 20), (unsigned long long)(all_bytes >> 20));
+}
+
+static void replay_finding(struct store_callbacks *callbacks, const char *line)
+{
+    (void)callbacks;
+    log_event(LOG_ERROR, "store_damaged", "text=\"%s\"", line);
+}
+
+static void relocate(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
+                     struct bytes content_type, struct bytes body)
+{
+    (void)core_relocate(LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core, seq, where,
+                        content_type,
+                        body); /* false: the job has gone or moved, nothing to relocate */
+}
+
+static bool relocate_unread(struct store_callbacks *callbacks, uint64_t first, uint64_t end,
+                            uint32_t *cursor)
+{
+    struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
+    return core_relocate_unread(core, first, end, cursor, RELOCATE_BUDGET);
+}
+
+static bool relocate_rest(struct store_callbacks *callbacks, uint32_t *cursor)
+{
+    struct core *core = LIST_ENTRY(callbacks, struct embedded, store_callbacks)->core;
+    return core_relocate_topics(core, cursor, TOPICS_BUDGET);
+}
+
+static void store_notice(struct store_callbacks *callbacks, enum store_notice notice,
+                         const struct store_error *error)
+{
+    static const struct {
+        enum log_level level;
+        const char *event;
+    } lines[] = {
+        [STORE_UNREAD] = {LOG_WARN, "segment_unread"},
+        [STORE_DAMAGED] = {LOG_ERROR, "segment_damaged"},
+        [STORE_SET_ASIDE] = {LOG_ERROR, "segment_set_aside"},
+        [STORE_FOLLOWER_DROPPED] = {LOG_ERROR, "follower_dropped"},
+    };
+    (void)callbacks;
+    log_event(lines[notice].level, lines[notice].event, "file=%s offset=%llu text=\"%s\"",
+              error->file, (unsigned long long)error->offset, error->text);
+}
+
+void relocate_callbacks(struct store_callbacks *callbacks)
+{
+    callbacks->replay = replay;
+    callbacks->clock = replay_clock;
+    callbacks->progress = replay_progress;
+    callbacks->finding = replay_finding;
+    callbacks->relocate = relocate;
+    callbacks->relocate_unread = relocate_unread;
+    callbacks->relocate_rest = relocate_rest;
+    callbacks->notice = store_notice;
+}

@@ -1,0 +1,633 @@
+/*
+ * Owns the reads, from when they are wanted until their bytes are forgotten, and the fetches that
+ * wait for them.
+ *
+ * A read brings READ_BYTES in one piece when more than one of its bodies is wanted, else
+ * LONE_BYTES: a disk takes hardly longer for the former, if it has to seek, but a fast one does.
+ * What lies behind the last batch that is safely in the file is never read: it would be kept, and
+ * be wrong as soon as the batch has been written.
+ *
+ * Invariants: a fetch that has not ended pins its segment, so that its file stays; a read under way
+ * has the file open, too. The bytes that one read of a large record brings are never
+ * kept: they are its fetch's.
+ */
+#include "store/body_read.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "store/internal.h"
+#include "store/record.h"
+
+enum {
+    READ_BYTES = 128 * 1024,   /* in one piece */
+    LONE_BYTES = 16 * 1024,    /* for one body of which no neighbours are wanted */
+    READS_MAX = 64,            /* waiting and under way */
+    AHEAD_MAX = READS_MAX / 2, /* of those that wait, reads that no fetch waits for */
+    UNDER_WAY_MAX = 8,         /* so that the disk's threads always find the next one */
+    UNDER_WAY_BYTES = 8 << 20, /* above it large records are read one after the other */
+    KEPT_BYTES = 4 << 20,      /* of reads that have ended */
+    FETCHED_BYTES = 8 << 20,   /* of fetches that have ended: above it, one read at a time */
+    IN_TURN_BYTES = 1 << 20,   /* a larger body is copied and checked by the disk's thread */
+};
+
+enum read_state { READ_WAITING, READ_UNDER_WAY, READ_KEPT };
+
+struct body_read {
+    struct list link; /* body_reads::waiting, under_way or kept */
+    struct body_reads *reads;
+    enum read_state state;
+    uint32_t segment;
+    uint64_t start, end; /* bytes of the segment's file */
+    uint32_t wanted;     /* bodies in it that are, or soon will be */
+    bool alone;          /* of one fetch, and no other shares it */
+    bool large;          /* alone, and its bytes become the fetch's */
+    struct list fetches; /* body_fetch::link */
+    char *bytes;
+    struct body_place place; /* large: whose record it is … */
+    enum err verdict;        /* … and whether it holds */
+    struct disk_op op;
+};
+
+struct body_reads {
+    struct store *store;
+    struct list queue;     /* body_fetch::link: wait for a read to be made for them */
+    struct list waiting;   /* body_read::link: those of fetches, in their order */
+    struct list ahead;     /* body_read::link: waiting, too, but nobody waits for them yet */
+    struct list under_way; /* body_read::link */
+    struct list kept;      /* body_read::link; the one not used for longest first */
+    uint32_t waiting_count, ahead_count, under_way_count;
+    size_t under_way_bytes, kept_bytes, fetched_bytes;
+    int64_t retry_at_us; /* no descriptor was free */
+    bool wants_ahead;    /* see store_wants_read_ahead() */
+};
+
+static struct body_read *of_link(struct list *link)
+{
+    return LIST_ENTRY(link, struct body_read, link);
+}
+
+static struct body_fetch *fetch_of(struct list *link)
+{
+    return LIST_ENTRY(link, struct body_fetch, link);
+}
+
+static size_t record_len(const struct body_place *place)
+{
+    return RECORD_JOB_HEAD + place->content_type_len + place->body_len;
+}
+
+static uint64_t start_of(const struct body_place *place)
+{
+    return where_offset(place->where);
+}
+
+static uint64_t end_of(const struct body_place *place)
+{
+    return start_of(place) + record_len(place);
+}
+
+static bool covers(const struct body_read *read, uint32_t segment, uint64_t start, uint64_t end)
+{
+    return read->segment == segment && read->start <= start && end <= read->end;
+}
+
+static struct body_read *find(struct list *head, const struct body_place *place)
+{
+    uint32_t segment = where_segment(place->where);
+    for (struct list *link = head->next; link != head; link = link->next)
+        if (!of_link(link)->alone && covers(of_link(link), segment, start_of(place), end_of(place)))
+            return of_link(link);
+    return NULL;
+}
+
+/* ---- the end of a fetch ---- */
+
+static void unpin(struct body_reads *reads, const struct body_fetch *fetch)
+{
+    struct segment *segment = segments_find(reads->store->segments, fetch->segment);
+    if (segment) /* else there was none from the start */
+        segments_unpin(segment);
+}
+
+static void end_fetch(struct body_reads *reads, struct body_fetch *fetch, enum err err)
+{
+    CHECK(fetch->state == FETCH_QUEUED || fetch->state == FETCH_READING);
+    list_remove(&fetch->link);
+    fetch->state = FETCH_ENDED;
+    fetch->err = err;
+    unpin(reads, fetch);
+    fetch->done(fetch);
+}
+
+/* The record lies at `record`, in memory that is the fetch's own. */
+static void show(struct body_reads *reads, struct body_fetch *fetch, const char *record)
+{
+    const struct body_place *place = &fetch->place;
+    fetch->content_type = bytes_of(record + RECORD_JOB_HEAD, place->content_type_len);
+    fetch->body = bytes_of(record + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
+    reads->fetched_bytes += record_len(place);
+}
+
+/* Gives the fetch its record, of which the read has brought what there is. */
+static void serve(struct body_reads *reads, struct body_fetch *fetch, const struct body_read *read)
+{
+    const struct body_place *place = &fetch->place;
+    size_t len = record_len(place);
+    if (end_of(place) > read->end || start_of(place) < read->start) {
+        end_fetch(reads, fetch, ERR_DAMAGED); /* the file is shorter than it should be */
+        return;
+    }
+    const char *record = read->bytes + (start_of(place) - read->start);
+    enum err err = record_body(record, len, place->seq, place->content_type_len, place->body_len);
+    if (!err) {
+        fetch->bytes = mem_alloc(len);
+        memcpy(fetch->bytes, record, len);
+        show(reads, fetch, fetch->bytes);
+    }
+    end_fetch(reads, fetch, err);
+}
+
+/* ---- the end of a read ---- */
+
+static void read_free(struct body_read *read)
+{
+    CHECK(list_empty(&read->fetches));
+    list_remove(&read->link);
+    mem_free(read->bytes);
+    mem_free(read);
+}
+
+static void forget(struct body_read *read)
+{
+    read->reads->kept_bytes -= (size_t)(read->end - read->start);
+    read_free(read);
+}
+
+static void keep(struct body_reads *reads, struct body_read *read)
+{
+    read->state = READ_KEPT;
+    list_add_tail(&reads->kept, &read->link);
+    reads->kept_bytes += (size_t)(read->end - read->start);
+    while (reads->kept_bytes > KEPT_BYTES)
+        forget(of_link(reads->kept.next));
+}
+
+/* Its fetches are to be read by another one, before all that was asked for later. */
+static void queue_again(struct body_reads *reads, struct body_read *read, bool alone)
+{
+    while (!list_empty(&read->fetches)) {
+        struct body_fetch *fetch = fetch_of(read->fetches.prev);
+        list_remove(&fetch->link);
+        fetch->alone = fetch->alone || alone;
+        fetch->state = FETCH_QUEUED;
+        list_add_head(&reads->queue, &fetch->link);
+    }
+}
+
+static void fail(struct body_reads *reads, struct body_read *read)
+{
+    if (read->op.err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
+        reads->retry_at_us = reads->store->now_us + LOG_REOPEN_US;
+        queue_again(reads, read, false);
+    } else if (!read->alone) {
+        queue_again(reads, read, true); /* one bad sector must not cost the neighbours */
+    }
+    while (!list_empty(&read->fetches))
+        end_fetch(reads, fetch_of(read->fetches.next), ERR_IO);
+}
+
+static void serve_large(struct body_reads *reads, struct body_read *read)
+{
+    if (list_empty(&read->fetches))
+        return; /* it was ended meanwhile */
+    struct body_fetch *fetch = fetch_of(read->fetches.next);
+    enum err err = read->op.got < read->op.len ? ERR_DAMAGED : read->verdict;
+    if (!err) {
+        fetch->bytes = read->bytes;
+        read->bytes = NULL;
+        show(reads, fetch, fetch->bytes);
+    }
+    end_fetch(reads, fetch, err);
+}
+
+/* What it opened is the segment's from now on, unless that has one already. */
+static void take_file(struct store *store, struct segment *segment, struct disk_op *op)
+{
+    if (!op->file || op->file == segment->file)
+        return;
+    if (segment->file)
+        store->disk->verbs->close(store->disk, op->file);
+    else
+        segments_opened(store->segments, segment, op->file);
+}
+
+static void read_ended(struct disk_op *op)
+{
+    struct body_read *read = op->owner;
+    struct body_reads *reads = read->reads;
+    struct store *store = reads->store;
+    struct segment *segment = segments_find(store->segments, read->segment);
+    CHECK(segment);
+    reads->under_way_count--;
+    reads->under_way_bytes -= op->len;
+    list_remove(&read->link);
+    take_file(store, segment, op);
+    segments_read_end(store->segments, segment);
+    if (op->err) {
+        fail(reads, read);
+    } else if (read->large) {
+        serve_large(reads, read);
+    } else {
+        read->end = read->start + op->got;
+        while (!list_empty(&read->fetches))
+            serve(reads, fetch_of(read->fetches.next), read);
+    }
+    if (op->err || read->alone || op->got == 0)
+        read_free(read);
+    else
+        keep(reads, read);
+}
+
+/* ---- reads that are to be made ---- */
+
+static struct body_read *read_new(struct body_reads *reads, const struct body_place *place,
+                                  bool alone)
+{
+    struct body_read *read = mem_zalloc(sizeof(*read));
+    list_init(&read->fetches);
+    read->reads = reads;
+    read->segment = where_segment(place->where);
+    read->start = start_of(place);
+    read->end = end_of(place);
+    read->wanted = 1;
+    read->large = record_len(place) > READ_BYTES;
+    read->alone = alone || read->large;
+    read->place = *place;
+    return read;
+}
+
+static void wait_add(struct body_reads *reads, struct body_read *read)
+{
+    list_add_tail(&reads->waiting, &read->link);
+    reads->waiting_count++;
+}
+
+static void ahead_add(struct body_reads *reads, struct body_read *read)
+{
+    list_add_tail(&reads->ahead, &read->link);
+    reads->ahead_count++;
+}
+
+/* Takes a waiting read out of its list. */
+static void unlist(struct body_reads *reads, struct body_read *read)
+{
+    CHECK(read->state == READ_WAITING);
+    list_remove(&read->link);
+    if (list_empty(&read->fetches))
+        reads->ahead_count--;
+    else
+        reads->waiting_count--;
+}
+
+/* Has the read bring this record, too, if it is near. */
+static bool extend(struct body_read *read, const struct body_place *place)
+{
+    uint64_t start = start_of(place) < read->start ? start_of(place) : read->start;
+    uint64_t end = end_of(place) > read->end ? end_of(place) : read->end;
+    if (read->alone || read->segment != where_segment(place->where) || end - start > READ_BYTES)
+        return false;
+    read->start = start;
+    read->end = end;
+    read->wanted++;
+    return true;
+}
+
+static struct body_read *find_near(struct list *head, const struct body_place *place)
+{
+    for (struct list *link = head->next; link != head; link = link->next)
+        if (extend(of_link(link), place))
+            return of_link(link);
+    return NULL;
+}
+
+static void attach(struct body_reads *reads, struct body_read *read, struct body_fetch *fetch)
+{
+    if (read->state == READ_WAITING && list_empty(&read->fetches)) {
+        unlist(reads, read); /* from those that nobody waited for */
+        wait_add(reads, read);
+    }
+    list_remove(&fetch->link);
+    fetch->state = FETCH_READING;
+    list_add_tail(&read->fetches, &fetch->link);
+}
+
+/* Finds or makes the read that brings it. */
+static void plan(struct body_reads *reads, struct body_fetch *fetch)
+{
+    const struct body_place *place = &fetch->place;
+    const struct segment *segment = segments_find(reads->store->segments, fetch->segment);
+    if (!segment || segment->state != SEGMENT_HEADED || end_of(place) > segment->end) {
+        end_fetch(reads, fetch, ERR_DAMAGED);
+        return;
+    }
+    struct body_read *read = NULL;
+    if (!fetch->alone && record_len(place) <= READ_BYTES) {
+        read = find(&reads->kept, place);
+        if (read) { /* it came since store_read() was asked */
+            serve(reads, fetch, read);
+            return;
+        }
+        read = find(&reads->under_way, place);
+        read = read ? read : find_near(&reads->waiting, place);
+        read = read ? read : find_near(&reads->ahead, place);
+    }
+    if (!read) {
+        read = read_new(reads, place, fetch->alone);
+        ahead_add(reads, read); /* until it is attached */
+    }
+    attach(reads, read, fetch);
+}
+
+/* ---- starting ---- */
+
+/* A large record's checksum takes its time: the disk's thread makes it. */
+static void check_large(struct disk_op *op)
+{
+    struct body_read *read = op->owner;
+    const struct body_place *place = &read->place;
+    if (op->got == op->len)
+        read->verdict =
+            record_body(read->bytes, op->got, place->seq, place->content_type_len, place->body_len);
+}
+
+static void widen(const struct store *store, const struct segment *segment, struct body_read *read)
+{
+    uint64_t settled = log_settled_end(store->log, segment);
+    uint64_t least = read->start + (read->wanted > 1 ? READ_BYTES : LONE_BYTES);
+    if (!read->alone && read->end < least)
+        read->end = least;
+    if (read->end > settled)
+        read->end = settled > read->start ? settled : read->start;
+}
+
+static void start(struct body_reads *reads, struct body_read *read)
+{
+    struct store *store = reads->store;
+    struct segment *segment = segments_find(store->segments, read->segment);
+    unlist(reads, read);
+    if (segment && segment->state == SEGMENT_HEADED)
+        widen(store, segment, read);
+    else
+        read->end = read->start; /* read ahead: it has gone meanwhile */
+    if (read->end == read->start) {
+        while (!list_empty(&read->fetches))
+            end_fetch(reads, fetch_of(read->fetches.next), ERR_DAMAGED);
+        read_free(read);
+        return;
+    }
+    CHECK(segment);
+    segments_read_begin(segment);
+    read->state = READ_UNDER_WAY;
+    list_add_tail(&reads->under_way, &read->link);
+    reads->under_way_count++;
+    size_t len = (size_t)(read->end - read->start);
+    reads->under_way_bytes += len;
+    read->bytes = mem_alloc(len);
+    read->op = (struct disk_op){
+        .verb = DISK_READ,
+        .lane = LANE_READ,
+        .file = segment->file,
+        .into = read->bytes,
+        .len = len,
+        .offset = read->start,
+        .inspect = read->large ? check_large : NULL,
+        .done = read_ended,
+        .owner = read,
+    };
+    segment_name(segment->number, read->op.name);
+    store->disk->verbs->submit(store->disk, &read->op);
+}
+
+static bool has_room(const struct body_reads *reads, const struct body_read *read)
+{
+    if (reads->under_way_count == 0)
+        return true; /* something must go on, or what is held would never be given back */
+    return reads->under_way_count < UNDER_WAY_MAX && reads->fetched_bytes < FETCHED_BYTES &&
+           reads->under_way_bytes + (size_t)(read->end - read->start) <= UNDER_WAY_BYTES;
+}
+
+void body_reads_turn(struct body_reads *reads)
+{
+    if (reads->store->now_us < reads->retry_at_us)
+        return;
+    while (!list_empty(&reads->queue) && reads->waiting_count + reads->under_way_count < READS_MAX)
+        plan(reads, fetch_of(reads->queue.next));
+    while (!list_empty(&reads->waiting) && has_room(reads, of_link(reads->waiting.next)))
+        start(reads, of_link(reads->waiting.next));
+    while (list_empty(&reads->waiting) && !list_empty(&reads->ahead) &&
+           has_room(reads, of_link(reads->ahead.next)))
+        start(reads, of_link(reads->ahead.next));
+}
+
+int64_t body_reads_next_us(const struct body_reads *reads)
+{
+    bool waits =
+        !list_empty(&reads->queue) || !list_empty(&reads->waiting) || !list_empty(&reads->ahead);
+    return waits && reads->store->now_us < reads->retry_at_us ? reads->retry_at_us : INT64_MAX;
+}
+
+/* ---- what the store's user calls ---- */
+
+static enum err read_cached(struct store *store, uint64_t where, char *at, size_t len)
+{
+    struct segment *segment = segments_find(store->segments, where_segment(where));
+    size_t got = 0;
+    uint64_t offset = where_offset(where);
+    if (!segment || segment->state != SEGMENT_HEADED || offset + len > segment->end)
+        return ERR_DAMAGED;
+    if (!segment->file || len > IN_TURN_BYTES)
+        return ERR_AGAIN; /* opening it may have to wait for the disk, too */
+    struct disk_file *file;
+    enum err err = segments_file(store->segments, segment, &file);
+    if (!err)
+        err = store->disk->verbs->read_cached(store->disk, file, offset, at, len, &got);
+    return err ? ERR_AGAIN : got == len ? OK : ERR_DAMAGED;
+}
+
+enum err store_read(struct store *store, const struct body_place *place, struct arena *arena,
+                    struct bytes *out_content_type, struct bytes *out_body)
+{
+    size_t len = record_len(place);
+    size_t recent_len = 0;
+    enum err err = OK;
+    const char *memory = log_recent(store->log, place->where, &recent_len);
+    if (memory && recent_len < len)
+        return ERR_DAMAGED;
+    if (!memory)
+        memory = body_reads_kept(store->body_reads, place->where, len);
+    char *at = arena_alloc(arena, len);
+    if (memory)
+        memcpy(at, memory, len);
+    else
+        err = read_cached(store, place->where, at, len);
+    if (!err)
+        err = record_body(at, len, place->seq, place->content_type_len, place->body_len);
+    if (err)
+        return err;
+    *out_content_type = bytes_of(at + RECORD_JOB_HEAD, place->content_type_len);
+    *out_body = bytes_of(at + RECORD_JOB_HEAD + place->content_type_len, place->body_len);
+    return OK;
+}
+
+const char *body_reads_kept(struct body_reads *reads, uint64_t where, size_t len)
+{
+    uint64_t start = where_offset(where);
+    for (struct list *link = reads->kept.next; link != &reads->kept; link = link->next) {
+        struct body_read *read = of_link(link);
+        if (!covers(read, where_segment(where), start, start + len))
+            continue;
+        list_remove(&read->link);
+        list_add_tail(&reads->kept, &read->link);
+        reads->wants_ahead = true;
+        return read->bytes + (start - read->start);
+    }
+    return NULL;
+}
+
+void store_fetch(struct store *store, struct body_fetch *fetch)
+{
+    struct body_reads *reads = store->body_reads;
+    fetch->state = FETCH_QUEUED;
+    fetch->err = OK;
+    fetch->alone = false;
+    fetch->bytes = NULL;
+    fetch->segment = where_segment(fetch->place.where);
+    list_add_tail(&reads->queue, &fetch->link);
+    struct segment *segment = segments_find(store->segments, fetch->segment);
+    if (segment)
+        segments_pin(segment);
+    reads->wants_ahead = true;
+    store->cold_reads++;
+}
+
+void store_fetch_end(struct store *store, struct body_fetch *fetch)
+{
+    struct body_reads *reads = store->body_reads;
+    if (fetch->state == FETCH_QUEUED || fetch->state == FETCH_READING) {
+        bool last = fetch->state == FETCH_READING && fetch->link.next == fetch->link.prev;
+        struct body_read *read =
+            last ? LIST_ENTRY(fetch->link.next, struct body_read, fetches) : NULL;
+        if (read && read->state == READ_WAITING) { /* nobody wants it any more */
+            unlist(reads, read);
+            list_remove(&fetch->link);
+            read_free(read);
+        }
+        list_remove(&fetch->link);
+        unpin(reads, fetch);
+    }
+    if (fetch->bytes)
+        reads->fetched_bytes -= record_len(&fetch->place);
+    mem_free(fetch->bytes);
+    fetch->bytes = NULL;
+    fetch->state = FETCH_NONE;
+}
+
+void store_read_ahead(struct store *store, const struct body_place *places, uint32_t count)
+{
+    struct body_reads *reads = store->body_reads;
+    for (uint32_t i = 0; i < count && reads->ahead_count < AHEAD_MAX; i++) {
+        const struct body_place *place = &places[i];
+        size_t recent_len;
+        if (record_len(place) > READ_BYTES || log_recent(store->log, place->where, &recent_len) ||
+            find(&reads->kept, place) || find(&reads->under_way, place) ||
+            find_near(&reads->waiting, place) || find_near(&reads->ahead, place))
+            continue;
+        ahead_add(reads, read_new(reads, place, false));
+    }
+}
+
+bool store_wants_read_ahead(struct store *store)
+{
+    bool wants = store->body_reads->wants_ahead;
+    store->body_reads->wants_ahead = false;
+    return wants;
+}
+
+uint64_t store_cold_reads(const struct store *store)
+{
+    return store->cold_reads;
+}
+
+size_t store_read_bytes(const struct store *store)
+{
+    const struct body_reads *reads = store->body_reads;
+    return reads->under_way_bytes + reads->kept_bytes + reads->fetched_bytes;
+}
+
+/* ---- life ---- */
+
+struct body_reads *body_reads_new(struct store *store)
+{
+    struct body_reads *reads = mem_zalloc(sizeof(*reads));
+    reads->store = store;
+    reads->retry_at_us = INT64_MIN;
+    list_init(&reads->queue);
+    list_init(&reads->waiting);
+    list_init(&reads->ahead);
+    list_init(&reads->under_way);
+    list_init(&reads->kept);
+    return reads;
+}
+
+void body_reads_free(struct body_reads *reads)
+{
+    if (!reads)
+        return;
+    CHECK(list_empty(&reads->queue) && list_empty(&reads->waiting) && reads->fetched_bytes == 0);
+    struct disk *disk = reads->store->disk;
+    while (reads->under_way_count > 0) {
+        disk->verbs->wait(disk);
+        (void)disk->verbs->poll(disk);
+    }
+    while (!list_empty(&reads->ahead))
+        read_free(of_link(reads->ahead.next));
+    while (!list_empty(&reads->kept))
+        forget(of_link(reads->kept.next));
+    mem_free(reads);
+}
+
+/* Checks the reads of one list; returns how many they are. */
+static uint32_t list_valid(const struct body_reads *reads, const struct list *head,
+                           enum read_state state, bool waited_for, size_t *out_bytes)
+{
+    uint32_t count = 0;
+    *out_bytes = 0;
+    for (struct list *link = head->next; link != head; link = link->next) {
+        const struct body_read *read = of_link(link);
+        CHECK(read->reads == reads && read->state == state && read->start < read->end);
+        CHECK(read->end - read->start <= READ_BYTES || read->large);
+        CHECK((read->bytes != NULL) == (state != READ_WAITING));
+        CHECK(state == READ_UNDER_WAY || list_empty(&read->fetches) == !waited_for);
+        for (const struct list *at = read->fetches.next; at != &read->fetches; at = at->next) {
+            const struct body_fetch *fetch = LIST_ENTRY(at, const struct body_fetch, link);
+            CHECK(fetch->state == FETCH_READING && fetch->segment == read->segment);
+        }
+        *out_bytes += (size_t)(read->end - read->start);
+        count++;
+    }
+    return count;
+}
+
+void body_reads_valid(const struct body_reads *reads)
+{
+    size_t bytes;
+    CHECK(list_valid(reads, &reads->waiting, READ_WAITING, true, &bytes) == reads->waiting_count);
+    CHECK(list_valid(reads, &reads->ahead, READ_WAITING, false, &bytes) == reads->ahead_count);
+    CHECK(list_valid(reads, &reads->under_way, READ_UNDER_WAY, true, &bytes) ==
+          reads->under_way_count);
+    CHECK(bytes == reads->under_way_bytes && reads->under_way_count <= UNDER_WAY_MAX);
+    (void)list_valid(reads, &reads->kept, READ_KEPT, false, &bytes);
+    CHECK(bytes == reads->kept_bytes && bytes <= KEPT_BYTES);
+    for (const struct list *link = reads->queue.next; link != &reads->queue; link = link->next)
+        CHECK(LIST_ENTRY(link, const struct body_fetch, link)->state == FETCH_QUEUED);
+}

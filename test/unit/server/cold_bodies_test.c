@@ -1,0 +1,239 @@
+/*
+ * Jobs whose bodies are on the disk only, which takes 20 ms for a read: turns stay short, and what
+ * is in memory does not wait for what is not.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "beanstalk_peer.h"
+#include "server/server.h"
+#include "store/store.h"
+
+enum {
+    JOBS = 100000,
+    PUT_AT_A_TIME = 500,
+    READ_US = 20 * 1000,
+    TURN_MAX_US = 5000,
+    MEGA_SEGMENT_BYTES = 16 * 1024 * 1024,
+};
+
+/* How many turns took longer than the promised time. The clock stands still but for reads. */
+static uint64_t long_turns(const struct world *world)
+{
+    struct server_counts counts;
+    uint64_t count = 0;
+    counts = world_server(world)->counts;
+    for (unsigned bucket = 0; bucket < TURN_BUCKETS; bucket++)
+        if (turn_bound_us(bucket) > TURN_MAX_US)
+            count += counts.turn_us[bucket];
+    return count;
+}
+
+/* A world with so many ready jobs in "default", none of whose bodies is in memory. */
+static struct world *begin_cold(unsigned jobs, size_t body_len, struct world_options options)
+{
+    options.read_us = READ_US;
+    options.segment_bytes = MEGA_SEGMENT_BYTES;
+    struct world *world = begin(&options);
+    struct sim_peer *peer = join(world);
+    struct buf puts = {0};
+    for (unsigned put = 0; put < jobs;) {
+        for (unsigned i = 0; i < PUT_AT_A_TIME && put < jobs; i++, put++) {
+            buf_addf(&puts, "put 0 0 3600 %zu\r\n%08u", body_len, put);
+            for (size_t at = 8; at < body_len; at++)
+                buf_add_char(&puts, 'x');
+            buf_add_str(&puts, "\r\n");
+        }
+        sim_peer_send(peer, buf_bytes(&puts));
+        puts.len = 0;
+        pass(world, 1000);
+        sim_peer_take(peer, sim_peer_received(peer).len);
+    }
+    buf_fini(&puts);
+    pass(world, SECOND_US);
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    return world;
+}
+
+/* Takes the answers that are there; checks that they are jobs; returns how many. */
+static unsigned take_jobs(struct sim_peer *peer, size_t body_len, unsigned *io_next)
+{
+    unsigned count = 0;
+    struct bytes have = sim_peer_received(peer);
+    size_t at = 0;
+    while (have.len - at > 0) {
+        unsigned long long id;
+        size_t len;
+        unsigned number;
+        const char *end = memmem(have.at + at, have.len - at, "\r\n", 2);
+        if (!end || sscanf(have.at + at, "RESERVED %llu %zu", &id, &len) != 2)
+            break;
+        size_t head = (size_t)(end - (have.at + at)) + 2;
+        if (have.len - at < head + len + 2)
+            break;
+        assert_int_equal(len, body_len);
+        assert_int_equal(sscanf(have.at + at + head, "%8u", &number), 1);
+        assert_int_equal(number + 1, id); /* the right body for the job */
+        if (io_next)
+            assert_int_equal(number, (*io_next)++);
+        at += head + len + 2;
+        count++;
+    }
+    sim_peer_take(peer, at);
+    return count;
+}
+
+static void p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs(void **state)
+{
+    enum { CONSUMERS = 50, AT_ONCE = 20, SECONDS = 20, BODY = 100 };
+    (void)state;
+    struct world *world = begin_cold(JOBS, BODY, (struct world_options){.seed = 1});
+    struct sim_peer *consumers[CONSUMERS];
+    struct buf asks = {0};
+    for (unsigned i = 0; i < AT_ONCE; i++)
+        buf_add_str(&asks, "reserve\r\n");
+    for (unsigned i = 0; i < CONSUMERS; i++)
+        consumers[i] = join(world);
+    unsigned got = 0;
+    int64_t start_us = world_now_us(world);
+    unsigned asked[CONSUMERS] = {0};
+    while (got < JOBS && world_now_us(world) < start_us + SECONDS * (int64_t)SECOND_US) {
+        for (unsigned i = 0; i < CONSUMERS; i++) {
+            unsigned had = take_jobs(consumers[i], BODY, NULL);
+            got += had;
+            asked[i] -= had;
+            if (asked[i] == 0) {
+                sim_peer_send(consumers[i], buf_bytes(&asks));
+                asked[i] = AT_ONCE;
+            }
+        }
+        pass(world, 1000);
+    }
+    buf_fini(&asks);
+    print_message("%u jobs in %lld ms\n", got, (long long)(world_now_us(world) - start_us) / 1000);
+    assert_int_equal(got, JOBS);
+    assert_int_equal(long_turns(world), 0);
+    assert_true(store_read_bytes(world_store(world)) < 16 * 1024 * 1024);
+    world_free(world);
+}
+
+static void one_consumer_is_served_in_order_faster_than_the_disk_reads(void **state)
+{
+    enum { SOME = 5000, BODY = 100 };
+    (void)state;
+    struct world *world = begin_cold(SOME, BODY, (struct world_options){.seed = 2});
+    struct sim_peer *peer = join(world);
+    int64_t start_us = world_now_us(world);
+    unsigned got = 0;
+    while (got < SOME) {
+        send_text(peer, "reserve\r\n");
+        unsigned before = got;
+        while (got == before && world_now_us(world) < start_us + 100 * (int64_t)SECOND_US) {
+            pass(world, 100);
+            unsigned next = got;
+            got += take_jobs(peer, BODY, &next);
+        }
+        assert_int_equal(got, before + 1);
+    }
+    int64_t took_us = world_now_us(world) - start_us;
+    print_message("%u jobs in %lld ms\n", got, (long long)took_us / 1000);
+    assert_true(took_us < SOME * (int64_t)READ_US / 10);
+    assert_int_equal(long_turns(world), 0);
+    world_free(world);
+}
+
+static void p6_who_leaves_while_a_body_is_read_leaves_its_job_in_its_place(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(3, 10, (struct world_options){.seed = 3});
+    struct sim_peer *leaver = join(world), *other = join(world);
+    send_text(leaver, "reserve\r\n");
+    pass(world, READ_US / 2);
+    sim_peer_reset(leaver);
+    pass(world, 10);
+    unsigned next = 0;
+    send_text(other, "reserve\r\n");
+    pass(world, 2 * READ_US);
+    assert_int_equal(take_jobs(other, 10, &next), 1); /* the first */
+    pass(world, SECOND_US);
+    world_free(world);
+}
+
+static void what_is_in_memory_overtakes_what_is_read(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(1, 10, (struct world_options){.seed = 4});
+    struct sim_peer *cold = join(world), *warm = join(world);
+    send_text(cold, "reserve\r\n");
+    send_text(warm, "reserve\r\n");
+    settle(world);
+    tell(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    pass(world, 1000);
+    assert_int_equal(take_jobs(warm, 8, NULL), 1);
+    assert_int_equal(sim_peer_received(cold).len, 0);
+    pass(world, 2 * READ_US);
+    assert_int_equal(take_jobs(cold, 10, NULL), 1);
+    world_free(world);
+}
+
+static void p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(2, 10, (struct world_options){.seed = 5});
+    struct sim_peer *peer = join(world);
+    struct sim_peer *admin = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    send_text(peer, "reserve-with-timeout 5\r\n");
+    pass(world, READ_US / 2);
+    send_text(admin, "DELETE /v1/jobs/@1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    pass(world, READ_US / 10);
+    assert_true(sim_peer_received(admin).len > 12);
+    assert_memory_equal(sim_peer_received(admin).at, "HTTP/1.1 20", 11);
+    pass(world, 2 * READ_US);
+    expect(peer, "TIMED_OUT\r\n");
+    world_free(world);
+}
+
+static void the_whole_ttr_is_left_when_a_job_is_handed_out_late(void **state)
+{
+    (void)state;
+    struct world_options options = {.seed = 6, .read_us = READ_US};
+    struct world *world = begin(&options);
+    struct sim_peer *peer = join(world);
+    tell(world, peer, "put 0 0 1 8\r\n00000000\r\n", "INSERTED 1\r\n");
+    pass(world, SECOND_US);
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    peer = join(world);
+    send_text(peer, "reserve\r\n");
+    settle(world);
+    world_hold_disk(world, true);
+    pass(world, 5 * (int64_t)SECOND_US); /* the read takes longer than the ttr */
+    assert_int_equal(sim_peer_received(peer).len, 0);
+    world_hold_disk(world, false);
+    pass(world, 1000);
+    assert_int_equal(take_jobs(peer, 8, NULL), 1);
+    pass(world, SECOND_US * 9 / 10);
+    tell(world, peer, "touch 1\r\n", "TOUCHED\r\n");
+    world_free(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p6_who_leaves_while_a_body_is_read_leaves_its_job_in_its_place),
+        cmocka_unit_test(what_is_in_memory_overtakes_what_is_read),
+        cmocka_unit_test(p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered),
+        cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
+        cmocka_unit_test(one_consumer_is_served_in_order_faster_than_the_disk_reads),
+        cmocka_unit_test(p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
