@@ -34,8 +34,9 @@ struct oracle {
     uint64_t seed;
     struct version *versions;
     unsigned count;
-    int64_t slack_us; /* clocks and their measuring are off by so much */
-    bool silences;    /* a daemon may have been taken for dead, so leases of connections end */
+    int64_t slack_us;       /* clocks and their measuring are off by so much */
+    int64_t failed_over_us; /* the last time that a replica took over what it had; 0: never */
+    bool silences; /* a daemon may have been taken for dead, so leases of connections end */
     uint64_t delivered, finished;
     uint64_t trace;
 };
@@ -78,8 +79,9 @@ static inline void oracle_lost(struct oracle *oracle)
 }
 
 /* What was not acknowledged may have been lost: reservations, and pushes that are made anew. */
-static inline void oracle_failed_over(struct oracle *oracle)
+static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
 {
+    oracle->failed_over_us = now_us;
     for (unsigned i = 0; i < oracle->count; i++) {
         struct version *version = &oracle->versions[i];
         version->free = true;
@@ -143,7 +145,8 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     version->lease = delivery->lease;
     version->held_until_us = delivery->until_us;
     version->bound = delivery->bound;
-    version->free = version->wild || (delivery->bound && oracle->silences);
+    version->free = delivery->asked_us <= oracle->failed_over_us || version->wild ||
+                    (delivery->bound && oracle->silences);
 }
 
 /* The first that was acknowledged, that nothing may have ended, and that is still to come; `count`:

@@ -168,7 +168,7 @@ static void take_over(struct life *life, unsigned old, unsigned new, bool orderl
     if (orderly)
         sim_redis_catch_up(life->servers[new]);
     else
-        oracle_failed_over(&life->oracle);
+        oracle_failed_over(&life->oracle, life->now_us);
     if (!orderly && !life->wait_replicas)
         oracle_lost(&life->oracle);
     if (life->shape == SHAPE_CLUSTER) {
