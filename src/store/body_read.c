@@ -370,15 +370,22 @@ static void widen(const struct store *store, const struct segment *segment, stru
         read->end = settled > read->start ? settled : read->start;
 }
 
+/* What waits to be read ahead pins nothing: its segment may have gone meanwhile, or be going. */
+static bool stays(const struct store *store, const struct segment *segment)
+{
+    bool goes = cleaner_removing(store->cleaner) && segment == segments_first(store->segments);
+    return segment && segment->state == SEGMENT_HEADED && !goes;
+}
+
 static void start(struct body_reads *reads, struct body_read *read)
 {
     struct store *store = reads->store;
     struct segment *segment = segments_find(store->segments, read->segment);
     unlist(reads, read);
-    if (segment && segment->state == SEGMENT_HEADED)
+    if (stays(store, segment))
         widen(store, segment, read);
     else
-        read->end = read->start; /* read ahead: it has gone meanwhile */
+        read->end = read->start;
     if (read->end == read->start) {
         while (!list_empty(&read->fetches))
             end_fetch(reads, fetch_of(read->fetches.next), ERR_DAMAGED);

@@ -275,6 +275,55 @@ static void a_segment_stays_until_its_bodies_have_been_read(void **state)
     free_bed(&bed);
 }
 
+/* Steps until the cleaner has asked the disk to remove the oldest segment. */
+static void begin_removal(struct bed *bed)
+{
+    struct model *model = &bed->model;
+    for (unsigned i = 0; i < 1000 && !cleaner_removing(model->store->cleaner); i++) {
+        turn(bed);
+        if (!cleaner_removing(model->store->cleaner) && !sim_disk_step(model->disk, LANE_COMMIT))
+            (void)sim_disk_step(model->disk, LANE_BACKGROUND);
+        store_poll(model->store);
+    }
+    assert_true(cleaner_removing(model->store->cleaner));
+}
+
+static void nothing_is_read_ahead_of_a_segment_that_goes(void **state)
+{
+    enum { FETCHES = 8 }; /* as many reads as can be under way */
+    (void)state;
+    struct bed bed;
+    make_bed_of(&bed, JOBS, 16 * 1024); /* a read for each segment */
+    struct model *model = &bed.model;
+    struct body_place ahead = place_of(&bed, 0);
+    uint32_t number = where_segment(ahead.where);
+    uint32_t last = number;
+    unsigned asked[FETCHES];
+    unsigned count = 0;
+    for (unsigned i = 0; i < JOBS && count < FETCHES; i++) {
+        if (where_segment(model->jobs[i].stored.where) == last)
+            continue;
+        last = where_segment(model->jobs[i].stored.where);
+        asked[count++] = i;
+        fetch(&bed, i);
+    }
+    assert_int_equal(count, FETCHES);
+    turn(&bed);
+    store_read_ahead(model->store, &ahead, 1); /* waits for those */
+    for (unsigned i = 0; i < JOBS && where_segment(model->jobs[i].stored.where) == number; i++)
+        model_end(model, &model->jobs[i]);
+    begin_removal(&bed);
+    assert_true(end_read(&bed));
+    turn(&bed); /* there is room for another read */
+    while (sim_disk_step(model->disk, LANE_BACKGROUND))
+        store_poll(model->store);
+    (void)run(&bed);
+    assert_int_not_equal(segments_first(model->store->segments)->number, number);
+    for (unsigned i = 0; i < FETCHES; i++)
+        expect_body(&bed, asked[i]);
+    free_bed(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +334,7 @@ int main(void)
         cmocka_unit_test(without_a_descriptor_a_read_waits),
         cmocka_unit_test(a_fetch_may_be_ended_at_any_time),
         cmocka_unit_test(a_segment_stays_until_its_bodies_have_been_read),
+        cmocka_unit_test(nothing_is_read_ahead_of_a_segment_that_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
