@@ -71,6 +71,7 @@ static void tell_drained(struct os_stream *stream)
 
 static void tell_leaving(struct os_stream *stream)
 {
+    stream->leaving = true;
     if (stream->stream.handler->leaving)
         stream->stream.handler->leaving(&stream->stream);
 }
@@ -302,7 +303,9 @@ static void stream_learn(struct os_stream *stream, size_t used, size_t got)
         stream->read_bytes /= 2;
 }
 
-static void stream_readable(struct os_stream *stream)
+/* `ends`: the other side has ended its sending; the socket shows that end to a read only behind the
+ * last bytes, one gather later. */
+static void stream_readable(struct os_stream *stream, bool ends)
 {
     char *room = stream->loop->read_room;
     size_t most = stream->closing ? DROP_BYTES : stream->read_bytes;
@@ -323,6 +326,10 @@ static void stream_readable(struct os_stream *stream)
         count_moved(stream, (size_t)got);
         return;
     }
+    if (ends && !stream->leaving)
+        tell_leaving(stream);
+    if (stream->dead || stream->closing)
+        return;
     size_t used = show(stream, bytes_of(room, (size_t)got));
     if (stream->dead || stream->closing)
         return;
@@ -342,7 +349,6 @@ static void stream_wait(struct os_stream *stream, uint32_t what)
     if (lost) {
         stream_lost(stream);
     } else if (what & ((uint32_t)EPOLLRDHUP | EPOLLHUP) && !stream->leaving) {
-        stream->leaving = true;
         tell_leaving(stream);
     }
     if (!stream->dead)
@@ -388,7 +394,7 @@ void stream_serve(struct os_stream *stream)
     else if (kept)
         ; /* what there is comes first */
     else if ((what & ((uint32_t)EPOLLIN | EPOLLRDHUP)) && !stream->ended)
-        stream_readable(stream);
+        stream_readable(stream, what & EPOLLRDHUP);
     else if (what & (EPOLLERR | EPOLLHUP))
         stream_lost(stream);
     if (resumed && !stream->dead && stream->in.len && !stream->closing)

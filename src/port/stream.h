@@ -34,7 +34,8 @@ struct stream_handler {
     /*
      * The other side has ended its sending, and before that end are bytes that were not shown yet:
      * it may have gone, and is to be handed nothing that it would wait for (P6). The bytes, and
-     * then `gone`, follow as the handler takes them. Called once at most; NULL: no matter.
+     * then `gone`, follow as the handler takes them. Called once at most, and no later than in the
+     * gather that shows the last bytes, if the end had come by then; NULL: no matter.
      */
     void (*leaving)(struct stream *stream);
     /*

@@ -3,6 +3,7 @@ test_limits.py, P6 in test_http.py, the rest in the unit tests and the simulatio
 """
 
 import json
+import signal
 import threading
 import time
 
@@ -109,6 +110,23 @@ def test_p6_a_poll_that_ends_takes_its_place_with_it(shared, client, topic):
     assert eventually(lambda: client.get("/v1/stats").json()["waiting"] == 0)
     job_id = client.push_id(topic, body="x")
     assert client.state(job_id) == "ready"
+
+
+@pytest.mark.parametrize("behind", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_p6_who_asks_and_goes_at_once_takes_no_job_of_the_same_turn(laterd, behind):
+    server = laterd()
+    with Client(server.port) as client, Wire(server.port) as producer:
+        gone = Wire(server.port)
+        assert eventually(lambda: client.get("/v1/stats").json()["connections"] == 3)
+        server.signal(signal.SIGSTOP)  # so that all of it comes to one turn
+        gone.send(request_bytes("POST", "/v1/reserve", b'{"topics":["t"],"wait":"20s"}') + behind)
+        gone.close()
+        producer.send(request_bytes("POST", "/v1/topics/t/jobs", b'{"body":"x","ttr":"1h"}'))
+        time.sleep(0.1)  # the system's part: loopback is no promise to be at once
+        server.signal(signal.SIGCONT)
+        assert producer.response().status == 201
+        job, = client.reserve("t", wait="5s")
+        assert job["body"] == "x" and job["attempt"] == 1
 
 
 def test_p9_a_restart_gives_the_same_state(laterd):

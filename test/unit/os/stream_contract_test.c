@@ -28,6 +28,7 @@ struct bed {
     struct stream *stream;
     struct buf got;
     unsigned opened, halves, drained;
+    unsigned left; /* how often `leaving` was called */
     bool gone, close_at_input;
     size_t use_most; /* of all bytes that are shown */
     char error[160];
@@ -65,6 +66,14 @@ static size_t input(struct stream *stream, struct bytes bytes)
     return used;
 }
 
+static void leaving(struct stream *stream)
+{
+    struct bed *bed = stream->user;
+    bed->left++;
+    assert_int_equal(bed->left, 1); /* told once at most */
+    assert_int_equal(bed->halves, 0);
+}
+
 static void gone(struct stream *stream, bool half)
 {
     struct bed *bed = stream->user;
@@ -83,7 +92,7 @@ static void drained(struct stream *stream)
 }
 
 static const struct stream_handler handler = {
-    .opened = opened, .input = input, .gone = gone, .drained = drained};
+    .opened = opened, .input = input, .leaving = leaving, .gone = gone, .drained = drained};
 
 /* ---- the other end ---- */
 
@@ -347,6 +356,38 @@ static void the_end_of_input_comes_after_all_bytes(struct bed *bed)
     assert_false(bed->gone);
 }
 
+/* Who has gone is known in the gather that shows the last bytes, not in the next one (P6). */
+static void the_end_is_told_with_the_last_bytes(struct bed *bed)
+{
+    open_stream(bed);
+    far_send(bed, "last words");
+    far_shut(bed);
+    if (bed->is_sim)
+        turns(bed, 100); /* both are in flight, maybe not for equally long */
+    else
+        UNTIL(bed, bed->got.len > 0);
+    assert_true(got(&bed->got, "last words"));
+    assert_true(bed->left + bed->halves > 0);
+}
+
+static void the_end_is_told_before_bytes_that_wait(struct bed *bed)
+{
+    open_stream(bed);
+    bed->use_most = 2;
+    far_send(bed, "abcdef");
+    far_shut(bed);
+    UNTIL(bed, bed->left == 1);
+    assert_int_equal(bed->halves, 0);
+    bed->use_most = SIZE_MAX;
+    for (int turns_left = 100; !bed->halves && turns_left; turns_left--) {
+        stream_resume(bed->stream);
+        turn(bed);
+    }
+    assert_true(got(&bed->got, "abcdef"));
+    assert_int_equal(bed->halves, 1);
+    assert_int_equal(bed->left, 1);
+}
+
 static void a_reset_says_so(struct bed *bed)
 {
     open_stream(bed);
@@ -429,6 +470,8 @@ static const contract_case cases[] = {
     a_name_is_looked_up,
     nobody_there_is_refused,
     the_end_of_input_comes_after_all_bytes,
+    the_end_is_told_with_the_last_bytes,
+    the_end_is_told_before_bytes_that_wait,
     a_reset_says_so,
     what_is_left_is_shown_again_when_asked_for,
     it_may_be_closed_from_within_input,
