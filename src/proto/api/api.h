@@ -99,6 +99,17 @@ void api_decode(const struct api_site *site, const struct api_limits *limits,
                 const struct http_request *request, int64_t now_us, struct arena *scratch,
                 struct call *call);
 
+/* Where a response goes. */
+struct api_output {
+    const struct response_format *format;
+    struct bytes date;
+    struct buf *out;
+};
+
+/* A whole response with this body. */
+void api_send(const struct api_output *output, int status, const char *content_type,
+              struct bytes body);
+
 /* A whole HTTP response for a command's reply. `date` as in http_response. */
 void api_reply(const struct response_format *format, const struct reply *reply, int64_t now_us,
                struct bytes date, struct buf *out);

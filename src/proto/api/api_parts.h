@@ -16,13 +16,6 @@ struct api_input {
     struct arena *scratch;
 };
 
-/* Where a response goes. */
-struct api_output {
-    const struct response_format *format;
-    struct bytes date;
-    struct buf *out;
-};
-
 void delay_queue_decode(const struct api_input *input, struct call *call);
 void delay_queue_reply(const struct api_output *output, const struct reply *reply);
 void delay_queue_problem(const struct api_output *output, const struct problem *problem);
@@ -60,10 +53,6 @@ bool api_refuse_name(struct problem *problem, struct bytes name, const char *cod
                      const char *detail);
 /* Refuses a call, which becomes CALL_PROBLEM. */
 void api_refuse_call(struct call *call, int status, const char *code, const char *detail);
-
-/* A whole response with this body. */
-void api_send(const struct api_output *output, int status, const char *content_type,
-              struct bytes body);
 
 /* NULL if a topic may have this name, else why not, to be read after "the topic". */
 const char *api_topic_flaw(struct bytes name);

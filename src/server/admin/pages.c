@@ -6,16 +6,9 @@
 static void respond(struct server *server, const struct response_format *format, int status,
                     const char *content_type, struct bytes body, struct buf *out)
 {
-    struct http_response response = {
-        .status = status,
-        .content_type = content_type,
-        .close = format->close,
-        .http10_keep_alive = format->http10 && !format->close,
-        .head_only = format->head_only,
-        .date = server_date(server),
-    };
     server->counts.requests[status]++;
-    http_respond(out, &response, body);
+    api_send(&(struct api_output){.format = format, .date = server_date(server), .out = out},
+             status, content_type, body);
 }
 
 struct text_sink {
