@@ -46,7 +46,36 @@ void access_option(struct access *access, int option, const char *value)
     }
 }
 
-/* The first line of a file. It becomes a header, so it is one line of printable text. */
+/*
+ * Takes the line's end away from the secret, and ends it with a NUL. It becomes a header, so it is
+ * one line of printable text. `name`: of the option or the variable; `path`: of its file, or NULL.
+ */
+static const char *use_secret(const struct cli *cli, const char *name, const char *path,
+                              struct buf *secret)
+{
+    while (secret->len > 0 &&
+           (secret->at[secret->len - 1] == '\n' || secret->at[secret->len - 1] == '\r'))
+        secret->len--;
+    bool printable = secret->len > 0;
+    for (size_t i = 0; i < secret->len; i++)
+        printable = printable && (unsigned char)secret->at[i] >= ' ' && secret->at[i] != 127;
+    if (!printable)
+        cli_usage(cli, "%s%s%s is not one line of text", name, path ? ": " : "", path ? path : "");
+    buf_add_char(secret, '\0');
+    return secret->at;
+}
+
+/* Of a variable of the environment; NULL: it is not set. */
+static const char *secret_variable(const struct cli *cli, const char *name, struct buf *out)
+{
+    const char *value = variable(name);
+    if (!value)
+        return NULL;
+    buf_add_str(out, value);
+    return use_secret(cli, name, NULL, out);
+}
+
+/* Of a file. */
 static const char *read_secret(const struct cli *cli, const char *option, const char *path,
                                struct buf *out)
 {
@@ -61,16 +90,8 @@ static const char *read_secret(const struct cli *cli, const char *option, const 
     }
     if (failed)
         cli_usage(cli, "%s: cannot read %s: %s", option, path, strerror(failed));
-    while (len > 0 && (out->at[len - 1] == '\n' || out->at[len - 1] == '\r'))
-        len--;
-    bool printable = len > 0;
-    for (size_t i = 0; i < len; i++)
-        printable = printable && (unsigned char)out->at[i] >= ' ' && out->at[i] != 127;
-    if (!printable)
-        cli_usage(cli, "%s: %s is not one line of text", option, path);
     out->len = len;
-    buf_add_char(out, '\0');
-    return out->at;
+    return use_secret(cli, option, path, out);
 }
 
 /* Has the URL a user before its host? */
@@ -90,8 +111,9 @@ void access_resolve(struct access *access, const struct cli *cli)
         client->token = read_secret(cli, "--token-file", access->token_file, &access->token);
     else if (access->user_file)
         client->user = read_secret(cli, "--user-file", access->user_file, &access->user);
-    else if (!url_has_user(client->url) && !(client->token = variable("LATER_TOKEN")))
-        client->user = variable("LATER_USER");
+    else if (!url_has_user(client->url) &&
+             !(client->token = secret_variable(cli, "LATER_TOKEN", &access->token)))
+        client->user = secret_variable(cli, "LATER_USER", &access->user);
     client->cacert = client->cacert ? client->cacert : variable("LATER_CACERT");
     if (!client->cert) {
         client->cert = variable("LATER_CERT");

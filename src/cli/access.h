@@ -36,7 +36,7 @@ extern const char access_help[];
 struct access {
     struct client_options client;
     const char *token_file, *user_file; /* NULL: not given */
-    struct buf token, user;             /* what they hold, NUL-terminated */
+    struct buf token, user;             /* as they are used, NUL-terminated */
 };
 
 /* The server of LATER_SERVER, or the usual one. */

@@ -66,13 +66,15 @@ static enum err use_socket(struct client *client, const char *url)
     return OK;
 }
 
-/* Takes user and password out of the URL. */
-static void take_user(struct client *client, CURLU *parts)
+/* Takes user and password out of the URL. False: they hold control characters. */
+static bool take_user(struct client *client, CURLU *parts)
 {
     char *user = NULL, *password = NULL;
-    (void)curl_url_get(parts, CURLUPART_USER, &user, CURLU_URLDECODE);         /* NULL: none */
-    (void)curl_url_get(parts, CURLUPART_PASSWORD, &password, CURLU_URLDECODE); /* NULL: none */
-    if (user) {
+    CURLUcode bad_user = curl_url_get(parts, CURLUPART_USER, &user, CURLU_URLDECODE);
+    CURLUcode bad_password = curl_url_get(parts, CURLUPART_PASSWORD, &password, CURLU_URLDECODE);
+    bool good = (!bad_user || bad_user == CURLUE_NO_USER) &&
+                (!bad_password || bad_password == CURLUE_NO_PASSWORD);
+    if (good && user) {
         SET(client, CURLOPT_USERNAME, user);
         SET(client, CURLOPT_PASSWORD, password ? password : "");
         SET(client, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
@@ -82,6 +84,7 @@ static void take_user(struct client *client, CURLU *parts)
     curl_free(password);
     (void)curl_url_set(parts, CURLUPART_USER, NULL, 0);     /* cannot fail: it is taken away */
     (void)curl_url_set(parts, CURLUPART_PASSWORD, NULL, 0); /* as above */
+    return good;
 }
 
 static bool has_part(CURLU *parts, CURLUPart part)
@@ -98,9 +101,10 @@ static enum err use_parts(struct client *client, const char *given, CURLU *parts
     char *scheme = NULL, *host = NULL, *url = NULL, port[8];
     enum err err = OK;
     (void)snprintf(port, sizeof(port), "%d", CLIENT_PORT); /* it fits */
-    take_user(client, parts);
-    if (curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) ||
-        (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
+    if (!take_user(client, parts))
+        err = invalid(client, given, "the user or the password is no text");
+    else if (curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) ||
+             (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0))
         err = invalid(client, given, "give http://HOST:PORT, https://HOST or unix:PATH");
     else if (has_part(parts, CURLUPART_QUERY) || has_part(parts, CURLUPART_FRAGMENT))
         err = invalid(client, given, "a URL of a server ends with its path");

@@ -124,6 +124,28 @@ def test_a_file_that_is_no_secret_is_bad_usage(shared, tmp_path, text):
     assert answer.returncode == USAGE and "is not one line of text" in answer.stderr
 
 
+@pytest.mark.parametrize("name", ["LATER_TOKEN", "LATER_USER"])
+def test_a_secret_of_the_environment_is_one_line_as_well(shared, name):
+    accept = "Basic am86eA==" if name == "LATER_USER" else "Bearer jo:x"
+    with Front(shared.port, accept=accept) as front:
+        assert later(front.url, "topics", env={name: "jo:x\n"}).returncode == DONE
+        asked = len(front.requests)
+        for text in ("jo:x\r\nX-Other: 1", "jo:x\n\nGET / HTTP/1.1", "jo:x\x01", "\n"):
+            answer = later(front.url, "topics", env={name: text})
+            assert answer.returncode == USAGE and "jo:" not in answer.stderr
+            assert f"{name} is not one line of text" in answer.stderr
+        assert len(front.requests) == asked
+
+
+def test_a_user_of_the_url_that_is_no_text_is_bad_usage(shared):
+    with Front(shared.port) as front:
+        for user in ("jo%0a:secret", "jo:sec%0dret", "jo:%00secret"):
+            answer = later(f"http://{user}@{front.address}", "topics")
+            assert answer.returncode == USAGE and "sec" not in answer.stderr
+            assert "the user or the password is no text" in answer.stderr
+        assert front.requests == []
+
+
 def test_no_message_shows_a_password():
     for url in ("http://jo:secret@127.0.0.1:1", "http://jo:secret@127.0.0.1:99999",
                 "http://jo:secret@nowhere.invalid", "ftp://jo:secret@127.0.0.1"):
