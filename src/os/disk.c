@@ -385,13 +385,11 @@ static void *lane_main(void *arg)
     return NULL;
 }
 
+/* If the system has none left the others of the lane do the work; without any, whoever submits. */
 static void lane_start(struct lane *lane)
 {
-    int failed = thread_start(&lane->threads[lane->started], NULL, lane_main, lane);
-    if (failed && lane->started)
-        return;         /* slower, that is all */
-    CHECK(failed == 0); /* as with memory: a process that cannot have two threads is over */
-    lane->started++;
+    if (!thread_start(&lane->threads[lane->started], NULL, lane_main, lane))
+        lane->started++;
 }
 
 /* ---- the port ---- */
@@ -502,7 +500,9 @@ static void disk_submit(struct disk *port, struct disk_op *op)
     if (lane->started < lane->most)
         lane_start(lane); /* one more with each operation, until all are there */
     disk->under_way++;
-    mailbox_post(&lane->todo, &op->place);
+    if (!lane->started)
+        perform(disk, op);
+    mailbox_post(lane->started ? &lane->todo : &disk->ended, &op->place);
 }
 
 static unsigned disk_poll(struct disk *port)

@@ -411,6 +411,34 @@ static void without_descriptors_opening_says_to_try_again(void **state)
     disk->verbs->close(disk, op.file);
 }
 
+/* With a lane's first operation: whoever submits it does the work, and hears of the end as ever. */
+static int submit_without_threads(const struct fixture *fixture)
+{
+    struct disk_op op = {
+        .verb = DISK_MAKE, .lane = LANE_BACKGROUND, .name = "made", .len = 4096, .done = done};
+    const struct rlimit none = {0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) || (geteuid() == 0 && setuid(65534))) /* root has no limit */
+        return 2;
+    fixture->disk->verbs->submit(fixture->disk, &op);
+    bool early = done_count > 0;
+    fixture->disk->verbs->wait(fixture->disk);
+    bool told = fixture->disk->verbs->poll(fixture->disk) == 1 && done_count == 1;
+    return early || !told || op.err ? 1 : 0;
+}
+
+static void without_threads_the_work_is_done_all_the_same(void **state)
+{
+    const struct fixture *fixture = *state;
+    int status;
+    assert_int_equal(chmod(fixture->directory, 0777), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(submit_without_threads(fixture));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void a_directory_that_others_can_write_to_is_noticed(void **state)
 {
     struct fixture *fixture = *state;
@@ -462,6 +490,8 @@ int main(void)
                                         os_setup, teardown),
         cmocka_unit_test_setup_teardown(a_pipe_in_the_directory_is_not_opened, os_setup, teardown),
         cmocka_unit_test_setup_teardown(without_descriptors_opening_says_to_try_again, os_setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(without_threads_the_work_is_done_all_the_same, os_setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_directory_that_others_can_write_to_is_noticed, os_setup,
                                         teardown),
