@@ -445,15 +445,21 @@ int64_t body_reads_next_us(const struct body_reads *reads)
 
 /* ---- what the store's user calls ---- */
 
+/* ERR_AGAIN: it must be left to the disk's threads. */
+static enum err check_in_turn(const struct store *store, uint64_t where, size_t len)
+{
+    const struct segment *segment = segments_find(store->segments, where_segment(where));
+    if (!segment || segment->state != SEGMENT_HEADED || where_offset(where) + len > segment->end)
+        return ERR_DAMAGED;
+    /* Opening it may have to wait for the disk, too. */
+    return !segment->file || len > IN_TURN_BYTES ? ERR_AGAIN : OK;
+}
+
 static enum err read_cached(struct store *store, uint64_t where, char *at, size_t len)
 {
     struct segment *segment = segments_find(store->segments, where_segment(where));
     size_t got = 0;
     uint64_t offset = where_offset(where);
-    if (!segment || segment->state != SEGMENT_HEADED || offset + len > segment->end)
-        return ERR_DAMAGED;
-    if (!segment->file || len > IN_TURN_BYTES)
-        return ERR_AGAIN; /* opening it may have to wait for the disk, too */
     struct disk_file *file;
     enum err err = segments_file(store->segments, segment, &file);
     if (!err)
@@ -472,6 +478,10 @@ enum err store_read(struct store *store, const struct body_place *place, struct 
         return ERR_DAMAGED;
     if (!memory)
         memory = body_reads_kept(store->body_reads, place->where, len);
+    if (!memory)
+        err = check_in_turn(store, place->where, len);
+    if (err)
+        return err;
     char *at = arena_alloc(arena, len);
     if (memory)
         memcpy(at, memory, len);
