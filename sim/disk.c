@@ -427,6 +427,7 @@ static enum err disk_open(struct disk *port, const char *name, bool fresh,
 static enum err read_file(struct sim_disk *disk, const struct disk_file *file, uint64_t offset,
                           void *at, size_t len, size_t *out_len)
 {
+    CHECK(file);
     if (point(disk))
         return ERR_IO;
     bool bad = disk->bad_name[0] && find(disk, disk->bad_name) == file->node;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/check.h"
+
 enum { WIDTH_MAX = 8 };
 
 struct format {
@@ -90,6 +92,7 @@ static int lua_pack(lua_State *lua)
 static lua_Number read_number(const char *at, struct item item, bool big)
 {
     uint64_t value = 0;
+    CHECK(item.width >= 1 && item.width <= 8);
     for (size_t i = 0; i < item.width; i++)
         value = value << 8 | (unsigned char)at[big ? i : item.width - 1 - i];
     if (item.kind == 'I')

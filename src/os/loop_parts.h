@@ -132,7 +132,7 @@ const char *errno_text(int number);
 
 /* ---- stream_open.c ---- */
 
-struct stream *stream_open(struct loop *loop, const struct stream_options *options);
+struct stream *stream_open(struct loop *base, const struct stream_options *options);
 /* Something came for a stream that is being opened. */
 void stream_open_serve(struct os_stream *stream, uint32_t what);
 /* The stream is buried: nobody waits any more. */

@@ -53,7 +53,8 @@ static struct socket_address choose(const struct name_look_up *up, const struct 
     struct socket_address address = {0};
     unsigned count = 0;
     for (const struct addrinfo *one = up->found; one; one = one->ai_next)
-        count++; /* no error, no empty list */
+        count++;
+    CHECK(count > 0); /* no error, no empty list */
     const struct addrinfo *chosen = up->found;
     for (unsigned i = query->attempt % count; i > 0; i--)
         chosen = chosen->ai_next;

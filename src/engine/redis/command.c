@@ -185,7 +185,7 @@ static void add_stats(const struct gathering *gathering, struct reply *reply)
     struct engine_stats *stats = &redis->stats;
     if (!reply->err) {
         *stats = (struct engine_stats){.topics = reply->count};
-        for (uint32_t i = 0; i < reply->count; i++)
+        for (uint32_t i = 0; i < reply->count && reply->topics; i++)
             add_topic(stats, &reply->topics[i]);
         memcpy(stats->due_within, fanout_due_within(gathering->fanout), sizeof(stats->due_within));
     }

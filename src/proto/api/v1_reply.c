@@ -313,8 +313,8 @@ static const char *wanted_state(enum cmd_kind kind)
         [CMD_BURY] = "only a reserved job can be buried; reserve it first",
         [CMD_KICK] = "only a buried or delayed job can be kicked; a holder can release it",
         [CMD_RUN] = "only a delayed job can be run now; kick a buried one",
-        [CMD_RESCHEDULE] = "only a delayed job can be changed; push it again with "
-                           "\"if_exists\":\"replace\"",
+        [CMD_RESCHEDULE] =
+            "only a delayed job can be changed; push it again with \"if_exists\":\"replace\"",
     };
     return texts[kind] ? texts[kind] : err_text(ERR_WRONG_STATE);
 }
