@@ -54,7 +54,7 @@ static void unbuffer(struct pending *pending)
 {
     struct pipeline *pipeline = pending->pipeline;
     if (pending->is_long) {
-        pipeline->working_bytes -= pending->text.len;
+        pipeline->working_bytes -= pending->text.cap;
         buf_fini(&pending->text);
     } else if (--pipeline->buffered_count == 0) {
         pipeline->buffered.len = 0;
@@ -163,9 +163,9 @@ static void send_buffered(struct pending *pending)
 {
     struct pipeline *pipeline = pending->pipeline;
     if (pending->is_long) {
-        pipeline->working_bytes -= pending->text.len;
+        pipeline->working_bytes -= pending->text.cap;
         send_long(&pipeline->session, &pending->text);
-        pending->text.len = 0;
+        buf_fini(&pending->text); /* it was copied, or exchanged for what `out` had */
         return;
     }
     buf_add(&pipeline->session.out, pipeline->buffered.at + pending->part.at, pending->part.len);
@@ -223,7 +223,7 @@ void pipeline_end_long(struct pending *pending, struct buf *text)
     pending->is_long = true;
     pending->text = *text;
     *text = (struct buf){0};
-    pipeline->working_bytes += pending->text.len;
+    pipeline->working_bytes += pending->text.cap;
     buffers_changed(&pipeline->session);
 }
 

@@ -52,8 +52,8 @@ struct pipeline {
     uint32_t count;          /* of them */
     uint32_t buffered_count; /* answers in `buffered` */
     struct buf buffered;     /* emptied when the last of them has left */
-    size_t working_bytes;    /* of long answers, and what the protocol adds: texts under way */
-    bool unread;             /* not all that the network has shown is taken yet */
+    size_t working_bytes; /* memory of long answers, and what the protocol adds: texts under way */
+    bool unread;          /* not all that the network has shown is taken yet */
 };
 
 /* A protocol. Its functions get what is pending on its own connections only. */

@@ -293,6 +293,31 @@ static void what_was_sent_before_the_end_is_done(void **state)
     close_bed(&bed);
 }
 
+/* P8: what an answer takes counts, not only what is written into it. */
+static void p8_all_memory_of_answers_that_wait_is_counted(void **state)
+{
+    struct bed bed;
+    struct buf text = {0};
+    unsigned read = 0;
+    (void)state;
+    open_bed(&bed);
+    assert_int_equal(send_in(&bed, "rrr"), 3);
+    for (int i = 1; i < 3; i++) {
+        size_t before = pipeline_footprint(&bed.pipeline);
+        write_answer(&text, (unsigned)i, LONG_BYTES);
+        buf_reserve(&text, 8 * (size_t)LONG_BYTES);
+        size_t cap = text.cap;
+        pipeline_end_long(&bed.requests[i]->pending, &text);
+        assert_int_equal(text.cap, 0); /* taken over */
+        assert_int_equal(pipeline_footprint(&bed.pipeline), before + cap);
+    }
+    answer(bed.requests[0], 1); /* the first long one is copied behind it, as the next one is */
+    assert_int_equal(bed.pipeline.working_bytes, 0);
+    read_out(&bed, &read);
+    assert_int_equal(read, 3);
+    close_bed(&bed);
+}
+
 static void nothing_is_read_after_the_last_request(void **state)
 {
     struct bed bed;
@@ -311,6 +336,7 @@ int main(void)
         cmocka_unit_test(nothing_behind_a_parked_request_is_read),
         cmocka_unit_test(a_client_that_has_left_waits_for_nothing),
         cmocka_unit_test(what_was_sent_before_the_end_is_done),
+        cmocka_unit_test(p8_all_memory_of_answers_that_wait_is_counted),
         cmocka_unit_test(nothing_is_read_after_the_last_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
