@@ -5,6 +5,7 @@
  */
 #include "store/follower.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -292,8 +293,8 @@ static void begin_at_end(struct follower *follower)
     follower->number = 0;
 }
 
-/* Makes all that was appended durable, and then the manifest. */
-static enum err write_now(struct store *store)
+/* Makes all that was appended durable, and then that followers are used. */
+static enum err begin_feature(struct store *store)
 {
     log_want_sync(store->log);
     if (!store_drain(store))
@@ -304,9 +305,10 @@ static enum err write_now(struct store *store)
     }
     if (store->failed)
         return ERR_STORE_FAILED;
+    manifest_use(store->manifest, FEATURE_FOLLOWERS); /* not before: it is never taken back */
     enum err err = manifest_write_now(store->manifest, false);
     if (err)
-        store_fail(store, 0);
+        store_fail(store, EIO);
     return err ? ERR_STORE_FAILED : OK;
 }
 
@@ -335,8 +337,7 @@ enum err follower_open(struct store *store, struct bytes name, struct follower *
     follower = find(store->followers, nobody);
     if (!follower)
         return ERR_JOBS_LIMIT;
-    manifest_use(store->manifest, FEATURE_FOLLOWERS);
-    enum err err = write_now(store); /* before the first copy is marked */
+    enum err err = begin_feature(store); /* before the first copy is marked */
     if (err)
         return err;
     log_mark_copies(store->log);

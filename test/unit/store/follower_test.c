@@ -426,12 +426,37 @@ static void a_store_with_followers_is_refused_by_older_versions(void **state)
     bed_fini(&bed);
 }
 
+static void one_that_could_not_be_opened_leaves_the_store_to_older_versions(void **state)
+{
+    (void)state;
+    struct bed bed;
+    struct model *model = &bed.model;
+    struct follower *follower;
+    struct directory directory;
+    struct store_error error;
+    bed_init(&bed, 3);
+    assert_int_equal(model_open(model), OK);
+    model_settle(model);
+    sim_disk_starve(model->disk, true); /* no segment can be made … */
+    for (unsigned i = 0; i < 200; i++)  /* … and more is appended than is there */
+        (void)model_push(model);
+    assert_int_equal(follower_open(model->store, BYTES("standby"), &follower), ERR_DISK_FULL);
+    sim_disk_starve(model->disk, false);
+    model_settle(model);
+    model_close(model);
+    assert_int_equal(directory_read(sim_disk_port(model->disk), &directory, &error), OK);
+    assert_int_equal(directory.manifest.incompatible, 0);
+    directory_fini(&directory);
+    bed_fini(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_limited_and_so_is_their_number),
         cmocka_unit_test(a_cold_read_is_left_to_the_disks_thread),
         cmocka_unit_test(a_store_with_followers_is_refused_by_older_versions),
+        cmocka_unit_test(one_that_could_not_be_opened_leaves_the_store_to_older_versions),
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),
         cmocka_unit_test(one_that_stays_away_is_dropped_and_told_so),
         cmocka_unit_test(p7_on_a_full_disk_followers_lose_before_clients_do),
