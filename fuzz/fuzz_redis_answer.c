@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/cursor.h"
 #include "base/mem.h"
 #include "client/redis/failure.h"
 #include "engine/redis/script.h"
@@ -83,9 +84,13 @@ static void fanout(const struct script_space *space, enum cmd_kind kind, uint8_t
                   .due_within = mode & 8,
                   .brief = mode & 32,
                   .in_use = mode & 64,
-                  .state = (enum job_state)(JOB_DELAYED + mode % 4),
-                  .after_due_us = mode & 16 ? 1000 : INT64_MIN},
+                  .state = (enum job_state)(JOB_DELAYED + mode % 4)},
     };
+    struct listing listing = {
+        .engine = CURSOR_REDIS, .state = (uint8_t)cmd.topic.state, .topic = cmd.topic.topic};
+    char room[CURSOR_BYTES];
+    if (mode & 16)
+        cmd.topic.cursor = cursor_write(&listing, &(struct cursor){.first = 1000}, room);
     struct buf request = {0};
     struct fanout *fanout = fanout_new(space, &cmd);
     for (uint32_t asked = 0; asked < ASKED && !fanout_done(fanout); asked++) {

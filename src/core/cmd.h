@@ -154,9 +154,9 @@ struct cmd_topic {      /* PEEK … TOPIC; TOPICS LIST */
     /* PEEK, CLEAR_TOPIC, LIST, KICK_TOPIC; of KICK_TOPIC GONE is buried ones, else delayed ones */
     enum job_state state;
     int64_t pause_until_us; /* PAUSE; INT64_MAX = until resumed */
-    int64_t after_due_us;   /* LIST: the cursor; the first page starts at INT64_MIN, 0 */
-    int64_t after_rank_us;  /* the same, of a shared engine: see reply */
-    uint64_t after_seq;
+    /* LIST: the reply's before, for the next page; empty: from the start. ERR_INVALID: it is not
+       one of this engine's for this topic and state. */
+    struct bytes cursor;
 };
 
 struct cmd {
@@ -220,17 +220,15 @@ struct reply {
     bool kept;                 /* PUSH with IF_EXISTS_KEEP: the job was there already */
     bool replaced;             /* PUSH with IF_EXISTS_REPLACE: there was an older one */
     uint32_t count;            /* jobs or topics shown; KICK_TOPIC, CLEAR_TOPIC: jobs changed */
-    bool more;                 /* TOPICS, LIST, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
+    bool more;                 /* TOPICS, KICK_TOPIC, CLEAR_TOPIC: there is more after these;
                                   REMOVE_TOPIC: it stays, for it holds jobs or waiters */
     struct job_view *jobs;     /* PUSH, RESERVE, GET, LIST and single-job commands */
     struct topic_view *topics; /* TOPICS, TOPIC */
     /* TOPICS with stats: port/engine.h. With an error: as they were known last, or NULL. */
     const struct engine_stats *stats;
-    /* LIST: the cursor for the next page. A shared engine lists jobs of some states in another
-       order; what it says here is for itself alone. */
-    int64_t next_due_us;
-    int64_t next_rank_us;
-    uint64_t next_seq;
+    /* LIST: for the next page; empty: this was the last one. For the engine alone to read: see
+       base/cursor.h. */
+    struct bytes cursor;
 };
 
 #endif

@@ -19,6 +19,7 @@
 #ifndef LATERD_CORE_CORE_INTERNAL_H
 #define LATERD_CORE_CORE_INTERNAL_H
 
+#include "base/cursor.h"
 #include "base/list.h"
 #include "base/wheel.h"
 #include "core/core.h"
@@ -68,11 +69,10 @@ struct scan {
     void *ctx;
     uint32_t topic; /* pinned */
     enum job_state state;
-    uint32_t next;    /* POOL: number in the jobs' pool; PAGE: place in the page */
-    uint32_t max;     /* jobs shown or changed at most */
-    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
-    int64_t after_due_us;
-    uint64_t after_seq;
+    uint32_t next;       /* POOL: number in the jobs' pool; PAGE: place in the page */
+    uint32_t max;        /* jobs shown or changed at most */
+    uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
+    struct cursor after; /* LIST: `first` is a due time; `second` is not used */
     struct top_k page;
 };
 
@@ -208,13 +208,20 @@ static inline uint32_t core_topic_first(const struct topic *topic, enum job_stat
     return state == JOB_READY ? ready_heap_first(&topic->ready) : topic->buried_first;
 }
 
+/* What a CMD_LIST's cursor is of. */
+static inline struct listing core_listing(struct bytes topic, enum job_state state)
+{
+    return (struct listing){.engine = CURSOR_EMBEDDED, .state = (uint8_t)state, .topic = topic};
+}
+
 /* ---- scan.c ---- */
 
 enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
 
-/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work. */
-void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *ctx,
-               uint64_t *out_parked);
+/* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work.
+ * `after`: what the LIST's cursor says; NULL: from the start. */
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
+               const struct cursor *after, void *ctx, uint64_t *out_parked);
 bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */
 void core_scan_cancel(struct core *core, uint32_t generation);
 void core_scan_free(struct core *core, struct scan *scan);

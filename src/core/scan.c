@@ -65,8 +65,8 @@ static void look(struct core *core, struct scan *scan, uint32_t number)
         return;
     }
     struct top_k_entry entry = {.due_us = job->due_us, .seq = job->seq, .number = number};
-    struct top_k_entry cursor = {.due_us = scan->after_due_us, .seq = scan->after_seq};
-    if (due_before(NULL, &cursor, &entry))
+    struct top_k_entry after = {.due_us = scan->after.first, .seq = scan->after.seq};
+    if (due_before(NULL, &after, &entry))
         offer(core, scan, &entry);
 }
 
@@ -175,17 +175,21 @@ static bool scan_run(struct core *core, struct scan *scan, uint32_t looks)
 static void reply_page(struct core *core, struct scan *scan)
 {
     struct top_k *page = &scan->page;
-    struct reply reply = {.kind = CMD_LIST, .more = page->more};
+    struct reply reply = {.kind = CMD_LIST};
+    struct cursor end = scan->after;
+    char room[CURSOR_BYTES];
     top_k_sort(page);
     reply.jobs = core_views(core, page->count);
-    reply.next_due_us = scan->after_due_us;
-    reply.next_seq = scan->after_seq;
     for (uint32_t i = 0; i < page->count; i++) {
         const struct top_k_entry *entry = &page->entries[i];
-        reply.next_due_us = entry->due_us;
-        reply.next_seq = entry->seq;
+        end = (struct cursor){.first = entry->due_us, .seq = entry->seq};
         if (is_as_seen(core, scan, entry))
             core_view(core, core_job(core, entry->number), &reply.jobs[reply.count++]);
+    }
+    if (page->more) {
+        struct listing listing =
+            core_listing(topics_at(&core->topics, scan->topic)->name, scan->state);
+        reply.cursor = cursor_write(&listing, &end, room);
     }
     core_reply(core, scan->ctx, &reply);
 }
@@ -264,8 +268,8 @@ static enum scan_step first_step(const struct cmd *cmd)
     return changes && at_hand ? SCAN_HEADS : SCAN_POOL;
 }
 
-void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd, void *ctx,
-               uint64_t *out_parked)
+void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
+               const struct cursor *after, void *ctx, uint64_t *out_parked)
 {
     struct scan scan = {
         .kind = cmd->kind,
@@ -274,11 +278,8 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
         .topic = topic->number,
         .state = cmd->topic.state,
         .max = cmd->topic.max,
-        .after_due_us = cmd->topic.after_due_us,
-        .after_seq = cmd->topic.after_seq,
+        .after = after ? *after : (struct cursor){.first = INT64_MIN},
     };
-    if (scan.kind == CMD_KICK_TOPIC)
-        scan.after_due_us = INT64_MIN; /* from the first one */
     bool kicks = scan.kind == CMD_KICK_TOPIC;
     if ((scan.step == SCAN_HEADS || kicks) && scan.max > topic->jobs[scan.state])
         scan.max = (uint32_t)topic->jobs[scan.state]; /* not those that come meanwhile */

@@ -98,7 +98,7 @@ static const struct cmd *first_in(enum cmd_kind kind, enum job_state state, stru
 {
     *room = (struct cmd){
         .kind = kind,
-        .topic = {.state = state, .max = 1, .after_due_us = INT64_MIN},
+        .topic = {.state = state, .max = 1},
     };
     return room;
 }
@@ -108,7 +108,7 @@ static void view_or_scan(struct core *core, struct topic *topic, const struct cm
 {
     struct cmd scan;
     if (!cmd->topic.brief) {
-        core_scan(core, topic, first_in(CMD_TOPIC, JOB_DELAYED, &scan), ctx, out_parked);
+        core_scan(core, topic, first_in(CMD_TOPIC, JOB_DELAYED, &scan), NULL, ctx, out_parked);
         return;
     }
     struct topic_view view;
@@ -124,7 +124,7 @@ static void kick_topic(struct core *core, struct topic *topic, const struct cmd 
     if (cmd->topic.state == JOB_GONE)
         buried = topic->jobs[JOB_BURIED] > 0;
     kick.topic.state = buried ? JOB_BURIED : JOB_DELAYED;
-    core_scan(core, topic, &kick, ctx, out_parked);
+    core_scan(core, topic, &kick, NULL, ctx, out_parked);
 }
 
 /* The first READY and BURIED jobs are in lists; the others must be searched. */
@@ -138,13 +138,27 @@ static void peek(struct core *core, struct topic *topic, const struct cmd *cmd, 
     else if (state == JOB_READY || state == JOB_BURIED)
         core_reply_job(core, CMD_PEEK, ctx, core_job(core, core_topic_first(topic, state)));
     else
-        core_scan(core, topic, first_in(CMD_PEEK, state, &scan), ctx, out_parked);
+        core_scan(core, topic, first_in(CMD_PEEK, state, &scan), NULL, ctx, out_parked);
+}
+
+/* Nothing is written if the command has no cursor. */
+static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
+{
+    struct listing listing = core_listing(cmd->topic.topic, cmd->topic.state);
+    if (cmd->kind != CMD_LIST || cmd->topic.cursor.len == 0)
+        return OK;
+    return cursor_read(&listing, cmd->topic.cursor, out_after);
 }
 
 void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_t *out_parked)
 {
     if (cmd->kind == CMD_TOPICS) {
         list_topics(core, &cmd->topic, ctx);
+        return;
+    }
+    struct cursor after;
+    if (read_cursor(cmd, &after)) {
+        core_reply_err(core, cmd->kind, ctx, ERR_INVALID);
         return;
     }
     struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
@@ -172,6 +186,6 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_
     } else if (cmd->kind == CMD_PEEK) {
         peek(core, topic, cmd, ctx, out_parked);
     } else {
-        core_scan(core, topic, cmd, ctx, out_parked);
+        core_scan(core, topic, cmd, cmd->topic.cursor.len ? &after : NULL, ctx, out_parked);
     }
 }

@@ -1,9 +1,10 @@
 #include "proto/base64.h"
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /* 0 … 63, or -1. */
-static int value_of(char c)
+static inline int value_of(char c, const char *alphabet)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -11,20 +12,16 @@ static int value_of(char c)
         return c - 'a' + 26;
     if (c >= '0' && c <= '9')
         return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
+    return c == alphabet[62] ? 62 : c == alphabet[63] ? 63 : -1;
 }
 
-bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data)
+static inline bool read_digits(struct bytes text, const char *alphabet, struct arena *arena,
+                               struct bytes *out_data)
 {
-    size_t padding = 0;
-    if (text.len % 4)
-        return false;
-    while (padding < 2 && padding < text.len && text.at[text.len - 1 - padding] == '=')
-        padding++;
-    unsigned char *start = arena_alloc(arena, text.len / 4 * 3), *to = start;
+    unsigned char *start = arena_alloc(arena, text.len / 4 * 3 + 3), *to = start;
     uint32_t bits = 0, count = 0;
-    for (size_t i = 0; i < text.len - padding; i++) {
-        int value = value_of(text.at[i]);
+    for (size_t i = 0; i < text.len; i++) {
+        int value = value_of(text.at[i], alphabet);
         if (value < 0)
             return false;
         bits = bits << 6 | (uint32_t)value;
@@ -40,7 +37,8 @@ bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data)
     return true;
 }
 
-void base64_write(struct buf *out, struct bytes data)
+static inline void write_digits(struct buf *out, struct bytes data, const char *alphabet,
+                                bool padded)
 {
     const unsigned char *from = (const unsigned char *)data.at;
     buf_reserve(out, (data.len + 2) / 3 * 4);
@@ -54,6 +52,31 @@ void base64_write(struct buf *out, struct bytes data)
             left > 1 ? alphabet[bits >> 6 & 63] : '=',
             left > 2 ? alphabet[bits & 63] : '=',
         };
-        buf_add(out, four, sizeof(four));
+        buf_add(out, four, padded || left > 2 ? sizeof(four) : left + 1);
     }
+}
+
+bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data)
+{
+    size_t padding = 0;
+    if (text.len % 4)
+        return false;
+    while (padding < 2 && padding < text.len && text.at[text.len - 1 - padding] == '=')
+        padding++;
+    return read_digits(bytes_of(text.at, text.len - padding), standard, arena, out_data);
+}
+
+void base64_write(struct buf *out, struct bytes data)
+{
+    write_digits(out, data, standard, true);
+}
+
+bool base64url_read(struct bytes text, struct arena *arena, struct bytes *out_data)
+{
+    return text.len % 4 != 1 && read_digits(text, url, arena, out_data);
+}
+
+void base64url_write(struct buf *out, struct bytes data)
+{
+    write_digits(out, data, url, false);
 }

@@ -1,4 +1,7 @@
-/* Base64 (RFC 4648, section 4): the standard alphabet, with padding, nothing else. */
+/*
+ * Base64 (RFC 4648): base64_… with the standard alphabet and padding (section 4), base64url_… for
+ * what goes into URLs, with - and _ and no padding (section 5). Nothing else is taken.
+ */
 #ifndef LATERD_PROTO_BASE64_H
 #define LATERD_PROTO_BASE64_H
 
@@ -7,5 +10,8 @@
 /* False: not base64, or bits left over that are not zero. */
 bool base64_read(struct bytes text, struct arena *arena, struct bytes *out_data);
 void base64_write(struct buf *out, struct bytes data);
+
+bool base64url_read(struct bytes text, struct arena *arena, struct bytes *out_data);
+void base64url_write(struct buf *out, struct bytes data);
 
 #endif

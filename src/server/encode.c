@@ -78,6 +78,7 @@ static void copy_jobs(struct encoding *encoding, const struct reply *reply)
     }
     encoding->reply = *reply;
     encoding->reply.jobs = jobs;
+    encoding->reply.cursor = arena_copy(arena, reply->cursor);
 }
 
 void encode_begin(struct request *request, const struct reply *reply)

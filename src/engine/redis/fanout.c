@@ -8,6 +8,7 @@
  */
 #include "base/check.h"
 #include "base/codec.h"
+#include "base/cursor.h"
 #include "base/mem.h"
 #include "engine/redis/script_parts.h"
 #include "port/engine.h"
@@ -43,9 +44,11 @@ struct fanout {
     bool in_all;          /* PAUSE: in every partition, for one has or uses the topic */
     enum job_state state; /* KICK_TOPIC: which ones; CLEAR_TOPIC LIST PEEK: as asked */
     uint32_t page_max;
-    uint32_t asked;   /* calls under way */
-    uint32_t changed; /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
-    uint32_t part;    /* KICK_TOPIC, CLEAR_TOPIC: whose turn it is */
+    uint32_t asked;      /* calls under way */
+    uint32_t changed;    /* KICK_TOPIC, CLEAR_TOPIC: jobs so far */
+    uint32_t part;       /* KICK_TOPIC, CLEAR_TOPIC: whose turn it is */
+    bool goes_on;        /* LIST: behind `after`, where the page before ended */
+    struct cursor after; /* see ordered_of() */
     struct ordered *jobs;
     uint32_t job_count;
     struct topic_view *topics;
@@ -76,8 +79,14 @@ static bool by_time(enum job_state state)
 /* The cursor's time on the partition's clock: see ordered_of(). */
 static int64_t cursor_us(const struct fanout *fanout, uint32_t partition)
 {
-    int64_t first = fanout->cmd.topic.after_due_us;
+    int64_t first = fanout->after.first;
     return fanout->state == JOB_DELAYED ? script_time_in(fanout->space, partition, first) : first;
+}
+
+static struct listing listing_of(const struct fanout *fanout)
+{
+    return (struct listing){
+        .engine = CURSOR_REDIS, .state = (uint8_t)fanout->state, .topic = fanout->cmd.topic.topic};
 }
 
 static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
@@ -87,11 +96,17 @@ static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
 }
 
 /* The page begins where the last one ended. walk.lua says how a place to go on at is spelled. */
-static void begin_at_cursor(struct fanout *fanout)
+static enum err begin_at_cursor(struct fanout *fanout, struct bytes cursor)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
-    if (fanout->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN)
-        return;
+    struct listing listing = listing_of(fanout);
+    enum err err = cursor_read(&listing, cursor, &fanout->after);
+    const struct cursor *after = &fanout->after;
+    if (!err && (after->first < 0 || after->second < 0 || after->seq > INT64_MAX))
+        err = ERR_INVALID; /* made up: no script would have said so */
+    if (err)
+        return err;
+    fanout->goes_on = true;
     for (uint32_t i = 0; i < fanout->space->partitions; i++) {
         struct buf *from = &fanout->parts[i].from;
         if (by_time(fanout->state)) {
@@ -102,11 +117,12 @@ static void begin_at_cursor(struct fanout *fanout)
         buf_add_char(from, fanout->state == JOB_READY ? 'r' : 'b');
         buf_add_char(from, (char)cmd->topic.len);
         buf_add_bytes(from, cmd->topic);
-        add_big_endian(from, (uint64_t)cmd->after_due_us, fanout->state == JOB_READY ? 4 : 8);
+        add_big_endian(from, (uint64_t)after->first, fanout->state == JOB_READY ? 4 : 8);
         if (fanout->state == JOB_READY)
-            add_big_endian(from, (uint64_t)cmd->after_rank_us, 8);
-        add_big_endian(from, cmd->after_seq, 8);
+            add_big_endian(from, (uint64_t)after->second, 8);
+        add_big_endian(from, after->seq, 8);
     }
+    return OK;
 }
 
 struct fanout *fanout_new(const struct script_space *space, const struct cmd *cmd)
@@ -121,7 +137,9 @@ struct fanout *fanout_new(const struct script_space *space, const struct cmd *cm
     fanout->page_max = cmd->kind == CMD_PEEK ? 1 : least(cmd->topic.max, SCRIPT_HEADS_MAX);
     if (cmd->kind == CMD_LIST || cmd->kind == CMD_PEEK)
         fanout->jobs = mem_alloc((fanout->page_max + 1) * sizeof(*fanout->jobs));
-    begin_at_cursor(fanout);
+    if (cmd->kind == CMD_LIST && cmd->topic.cursor.len)
+        fanout->err = begin_at_cursor(fanout, cmd->topic.cursor);
+    fanout->cmd.topic.cursor = (struct bytes){0}; /* borrowed for this call */
     return fanout;
 }
 
@@ -169,16 +187,15 @@ static void ask_list(struct fanout *fanout, struct buf *out, const struct script
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     bool peeks = fanout->cmd.kind == CMD_PEEK, searches = fanout->cmd.kind == CMD_TOPIC;
-    bool from_start = fanout->cmd.kind != CMD_LIST || cmd->after_due_us == INT64_MIN;
     bool leaves_out =
-        !from_start && by_time(fanout->state); /* else nothing before the cursor comes */
+        fanout->goes_on && by_time(fanout->state); /* else nothing before the cursor comes */
     script_begin(out, fanout->space, call, SCRIPT_LIST, 7);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
     add_state(out, searches ? JOB_DELAYED : fanout->state);
     script_add(out, cmd->topic);
     script_add(out, buf_bytes(&fanout->parts[call->partition].from));
     script_add_i64(out, leaves_out ? cursor_us(fanout, call->partition) : -1);
-    script_add_i64(out, leaves_out ? (int64_t)cmd->after_seq : 0);
+    script_add_i64(out, leaves_out ? (int64_t)fanout->after.seq : 0);
     script_add_i64(out, searches ? 1 : least(fanout->page_max, HEADS_AT_ONCE));
 }
 
@@ -616,18 +633,18 @@ enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct byt
 static void reply_jobs(struct fanout *fanout, struct reply *reply)
 {
     struct job_view *views = arena_alloc(&fanout->arena, (fanout->job_count + 1) * sizeof(*views));
-    reply->next_due_us = fanout->cmd.topic.after_due_us;
-    reply->next_rank_us = fanout->cmd.topic.after_rank_us;
-    reply->next_seq = fanout->cmd.topic.after_seq;
+    struct cursor end = fanout->after;
     for (uint32_t i = 0; i < fanout->job_count; i++) {
-        views[i] = fanout->jobs[i].view;
-        reply->next_due_us = fanout->jobs[i].first;
-        reply->next_rank_us = fanout->jobs[i].second;
-        reply->next_seq = views[i].ref.seq;
+        const struct ordered *job = &fanout->jobs[i];
+        views[i] = job->view;
+        end = (struct cursor){job->first, job->second, job->view.ref.seq};
     }
     reply->jobs = views;
     reply->count = fanout->job_count;
-    reply->more = fanout->cmd.kind == CMD_LIST && fanout->more;
+    if (fanout->cmd.kind == CMD_LIST && fanout->more) {
+        struct listing listing = listing_of(fanout);
+        reply->cursor = cursor_write(&listing, &end, arena_alloc(&fanout->arena, CURSOR_BYTES));
+    }
     if (fanout->cmd.kind == CMD_PEEK && fanout->job_count == 0)
         reply->err = ERR_NOT_FOUND;
 }

@@ -90,6 +90,9 @@ bool v1_is_ndjson(struct bytes content_type);
 
 bool v1_read_state(struct bytes text, enum job_state *out_state);
 
+/* The problem of a cursor that is not one of the listing that is asked for; false. */
+bool v1_refuse_cursor(struct problem *problem);
+
 /* The calls: a path's parts are decoded. False: the problem is filled in. */
 struct v1_call {
     struct v1_input input;

@@ -130,15 +130,9 @@ static void add_jobs(struct buf *out, const struct reply *reply, bool with_body)
 static void add_list(struct buf *out, const struct reply *reply)
 {
     add_jobs(out, reply, false);
-    if (reply->more) {
+    if (reply->cursor.len) {
         buf_add_str(out, ",\"cursor\":\"");
-        buf_add_i64(out, reply->next_due_us);
-        buf_add_char(out, '.');
-        buf_add_u64(out, reply->next_seq);
-        if (reply->next_rank_us) {
-            buf_add_char(out, '.');
-            buf_add_i64(out, reply->next_rank_us);
-        }
+        base64url_write(out, reply->cursor);
         buf_add_char(out, '"');
     }
     buf_add_char(out, '}');
@@ -339,6 +333,8 @@ static struct problem problem_of(const struct response_format *format, const str
         api_problem_add(&problem, ": ");
         api_problem_add(&problem, wanted_state(kind));
     }
+    if (err == ERR_INVALID && kind == CMD_LIST) /* all else was checked before */
+        (void)v1_refuse_cursor(&problem);
     problem.err = err;
     return problem;
 }

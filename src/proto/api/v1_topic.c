@@ -1,5 +1,6 @@
 /* Commands on topics, and the two lists with their cursors. */
 #include "proto/api/v1.h"
+#include "proto/base64.h"
 
 enum { LIST_LIMIT = 100 }; /* entries of a page when nothing is said */
 
@@ -44,28 +45,22 @@ static bool bad_limit(const struct v1_call *v1)
     return false;
 }
 
-/* A number up to the next dot or the end, both of which are taken off the text. */
-static bool read_number(struct bytes *text, uint64_t *out_number)
+bool v1_refuse_cursor(struct problem *problem)
 {
-    const char *dot = text->len ? memchr(text->at, '.', text->len) : NULL;
-    size_t len = dot ? (size_t)(dot - text->at) : text->len;
-    bool ended = dot && len + 1 == text->len; /* by a dot */
-    if (ended || !bytes_to_u64(bytes_of(text->at, len), out_number) || *out_number > INT64_MAX)
-        return false;
-    *text = dot ? bytes_of(dot + 1, text->len - len - 1) : (struct bytes){0};
-    return true;
+    return api_refuse(problem, 400, "bad_parameter", "cursor",
+                      "this is not a cursor of this listing, from a page with the same topic and "
+                      "state: begin again without a cursor");
 }
 
-/* A page of jobs goes on after this due time (microseconds) and number: "1700000000000000.42".
- * A shared engine may have its own idea of the former, and a third number. */
-static bool read_job_cursor(struct bytes text, struct cmd_topic *topic)
+/* Topics go on behind a name; where jobs go on only the engine knows. */
+static bool read_cursor(const struct v1_call *v1, struct bytes text, struct cmd_topic *topic)
 {
-    uint64_t due_us, rank_us = 0;
-    if (!read_number(&text, &due_us) || !read_number(&text, &topic->after_seq) ||
-        (text.len && !read_number(&text, &rank_us)) || text.len)
-        return false;
-    topic->after_due_us = (int64_t)due_us;
-    topic->after_rank_us = (int64_t)rank_us;
+    if (v1->kind == CMD_LIST)
+        return (text.len && base64url_read(text, v1->input.scratch, &topic->cursor)) ||
+               v1_refuse_cursor(v1->input.problem);
+    if (api_topic_flaw(text) != NULL)
+        return bad_parameter(v1, "cursor", "this is not a cursor from an earlier page");
+    topic->topic = text;
     return true;
 }
 
@@ -79,10 +74,7 @@ static bool read_parameter(const struct v1_call *v1, struct bytes name, struct b
             return bad_limit(v1);
         topic->max = (uint32_t)limit;
     } else if (bytes_eq(name, BYTES("cursor"))) {
-        if (jobs ? !read_job_cursor(value, topic) : api_topic_flaw(value) != NULL)
-            return bad_parameter(v1, "cursor", "this is not a cursor from an earlier page");
-        if (!jobs)
-            topic->topic = value;
+        return read_cursor(v1, value, topic);
     } else if (jobs && bytes_eq(name, BYTES("state"))) {
         if (!v1_read_state(value, &topic->state))
             return bad_parameter(v1, "state",
@@ -99,8 +91,7 @@ bool v1_decode_list(const struct v1_call *v1)
 {
     struct bytes rest = v1->request->query, name, value;
     struct v1_fields none;
-    struct cmd_topic topic = {
-        .topic = v1->part, .max = LIST_LIMIT, .state = JOB_DELAYED, .after_due_us = INT64_MIN};
+    struct cmd_topic topic = {.topic = v1->part, .max = LIST_LIMIT, .state = JOB_DELAYED};
     if (topic.max > v1->input.limits->batch_jobs)
         topic.max = v1->input.limits->batch_jobs;
     if (!v1_read_body(&v1->input, v1->request->body, 0, &none))

@@ -349,6 +349,23 @@ def test_listing_pages_through_a_state_in_due_order(client, topic):
     assert dues == sorted(dues) and sorted(job["id"] for job in seen) == sorted(ids)
 
 
+def test_a_cursor_of_another_listing_is_refused(client, topic):
+    for name in (topic, f"{topic}-2"):
+        for number in range(2):
+            client.push_id(name, body=number, delay="1h")
+    path = f"/v1/topics/{topic}/jobs?state=delayed&limit=1&cursor="
+    cursor = client.get(path.removesuffix("&cursor=")).json()["cursor"]
+    assert len(client.get(path + cursor).json()["jobs"]) == 1
+    damaged = cursor[:20] + ("B" if cursor[20] == "A" else "A") + cursor[21:]
+    of_the_other_engine = "AQ" + {"E": "I", "I": "E"}[cursor[2]] + cursor[3:]
+    for bad in ("", cursor[:-4], cursor + "AAAA", damaged, of_the_other_engine, "1795243808634890.2"):
+        answer = client.get(path + bad)
+        problem(answer, 400, "bad_parameter")
+        assert answer.json()["field"] == "cursor" and "begin again" in answer.json()["detail"], bad
+    for other in (f"{topic}-2/jobs?state=delayed", f"{topic}/jobs?state=reserved"):
+        problem(client.get(f"/v1/topics/{other}&limit=1&cursor={cursor}"), 400, "bad_parameter")
+
+
 @pytest.mark.parametrize("query", ["state=lost", "cursor=!!", "limit=0", "limit=x", "limit=-1",
                                    "state=delayed&colour=red"])
 def test_a_bad_listing_is_refused(client, topic, query):

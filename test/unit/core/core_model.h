@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cursor.h"
 #include "core/core.h"
 
 enum {
@@ -101,6 +102,7 @@ struct life {
     struct reply reply;
     struct job_view views[64];
     char ids[64][64];
+    char cursor[CURSOR_BYTES];
 };
 
 #endif

@@ -663,28 +663,6 @@ static uint64_t park_scan(enum cmd_kind kind, struct cmd_topic topic)
     return parked;
 }
 
-static void a_long_listing_is_read_in_slices_and_can_be_cancelled(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 50000; i++)
-        push_due(START + SECOND + 50000 - i);
-    struct cmd_topic page = {.max = 10, .state = JOB_DELAYED, .after_due_us = INT64_MIN};
-    uint64_t cancelled = park_scan(CMD_LIST, page);
-    unsigned before = bed.replies;
-    assert_true(park_scan(CMD_LIST, page) != 0);
-    core_cancel(bed.core, cancelled);
-    assert_int_equal(core_next_us(bed.core), START);
-    unsigned ticks = 0;
-    while (core_tick(bed.core, START, 1000))
-        ticks++;
-    assert_true(ticks >= 3);
-    assert_int_equal(bed.replies, before + 1);
-    assert_int_equal(last()->count, 10);
-    assert_true(last()->more);
-    assert_int_equal(last_job()->due_us, START + SECOND + 1);
-    assert_int_equal(last()->next_due_us, START + SECOND + 10);
-}
-
 static void delayed_jobs_are_cleared_in_slices_up_to_max(void **state)
 {
     (void)state;
@@ -789,7 +767,6 @@ int main(void)
         TEST(a_waiter_on_a_topic_listed_twice_is_answered_once),
         TEST(the_first_of_100000_due_together_is_served_in_the_first_slice),
         TEST(topics_are_paged_by_name),
-        TEST(a_long_listing_is_read_in_slices_and_can_be_cancelled),
         TEST(delayed_jobs_are_cleared_in_slices_up_to_max),
         TEST(what_falls_due_is_counted_by_span),
         TEST(lateness_is_counted_at_hand_over),

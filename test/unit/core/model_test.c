@@ -250,6 +250,9 @@ static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply
         memcpy(life->ids[i], reply->jobs[i].ref.id.at, reply->jobs[i].ref.id.len);
         life->views[i].ref.id.at = life->ids[i];
     }
+    if (reply->cursor.len)
+        memcpy(life->cursor, reply->cursor.at, CURSOR_BYTES);
+    life->reply.cursor.at = life->cursor;
 }
 
 static enum err apply(const struct cmd *cmd)
@@ -587,14 +590,13 @@ static void step_list(void)
     struct cmd cmd = {.kind = CMD_LIST,
                       .topic = {.topic = topic_name(topic),
                                 .max = 1 + (uint32_t)below(20),
-                                .state = (enum job_state)(1 + below(JOB_STATES - 1)),
-                                .after_due_us = INT64_MIN}};
-    for (int page = 0; page < 2; page++) {
+                                .state = (enum job_state)(1 + below(JOB_STATES - 1))}};
+    int64_t due_us = INT64_MIN;
+    uint64_t seq = 0;
+    bool more = true;
+    for (int page = 0; page < 2 && more; page++) {
         if (apply(&cmd) == ERR_NOT_FOUND)
             return;
-        int64_t due_us = cmd.topic.after_due_us;
-        uint64_t seq = cmd.topic.after_seq;
-        bool more = false;
         for (uint32_t shown = 0;; shown++) {
             uint64_t next = 0;
             for (uint64_t i = 1; i < life->seq_next; i++) {
@@ -612,10 +614,9 @@ static void step_list(void)
             due_us = life->jobs[next].due_us;
             seq = next;
         }
-        MUST(life->reply.more == more);
+        MUST((life->reply.cursor.len > 0) == more);
         MUST(life->reply.count == cmd.topic.max || !more);
-        cmd.topic.after_due_us = life->reply.next_due_us;
-        cmd.topic.after_seq = life->reply.next_seq;
+        cmd.topic.cursor = life->reply.cursor;
     }
 }
 

@@ -1,5 +1,11 @@
 /* engine/redis/fanout.c: one answer out of many partitions'. */
+#include "base/cursor.h"
 #include "redis_scripted.h"
+
+static struct listing listing_of(enum job_state state)
+{
+    return (struct listing){.engine = CURSOR_REDIS, .state = (uint8_t)state, .topic = BYTES("t")};
+}
 
 static void ask_all(struct fanout *fanout)
 {
@@ -15,9 +21,8 @@ static void ask_all(struct fanout *fanout)
 
 static void a_page_holds_the_soonest_of_all_partitions(void **state)
 {
-    struct cmd cmd = {
-        .kind = CMD_LIST,
-        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3, .after_due_us = INT64_MIN}};
+    struct cmd cmd = {.kind = CMD_LIST,
+                      .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 3}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     (void)state;
     ask_all(fanout);
@@ -37,25 +42,26 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
     fanout_reply(fanout, &reply);
     assert_int_equal(reply.err, OK);
     assert_int_equal(reply.count, 3);
-    assert_true(reply.more);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(reply.jobs[i].due_us, 2000000 + 7 + i);
-    assert_int_equal(reply.next_due_us, 2000009);
-    assert_int_equal(reply.next_seq, 5);
+    struct listing listing = listing_of(JOB_DELAYED);
+    struct cursor cursor;
+    assert_int_equal(cursor_read(&listing, reply.cursor, &cursor), OK);
+    assert_int_equal(cursor.first, 2000009);
+    assert_int_equal(cursor.seq, 5);
     fanout_free(fanout);
 }
 
 /* Where a page of jobs in that state begins, in partition 0, behind the job 7 at 5 and 6. */
 static void assert_begins(enum job_state state, struct bytes place, struct bytes after)
 {
+    struct listing listing = listing_of(state);
+    char room[CURSOR_BYTES];
+    struct bytes cursor = cursor_write(&listing, &(struct cursor){5, 6, 7}, room);
     struct cmd cmd = {.kind = CMD_LIST,
-                      .topic = {.topic = BYTES("t"),
-                                .state = state,
-                                .max = 3,
-                                .after_due_us = 5,
-                                .after_rank_us = 6,
-                                .after_seq = 7}};
+                      .topic = {.topic = BYTES("t"), .state = state, .max = 3, .cursor = cursor}};
     struct fanout *fanout = fanout_new(&space, &cmd);
+    memset(room, 0, sizeof(room)); /* it was borrowed */
     struct buf out = {0};
     fanout_ask(fanout, &out, &(struct script_call){.number = 1});
     struct args args = args_of(&out);
@@ -76,11 +82,46 @@ static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
     assert_begins(JOB_BURIED, BYTES("b\1t\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\7"), BYTES("-1"));
 }
 
-static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **state)
+static void assert_refused(struct bytes cursor)
 {
     struct cmd cmd = {
         .kind = CMD_LIST,
-        .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1, .after_due_us = INT64_MIN}};
+        .topic = {.topic = BYTES("t"), .state = JOB_READY, .max = 3, .cursor = cursor}};
+    struct fanout *fanout = fanout_new(&space, &cmd);
+    struct reply reply;
+    assert_false(fanout_wants(fanout, 0));
+    assert_true(fanout_done(fanout)); /* without a call to Redis */
+    fanout_reply(fanout, &reply);
+    assert_int_equal(reply.err, ERR_INVALID);
+    fanout_free(fanout);
+}
+
+static void a_cursor_of_another_listing_is_refused_and_nobody_is_asked(void **state)
+{
+    struct listing listing = listing_of(JOB_READY), other = listing_of(JOB_BURIED);
+    struct cursor cursor = {5, 6, 7};
+    char room[CURSOR_BYTES];
+    (void)state;
+    assert_refused(cursor_write(&other, &cursor, room));
+    other = listing;
+    other.engine = CURSOR_EMBEDDED;
+    assert_refused(cursor_write(&other, &cursor, room));
+    other = listing;
+    other.topic = BYTES("u");
+    assert_refused(cursor_write(&other, &cursor, room));
+    assert_refused(bytes_of(cursor_write(&listing, &cursor, room).at, CURSOR_BYTES - 1));
+    room[CURSOR_BYTES - 1] ^= 1;
+    assert_refused(bytes_of(room, CURSOR_BYTES));
+    /* Made up, with a checksum that is right. */
+    assert_refused(cursor_write(&listing, &(struct cursor){-1, 6, 7}, room));
+    assert_refused(cursor_write(&listing, &(struct cursor){5, -1, 7}, room));
+    assert_refused(cursor_write(&listing, &(struct cursor){5, 6, UINT64_MAX}, room));
+}
+
+static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **state)
+{
+    struct cmd cmd = {.kind = CMD_LIST,
+                      .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     (void)state;
@@ -298,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_holds_the_soonest_of_all_partitions),
         cmocka_unit_test(a_page_begins_in_the_place_where_the_last_one_ended),
+        cmocka_unit_test(a_cursor_of_another_listing_is_refused_and_nobody_is_asked),
         cmocka_unit_test(a_partition_goes_on_while_jobs_of_one_instant_may_be_missing),
         cmocka_unit_test(counts_are_added_up),
         cmocka_unit_test(the_first_delayed_job_is_looked_for_until_another_is_sooner),

@@ -354,13 +354,15 @@ static void reserve_takes_topics_wait_and_max(void **state)
 static void lists_have_cursors(void **state)
 {
     (void)state;
-    struct call call = v1(HTTP_M_GET, "/v1/topics/t/jobs?state=buried&cursor=17.5&limit=3", NULL);
+    struct call call = v1(HTTP_M_GET, "/v1/topics/t/jobs?state=buried&cursor=-_8AAQ&limit=3", NULL);
     assert_int_equal(call.cmd.topic.state, JOB_BURIED);
-    assert_int_equal(call.cmd.topic.after_due_us, 17);
-    assert_int_equal(call.cmd.topic.after_seq, 5);
+    assert_true(bytes_eq(call.cmd.topic.cursor, BYTES("\xfb\xff\0\1")));
     assert_int_equal(call.cmd.topic.max, 3);
-    struct reply reply = {.kind = CMD_LIST, .more = true, .next_due_us = 18, .next_seq = 6};
-    assert_string_equal(answer(&call, &reply), "{\"jobs\":[],\"cursor\":\"18.6\"}");
+    struct reply reply = {.kind = CMD_LIST, .cursor = BYTES("\xfb\xff\0\2")};
+    assert_string_equal(answer(&call, &reply), "{\"jobs\":[],\"cursor\":\"-_8AAg\"}");
+    reply.cursor.len = 0;
+    assert_string_equal(answer(&call, &reply), "{\"jobs\":[]}");
+    assert_int_equal(v1(HTTP_M_GET, "/v1/topics/t/jobs", NULL).cmd.topic.cursor.len, 0);
     call = v1(HTTP_M_GET, "/v1/topics?cursor=a%20b", NULL);
     assert_text(call.cmd.topic.topic, "a b");
     call = v1(HTTP_M_POST, "/v1/topics/t/pause", "{\"for\":\"5m\"}");
@@ -368,6 +370,28 @@ static void lists_have_cursors(void **state)
     assert_int_equal(v1(HTTP_M_POST, "/v1/topics/t/pause", NULL).cmd.topic.pause_until_us,
                      INT64_MAX);
     assert_int_equal(v1(HTTP_M_POST, "/v1/topics/t/clear", "{}").kind, CALL_PROBLEM);
+}
+
+/* By whoever finds it out: the decoder, or the engine. */
+static void a_cursor_that_is_none_is_a_problem_that_says_to_begin_again(void **state)
+{
+    static const char *const bad[] = {"",         "17.5",      "%2B_8AAQ", "-_8AAR", "-_8AAQ%3D%3D",
+                                      "-_8AA%0A", "-_8AAQAAA", "A"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char target[80];
+        (void)snprintf(target, sizeof(target), "/v1/topics/t/jobs?cursor=%s", bad[i]);
+        struct call call = v1(HTTP_M_GET, target, NULL);
+        assert_int_equal(call.kind, CALL_PROBLEM);
+        assert_int_equal(call.problem.status, 400);
+        assert_non_null(strstr(refusal(&call), "begin again without a cursor"));
+    }
+    struct call call = v1(HTTP_M_GET, "/v1/topics/t/jobs?cursor=AAAA", NULL);
+    assert_int_equal(call.kind, CALL_CMD);
+    const char *said = answer(&call, &(struct reply){.kind = CMD_LIST, .err = ERR_INVALID});
+    assert_non_null(strstr(said, "\"code\":\"bad_parameter\""));
+    assert_non_null(strstr(said, "\"field\":\"cursor\""));
+    assert_non_null(strstr(said, "begin again without a cursor"));
 }
 
 static void commands_on_all_jobs_of_a_topic_are_asked_for_by_name(void **state)
@@ -668,6 +692,7 @@ int main(void)
         cmocka_unit_test(jobs_are_named_in_the_path),
         cmocka_unit_test(reserve_takes_topics_wait_and_max),
         cmocka_unit_test(lists_have_cursors),
+        cmocka_unit_test(a_cursor_that_is_none_is_a_problem_that_says_to_begin_again),
         cmocka_unit_test(a_batch_is_an_array_or_lines),
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(a_batch_is_answered_item_by_item),

@@ -26,6 +26,33 @@ static void data_of_every_length_comes_back_as_it_went(void **state)
     }
 }
 
+static void what_goes_into_urls_has_its_own_two_letters_and_no_padding(void **state)
+{
+    static const struct {
+        struct bytes data;
+        const char *text;
+    } cases[] = {{{"", 0}, ""},
+                 {{"\xff", 1}, "_w"},
+                 {{"\xfb\xff", 2}, "-_8"},
+                 {{"\xfb\xff", 3}, "-_8A"},
+                 {{"\xfb\xff\0\1", 4}, "-_8AAQ"}};
+    static const char *const bad[] = {"A", "_x", "-_9", "_w==", "/w", "+_8A", "-_8AA", "-_8A\n"};
+    struct arena scratch = {0};
+    struct bytes data;
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf text = {0};
+        base64url_write(&text, cases[i].data);
+        assert_true(bytes_eq(buf_bytes(&text), bytes_str(cases[i].text)));
+        assert_true(base64url_read(buf_bytes(&text), &scratch, &data));
+        assert_true(bytes_eq(data, cases[i].data));
+        buf_fini(&text);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(base64url_read(bytes_str(bad[i]), &scratch, &data));
+    arena_fini(&scratch);
+}
+
 static void what_is_not_base64_is_refused(void **state)
 {
     static const char *const bad[] = {"A",     "AA",   "AAA",  "A===", "AA=A",
@@ -44,6 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_of_every_length_comes_back_as_it_went),
+        cmocka_unit_test(what_goes_into_urls_has_its_own_two_letters_and_no_padding),
         cmocka_unit_test(what_is_not_base64_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

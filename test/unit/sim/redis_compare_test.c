@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../engine/redis_scripted.h"
+#include "base/cursor.h"
 #include "client/redis/resp.h"
 #include "sim/random.h"
 #include "sim/redis/server.h"
@@ -264,21 +265,36 @@ static void ask_reserve(struct pair *pair)
     note_all(pair);
 }
 
+/* Where a page may have ended: among the times and priorities of the jobs that there are. */
+static struct bytes any_cursor(struct pair *pair, const struct cmd_topic *cmd, char *room)
+{
+    struct listing listing = {
+        .engine = CURSOR_REDIS, .state = (uint8_t)cmd->state, .topic = cmd->topic};
+    int64_t at_us = pair->now_us + (int64_t)below(pair, SECOND_US);
+    struct cursor cursor = {.first = cmd->state == JOB_READY ? (int64_t)below(pair, 2000) : at_us,
+                            .second = cmd->state == JOB_READY ? at_us : 0,
+                            .seq = below(pair, 50)};
+    return cursor_write(&listing, &cursor, room);
+}
+
 static void ask_topics(struct pair *pair)
 {
     static const enum cmd_kind kinds[] = {CMD_PEEK,   CMD_KICK_TOPIC, CMD_CLEAR_TOPIC,
                                           CMD_PAUSE,  CMD_RESUME,     CMD_REMOVE_TOPIC,
                                           CMD_TOPICS, CMD_TOPIC,      CMD_LIST};
     struct cmd cmd = {.kind = kinds[below(pair, sizeof(kinds) / sizeof(kinds[0]))]};
-    cmd.topic = (struct cmd_topic){.topic = topic_name(pair),
-                                   .max = 1 + (uint32_t)below(pair, 3),
-                                   .stats = chance(pair, 200),
-                                   .in_use = chance(pair, 300),
-                                   .must_exist = chance(pair, 300),
-                                   .state = (enum job_state)(1 + below(pair, 4)),
-                                   .pause_until_us = pair->now_us + (int64_t)below(pair, SECOND_US),
-                                   .after_due_us = INT64_MIN};
+    cmd.topic =
+        (struct cmd_topic){.topic = topic_name(pair),
+                           .max = 1 + (uint32_t)below(pair, 3),
+                           .stats = chance(pair, 200),
+                           .in_use = chance(pair, 300),
+                           .must_exist = chance(pair, 300),
+                           .state = (enum job_state)(1 + below(pair, 4)),
+                           .pause_until_us = pair->now_us + (int64_t)below(pair, SECOND_US)};
     const struct script_space *from = &pair->space[below(pair, 2)];
+    char room[CURSOR_BYTES];
+    if (cmd.kind == CMD_LIST && chance(pair, 500))
+        cmd.topic.cursor = any_cursor(pair, &cmd.topic, room);
     struct fanout *fanout = fanout_new(from, &cmd);
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         if (!fanout_wants(fanout, i))
