@@ -531,6 +531,7 @@ void store_fetch_end(struct store *store, struct body_fetch *fetch)
 {
     struct body_reads *reads = store->body_reads;
     if (fetch->state == FETCH_QUEUED || fetch->state == FETCH_READING) {
+        CHECK(fetch->link.next && fetch->link.prev);
         bool last = fetch->state == FETCH_READING && fetch->link.next == fetch->link.prev;
         struct body_read *read =
             last ? LIST_ENTRY(fetch->link.next, struct body_read, fetches) : NULL;

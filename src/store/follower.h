@@ -79,17 +79,17 @@ void follower_ack(struct follower *follower, uint64_t batch);
 /* ---- for the store's parts ---- */
 
 struct followers *followers_new(struct store *store);
-void followers_free(struct followers *followers); /* NULL does nothing; not while one is reading */
+void followers_free(struct followers *all); /* NULL does nothing; not while one is reading */
 /* From what was found in the manifest; the log is known. */
-void followers_begin(struct followers *followers, const struct manifest *manifest);
+void followers_begin(struct followers *all, const struct manifest *manifest);
 /* Their cursors, into the manifest that is about to be written. */
-void followers_fill(const struct followers *followers, struct manifest *manifest);
+void followers_fill(const struct followers *all, struct manifest *manifest);
 /* Has one of them not read all batches up to this one? */
-bool followers_need(const struct followers *followers, uint64_t batch);
+bool followers_need(const struct followers *all, uint64_t batch);
 /* Drops those. */
-void followers_drop(struct followers *followers, uint64_t batch);
-bool followers_reading(const struct followers *followers); /* is the disk at it? */
-void followers_stats(const struct followers *followers, struct store_stats *out_stats);
-void followers_valid(const struct followers *followers); /* CHECKs the invariants. O(1) */
+void followers_drop(struct followers *all, uint64_t batch);
+bool followers_reading(const struct followers *all); /* is the disk at it? */
+void followers_stats(const struct followers *all, struct store_stats *out_stats);
+void followers_valid(const struct followers *all); /* CHECKs the invariants. O(1) */
 
 #endif
