@@ -1,6 +1,6 @@
 /*
- * The record decoder against any bytes: it stays in bounds, and what it accepts is encoded back to
- * the same bytes, but for those that no field covers.
+ * The record decoder against any bytes: it stays in bounds, and an event that it accepts is encoded
+ * back to the same bytes, but for those that no field covers.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *exact = mem_alloc(size ? size : 1); /* so that one byte too far is seen */
     if (size)
         memcpy(exact, data, size);
-    if (record_decode(exact, size, &record) == OK) {
+    if (record_decode(exact, size, &record) == OK && record.is_event) {
         CHECK(record.len <= size && record.len == record_bytes(&record.event));
         char *back = mem_alloc(record.len);
         record_encode(&record.event, record.len, back);
