@@ -190,12 +190,14 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
         send_continue(http);
         return true;
     case HTTP_READY:
+        http->owes_continue = false; /* its body has come without */
         take_request(http);
         http1_next(&http->http);
         session_fed(session, 0, false);
         return true;
     case HTTP_BAD: break;
     }
+    http->owes_continue = false;
     session_fed(session, 0, false);
     if (http->http.beanstalk)
         misdirected_note(session->server, MISDIRECTED_BEANSTALK, bytes);

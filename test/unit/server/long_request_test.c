@@ -1,6 +1,6 @@
 /*
  * Requests and answers so long that the worker reads and writes them: they keep their place, and
- * who leaves meanwhile takes nothing.
+ * who leaves meanwhile takes nothing. And "100 Continue", which precedes a long body.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,12 +117,39 @@ static void p6_a_long_answer_that_nobody_waits_for_gives_its_job_back(void **sta
     world_free(world);
 }
 
+/* Once the body has come nobody waits for it, though the head came when it could not be said. */
+static void no_100_continue_comes_behind_the_body(void **state)
+{
+    (void)state;
+    struct world *world = begin(&(struct world_options){.seed = 4});
+    struct sim_peer *peer = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    struct buf data = {0};
+    size_t len;
+    world_hold_disk(world, true); /* the first answer waits for it */
+    add_push(&data, 1);
+    buf_add_str(&data, "POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\n"
+                       "Content-Type: application/json\r\nContent-Length: 12\r\n"
+                       "Expect: 100-continue\r\n\r\n");
+    send_buf(peer, &data);
+    settle(world);
+    buf_add_str(&data, "{\"body\":\"x\"}");
+    send_buf(peer, &data);
+    settle(world);
+    world_hold_disk(world, false);
+    pass(world, SECOND_US);
+    assert_int_equal(next_status(peer, &len), 201);
+    assert_int_equal(next_status(peer, &len), 201);
+    assert_int_equal(sim_peer_received(peer).len, 0);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(p6_who_leaves_while_a_long_reserve_is_decoded_takes_no_job),
         cmocka_unit_test(answers_leave_in_order_though_the_worker_writes_some),
         cmocka_unit_test(p6_a_long_answer_that_nobody_waits_for_gives_its_job_back),
+        cmocka_unit_test(no_100_continue_comes_behind_the_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
