@@ -30,7 +30,7 @@ unsigned store_descriptors(uint32_t files_max)
     /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
        one being made, of one that is read past the cache, of one that a follower reads, and those
        that reads open. */
-    enum { OTHERS = 3 + 2 + 8 + 4 };
+    enum { OTHERS = 3 + 2 + 8 + 8 };
     if (files_max == 0)
         files_max = FILES_OPEN_MAX;
     return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;
