@@ -305,6 +305,7 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
                           size_t len, size_t *out_len)
 {
     (void)disk;
+    CHECK(file);
     int fd = file->fd;
     bool aligned =
         (uintptr_t)at % DISK_ALIGN == 0 && len % DISK_ALIGN == 0 && offset % DISK_ALIGN == 0;
