@@ -121,7 +121,7 @@ static void run_info(struct command_run *run)
                        "# Memory\r\nmaxmemory:%u\r\nmaxmemory_policy:noeviction\r\n\r\n"
                        "# Persistence\r\nloading:%u\r\n\r\n"
                        "# Replication\r\nrole:%s\r\nconnected_slaves:%u\r\n",
-                       mode, redis->settings.full ? 1000000 : 0, redis->settings.loading,
+                       mode, redis->settings.full ? 1000000U : 0U, redis->settings.loading,
                        redis->master ? "slave" : "master", redis->replica_count);
     resp_bulk(run->out, bytes_of(text, (size_t)len));
 }
