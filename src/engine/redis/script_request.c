@@ -232,7 +232,8 @@ static void compare_clocks(const struct script_request *call, int64_t redis_us)
     if (redis_us == 0 || possible ||
         call->answered_by != script_requests_node(calls, call->id.partition))
         return;
-    int64_t ahead_us = least_us + (most_us - least_us) / 2;
+    int64_t ahead_us =
+        most_us; /* a job may come late by the way there and back, never early (P3) */
     bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
     set_clock(calls, call->answered_by, close ? 0 : ahead_us);
 }
