@@ -84,6 +84,7 @@ $(STAMPS)/cppcheck/%.ok: % tools/cppcheck.txt
 	    -D__ORDER_LITTLE_ENDIAN__=1 $<
 	@touch $@
 
-# The unit tests once more, with everything the sanitizers see. A build of its own.
+# The unit tests once more, with everything the sanitizers see. A build of its own. Lives are slow there.
+SANITIZE_SEEDS ?= 100
 sanitize: ## unit tests under the address and undefined-behaviour sanitizers
-	$(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g' unit-run
+	SIM_SEEDS=$(SANITIZE_SEEDS) $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g' unit-run
