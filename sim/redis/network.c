@@ -69,8 +69,9 @@ static int64_t travel_us(struct sim_network *network)
 static void wire_add(struct wire *wire, struct bytes bytes, int64_t at_us)
 {
     if (wire->count == wire->cap) {
-        memmove(wire->pieces, wire->pieces + wire->first,
-                (wire->count - wire->first) * sizeof(*wire->pieces));
+        if (wire->first)
+            memmove(wire->pieces, wire->pieces + wire->first,
+                    (wire->count - wire->first) * sizeof(*wire->pieces));
         wire->count -= wire->first;
         wire->first = 0;
         wire->cap = wire->cap ? 2 * wire->cap : 8;

@@ -92,11 +92,17 @@ struct sim_redis_conn *sim_redis_accept(struct sim_redis *redis)
     return conn;
 }
 
+void sim_redis_unsubscribe(struct sim_redis_conn *conn)
+{
+    for (unsigned i = 0; i < conn->channel_count; i++)
+        mem_free((void *)(uintptr_t)conn->channels[i].at);
+    conn->channel_count = 0;
+}
+
 void sim_redis_hang_up(struct sim_redis_conn *conn)
 {
     list_remove(&conn->place);
-    for (unsigned i = 0; i < conn->channel_count; i++)
-        mem_free((void *)(uintptr_t)conn->channels[i].at);
+    sim_redis_unsubscribe(conn);
     buf_fini(&conn->in);
     buf_fini(&conn->out);
     mem_free(conn);

@@ -54,7 +54,9 @@ int64_t sim_redis_next_us(const struct sim_redis *redis);
 /* ---- connections ---- */
 
 struct sim_redis_conn *sim_redis_accept(struct sim_redis *redis);
-void sim_redis_hang_up(struct sim_redis_conn *conn); /* frees it */
+void sim_redis_hang_up(struct sim_redis_conn *conn);
+/* The server has lost its subscriptions, and the client does not know. */
+void sim_redis_unsubscribe(struct sim_redis_conn *conn); /* frees it */
 void sim_redis_input(struct sim_redis_conn *conn, struct bytes bytes);
 /* What is to be sent: take what you like from its beginning. */
 struct buf *sim_redis_output(struct sim_redis_conn *conn);
