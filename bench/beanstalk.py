@@ -277,11 +277,11 @@ class Bench(Suite):
         return (totals[1] - totals[0]) / 10000
 
     def system_calls(self):
-        report = self.place / "calls"
-        prefix = ["strace", "-c", "-f", "-q", "-o", str(report)]
+        counts = self.place / "calls"
+        prefix = ["strace", "-c", "-f", "-q", "-o", str(counts)]
 
         def read():
-            total = re.search(r"\s(\d+)\s+(?:\d+\s+)?total", report.read_text())
+            total = re.search(r"\s(\d+)\s+(?:\d+\s+)?total", counts.read_text())
             return int(total.group(1)) if total else None
 
         for title, words in (("64x1", LONE), ("16x16", DEEP)):
@@ -293,11 +293,11 @@ class Bench(Suite):
                          report.shown(values[SYNC]), values[SYNC] <= CALLS_BARS[title])
 
     def instructions(self):
-        report = self.place / "callgrind.out"
-        prefix = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={report}"]
+        profile = self.place / "callgrind.out"
+        prefix = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={profile}"]
 
         def read():
-            total = re.search(r"^(?:summary|totals): (\d+)", report.read_text(), re.M)
+            total = re.search(r"^(?:summary|totals): (\d+)", profile.read_text(), re.M)
             return int(total.group(1)) if total else None
 
         for title, words in (("64x1", LONE), ("16x16", DEEP)):
