@@ -7,6 +7,9 @@ enum {
     SLICE_MIN = 16,    /* commands that are submitted at once though the budget be spent */
     COMMAND_NS = 1000, /* work for reading a small command and writing its result */
     BYTES_PER_NS = 1,  /* of its text, read as JSON */
+    /* Commands that are with the engine and not answered: an engine has no room for any number,
+       and each may hold its body there. */
+    UNANSWERED_MAX = 4096,
 };
 
 /* One command of a batch. */
@@ -21,7 +24,8 @@ struct batch_item {
 
 struct batch {
     struct request *request;
-    struct list place;      // server::batches, while unfinished and not all in its first slice
+    struct list place;      // server::batches, while unfinished, not `full`, and not all in its
+                            // first slice
     struct api_batch items; /* not decoded yet */
     struct arena arena;     /* of the items, their results, and the text that is left */
     struct batch_item *first;
@@ -29,6 +33,7 @@ struct batch {
     uint32_t waiting;     /* items not answered yet */
     size_t counted_bytes; /* in pipeline::working_bytes */
     bool decoded;         /* all items are in the list */
+    bool full;            /* it goes on when half of those that wait are answered */
 };
 
 void batch_free(struct batch *batch)
@@ -82,8 +87,15 @@ static void item_done(struct batch_item *item, const struct reply *reply,
 static void answered(struct ticket *ticket, const struct reply *reply)
 {
     struct batch_item *item = LIST_ENTRY(ticket, struct batch_item, ticket);
+    struct batch *batch = item->request->batch;
+    struct server *server = http_server(batch->request->http);
     item_done(item, reply, NULL);
-    finish(item->request->batch);
+    if (batch->full && batch->waiting <= UNANSWERED_MAX / 2) {
+        batch->full = false;
+        list_add_tail(&server->batches, &batch->place);
+        server->turn_again = true; /* the turn may be past this */
+    }
+    finish(batch);
 }
 
 /* What it takes now, for the session's footprint. */
@@ -134,6 +146,9 @@ static bool go_on(struct batch *batch)
     const struct session *session = &batch->request->http->pipeline.session;
     unsigned count = 0;
     while (count++ < SLICE_MIN || session_may_go_on(session)) {
+        batch->full = batch->waiting >= UNANSWERED_MAX;
+        if (batch->full)
+            return false;
         if (!step(batch)) {
             batch->decoded = true;
             batch->request->pending.state = PENDING_OPEN;
@@ -162,7 +177,8 @@ void batch_begin(struct request *request, const struct api_batch *items)
         batch->items.rest = arena_copy(&batch->arena, batch->items.rest);
     batch->items.topic = arena_copy(&batch->arena, batch->items.topic);
     count_memory(batch);
-    list_add_tail(&server->batches, &batch->place);
+    if (!batch->full)
+        list_add_tail(&server->batches, &batch->place);
 }
 
 bool batches_step(struct server *server)
@@ -177,6 +193,8 @@ bool batches_step(struct server *server)
         server_begin_visit(server);
         if (go_on(batch))
             pipeline_read_on(&http->pipeline);
+        else if (batch->full)
+            count_memory(batch);
         else
             list_add_tail(batches, &batch->place); /* the others' turn */
     }

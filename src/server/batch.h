@@ -1,6 +1,7 @@
 /*
  * A batch: one request with many commands, each with a ticket and a result of its own. It is
- * decoded and submitted in slices, as far as the session's share of the turn goes; nothing behind
+ * decoded and submitted in slices, as far as the session's share of the turn goes and no more than
+ * some thousand of its commands are unanswered; nothing behind
  * it is read until all its commands are with the engine.
  */
 #ifndef LATERD_SERVER_BATCH_H

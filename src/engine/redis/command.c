@@ -135,11 +135,6 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
                               struct ticket *ticket)
 {
     struct script_request *call = script_requests_new(&redis->calls, partition);
-    if (!call) {
-        if (ticket)
-            ticket->answered(ticket, &(struct reply){.err = ERR_AGAIN, .kind = cmd->kind});
-        return SUBMIT_ANSWERED;
-    }
     struct job_command *command = mem_alloc(sizeof(*command));
     pending_begin(&command->pending, redis, cmd->kind, ticket);
     script_ask(&call->request, &redis->space, &call->id, cmd);
@@ -251,10 +246,6 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
 {
     struct redis_engine *redis = gathering->pending.redis;
     struct script_request *call = script_requests_new(&redis->calls, partition);
-    if (!call) {
-        gathering->err = ERR_AGAIN;
-        return;
-    }
     fanout_ask(gathering->fanout, &call->request, &call->id);
     call->changes = cmd_traits(gathering->pending.kind)->changes;
     gathering->under_way++;

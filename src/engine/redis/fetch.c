@@ -229,14 +229,11 @@ static struct ask *ask_new(struct wait_group *group, uint32_t topics, uint32_t m
     return ask;
 }
 
-/* NULL: the partition has too many requests unanswered. */
 static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t partition,
                            uint32_t max)
 {
     struct consumers *consumers = group->consumers;
     struct script_request *call = script_requests_new(consumers->options.calls, partition);
-    if (!call)
-        return NULL;
     struct bytes *names = arena_alloc(&consumers->scratch, topics * sizeof(*names));
     for (uint32_t i = 0; i < topics; i++) {
         names[i] = topic_name(group->topics[i].topic);
@@ -284,7 +281,7 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
         group->probe_deadline_us = consumers->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0);
-        if (ask && awaited) {
+        if (awaited) {
             ask->awaited = true;
             group->looking++;
         }
@@ -359,8 +356,7 @@ void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
         return;
     struct ask *ask = ask_for(group, group->topic_count, partition,
                               open < JOBS_AT_ONCE ? (uint32_t)open : JOBS_AT_ONCE);
-    if (ask)
-        ask->behind = true;
+    ask->behind = true;
 }
 
 static void wait_group_ask(struct wait_group *group)

@@ -62,11 +62,9 @@ static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
     struct returning *returning = where(requeue, partition);
-    struct script_request *call = NULL;
-    if (returning->under_way < AT_ONCE && returning->again_us <= requeue->now_us)
-        call = script_requests_new(requeue->options.calls, partition);
-    if (!call)
+    if (returning->under_way >= AT_ONCE || returning->again_us > requeue->now_us)
         return false;
+    struct script_request *call = script_requests_new(requeue->options.calls, partition);
     struct cmd cmd = {
         .kind = CMD_RELEASE,
         .job = {.ref.seq = release->seq, .lease = release->lease, .why = release->why},

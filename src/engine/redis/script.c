@@ -229,6 +229,12 @@ void script_add_i64(struct buf *out, int64_t number)
     script_add(out, bytes_of(digits + at, sizeof(digits) - at));
 }
 
+static void put_place(char *request, uint32_t place)
+{
+    request[10] = (char)(place >> 8);
+    request[11] = (char)(place & 255);
+}
+
 /* ARGV[1]: is it sent again ('0' or '1'), the place in the ring of answers, its number. */
 static void add_request(struct buf *out, const struct script_space *space,
                         const struct script_call *call)
@@ -237,8 +243,7 @@ static void add_request(struct buf *out, const struct script_space *space,
     request[0] = '0';
     request[1] = 'a';
     memcpy(request + 2, space->daemon, 8);
-    request[10] = (char)(call->place >> 8);
-    request[11] = (char)(call->place & 255);
+    put_place(request, call->place);
     put_u64(request + 12, call->number);
     script_add(out, bytes_of(request, sizeof(request)));
 }
@@ -278,12 +283,24 @@ struct bytes script_argument(struct bytes request, uint32_t index)
     }
 }
 
-void script_mark_again(char *request, size_t len)
+/* Its ARGV[1], to be changed. */
+static char *request_of(char *request, size_t len)
 {
     struct bytes argument = script_argument(bytes_of(request, len), 1);
     char *mark = request + (argument.at - request);
     CHECK(argument.len == REQUEST_BYTES && (*mark == '0' || *mark == '1'));
-    *mark = '1';
+    return mark;
+}
+
+void script_mark_again(char *request, size_t len)
+{
+    *request_of(request, len) = '1';
+}
+
+void script_set_place(char *request, size_t len, uint32_t place)
+{
+    CHECK(place < SCRIPT_RING);
+    put_place(request_of(request, len), place);
 }
 
 /* ---- push ---- */

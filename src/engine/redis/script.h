@@ -36,7 +36,7 @@
 enum {
     SCRIPT_PARTITIONS_MAX = 1024,
     SCRIPT_PREFIX_MAX = 64,  /* bytes */
-    SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: see script_call */
+    SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: others wait */
     SCRIPT_DIGEST = 40,      /* hex digits of SHA-1 */
     SCRIPT_PARTS_MAX = 4096, /* of any answer */
     SCRIPT_NAME = 8,         /* bytes of a daemon's name */
@@ -113,7 +113,7 @@ enum script_route script_route(const struct script_space *space, const struct cm
  */
 struct script_call {
     uint32_t partition;
-    uint32_t place; /* below SCRIPT_RING */
+    uint32_t place; /* below SCRIPT_RING; if that itself: to be set before it is sent */
     uint64_t number;
     int64_t now_us; /* our clock: what a delay counts from */
 };
@@ -188,6 +188,9 @@ void script_ask_reap_dead(struct buf *out, const struct script_space *space,
 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);
+
+/* Gives a request, as made by the functions above, its place in the ring. */
+void script_set_place(char *request, size_t len, uint32_t place);
 
 /* ---- answers ---- */
 

@@ -1,6 +1,7 @@
 /*
  * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
- * and the answer is in; in `unsent` exactly while no connection has it and no reply is held.
+ * and the answer is in; in `unsent` or `roomless` exactly while no connection has it and no reply
+ * is held; in `roomless` while all places of the ring are taken.
  */
 #include "engine/redis/script_request.h"
 
@@ -68,14 +69,40 @@ static void ring_give(struct partition *partition, uint32_t place)
     partition->ring_taken[place / 64] &= ~(UINT64_C(1) << place % 64);
 }
 
+static bool has_place(const struct script_request *call)
+{
+    return call->in_ring && call->id.place < SCRIPT_RING;
+}
+
+static void wait_to_send(struct script_request *call, int64_t retry_at_us)
+{
+    call->retry_at_us = retry_at_us;
+    list_remove(&call->unsent);
+    list_add_tail(&partition_of(call)->unsent, &call->unsent);
+}
+
+/* Who waits for a place gets the free ones, first come first served. */
+static void share_places(struct partition *partition)
+{
+    uint32_t place;
+    while (!list_empty(&partition->roomless) && ring_take(partition, &place)) {
+        struct script_request *call =
+            LIST_ENTRY(partition->roomless.next, struct script_request, unsent);
+        call->id.place = place;
+        script_set_place(call->request.at, call->request.len, place);
+        wait_to_send(call, 0);
+    }
+}
+
 static void script_request_free(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
-    if (call->in_ring)
+    if (has_place(call))
         ring_give(partition_of(call), call->id.place);
     list_remove(&call->place);
     list_remove(&call->unsent);
     list_remove(&call->held);
+    share_places(partition_of(call));
     if (call->reply)
         freeReplyObject(call->reply);
     call->reply = NULL;
@@ -115,7 +142,7 @@ static void tell(struct script_request *call, enum err err, const struct bytes *
  * of a newer one, so these begin elsewhere in the ring. */
 static void leave_place(const struct script_request *call)
 {
-    if (call->resent && call->in_ring)
+    if (call->resent && has_place(call))
         partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
 }
 
@@ -125,13 +152,6 @@ static void finish(struct script_request *call, enum err err)
     leave_place(call);
     tell(call, err, NULL, 0);
     script_request_free(call);
-}
-
-static void wait_to_send(struct script_request *call, int64_t retry_at_us)
-{
-    call->retry_at_us = retry_at_us;
-    list_remove(&call->unsent);
-    list_add_tail(&partition_of(call)->unsent, &call->unsent);
 }
 
 /* ---- sending ---- */
@@ -481,6 +501,7 @@ void script_requests_init(struct script_requests *calls,
         struct partition *partition = &calls->partitions[i];
         list_init(&partition->calls);
         list_init(&partition->unsent);
+        list_init(&partition->roomless);
         partition->slot = topology_slot(script_tag(options->space, i, tag));
     }
     calls->loading = mem_zalloc(REDIS_NODES_MAX * sizeof(struct loading));
@@ -516,12 +537,11 @@ void script_requests_fini(struct script_requests *calls)
 
 struct script_request *script_requests_new(struct script_requests *calls, uint32_t partition)
 {
-    uint32_t place;
-    if (!ring_take(&calls->partitions[partition], &place))
-        return NULL;
+    struct partition *to = &calls->partitions[partition];
     struct script_request *call = script_requests_new_unkept(calls, partition);
-    call->id.place = place;
     call->in_ring = true;
+    if (!list_empty(&to->roomless) || !ring_take(to, &call->id.place))
+        call->id.place = SCRIPT_RING;
     return call;
 }
 
@@ -548,6 +568,10 @@ void script_requests_send(struct script_request *call, void *owner,
     call->owner = owner;
     call->done = done;
     call->deadline_us = calls->now_us + calls->options.timeout_us;
+    if (call->in_ring && !has_place(call)) {
+        list_add_tail(&partition_of(call)->roomless, &call->unsent);
+        return;
+    }
     wait_to_send(call, 0);
     try_to_send(call);
 }
@@ -621,7 +645,8 @@ static void give_up_old(struct script_requests *calls, struct partition *partiti
         next = at->next;
         if (call->deadline_us > calls->now_us)
             return;
-        if (call->at_most_once) {
+        bool roomless = call->in_ring && !has_place(call); /* nobody can have done it */
+        if (call->at_most_once && !roomless) {
             if (call->on_timeout)
                 call->on_timeout(call->owner);
             call->on_timeout = NULL;

@@ -22,7 +22,7 @@ enum { CALL_RING_WORDS = SCRIPT_RING / 64 };
 struct script_request {
     struct link_call on_link;
     struct list place;  // partition::calls, by number
-    struct list unsent; // partition::unsent, or nowhere
+    struct list unsent; // partition::unsent or ::roomless, or nowhere
     struct list held;   // replicas::waiting or ::gathered: its reply waits for replicas
     struct script_request *next_spare;
     struct script_requests *calls;
@@ -51,6 +51,7 @@ struct script_request {
 struct partition {
     struct list calls;                    // call::place: not answered yet, by number
     struct list unsent;                   // call::unsent
+    struct list roomless;                 // call::unsent: wait for a place in the ring
     uint64_t number;                      /* of the newest request */
     uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
     uint32_t ring_from;                   /* the word in which to look for a free one first */
@@ -101,9 +102,14 @@ void script_requests_init(struct script_requests *calls,
 /* The topology is closed before: no call is under way any more. Tells all owners ERR_AGAIN. */
 void script_requests_fini(struct script_requests *calls);
 
-/* NULL: too many to this partition are unanswered. `request` is empty, to be written. */
+/*
+ * `request` is empty, to be written. If as many to this partition are unanswered as its ring has
+ * places, the call is sent as soon as one of them is answered, in the order in which they came; who
+ * has waited for its time-out is told ERR_AGAIN. Never NULL.
+ */
 struct script_request *script_requests_new(struct script_requests *calls, uint32_t partition);
-/* The same for scripts that keep no answer in the ring, like open and heartbeat: never NULL. */
+/* The same for scripts that keep no answer in the ring, like open and heartbeat: these need no
+ * place. */
 struct script_request *script_requests_new_unkept(struct script_requests *calls,
                                                   uint32_t partition);
 void script_requests_send(struct script_request *call, void *owner,

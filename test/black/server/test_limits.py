@@ -120,6 +120,15 @@ def test_p8_batch_jobs(laterd):
         assert len(client.reserve("t", most=5)) == 5
 
 
+def test_a_batch_of_more_jobs_than_an_engine_does_at_once_is_done(laterd):
+    with Client(laterd({"limits": {"batch_jobs": 10000}, "redis": ONE}).port) as client:
+        for _ in range(2):
+            answer = client.post("/v1/topics/t/jobs", [{"body": 1}] * 9000)
+            assert answer.status in (200, 201, 207), answer
+            assert answer.json()["failed"] == 0, answer.text[:300]
+        assert client.get("/v1/topics/t").json()["ready"] == 18000
+
+
 def test_p8_reserve_topics(laterd):
     with Client(laterd({"limits": {"reserve_topics": 2}}).port) as client:
         assert client.reserve("a", "b") == []

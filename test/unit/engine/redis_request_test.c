@@ -116,14 +116,55 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
         assert_true(place < SCRIPT_RING && !seen[place]);
         seen[place] = true;
     }
-    assert_null(script_requests_new(&test->calls, 1));
     struct script_request *unkept =
         script_requests_new_unkept(&test->calls, 1); /* needs none, and gives none back */
     script_requests_send(unkept, test, given_up);
-    assert_null(script_requests_new(&test->calls, 1));
     script_requests_tick(&test->calls, TIMEOUT_US);
     assert_int_equal(test->given_up, SCRIPT_RING + 1);
     assert_int_equal(send_one(test, 1), 0);
+}
+
+static struct script_request *send_any(struct place_test *test)
+{
+    struct script_request *call = script_requests_new(&test->calls, 1);
+    script_ask_promote(&call->request, &test->space, &call->id, 1);
+    script_requests_send(call, test, given_up);
+    return call;
+}
+
+static void who_finds_no_place_waits_for_one(void **state)
+{
+    struct place_test *test = *state;
+    for (uint32_t i = 0; i < SCRIPT_RING; i++)
+        (void)send_any(test);
+    script_requests_tick(&test->calls, TIMEOUT_US / 2);
+    struct script_request *first = send_any(test), *second = send_any(test);
+    assert_int_equal(first->id.place, SCRIPT_RING);
+    struct script_request *ended =
+        LIST_ENTRY(test->calls.partitions[1].calls.next, struct script_request, place);
+    uint32_t place = ended->id.place;
+    ended->on_link.done(&ended->on_link, redis_error("NOPERM for a test"));
+    assert_int_equal(first->id.place, place);
+    assert_int_equal(script_argument(buf_bytes(&first->request), 1).at[11], (char)place);
+    assert_int_equal(second->id.place, SCRIPT_RING);
+    assert_int_equal(test->given_up, 1);
+    script_requests_tick(&test->calls, TIMEOUT_US); /* the others are too old */
+    assert_int_equal(test->given_up, SCRIPT_RING);
+    assert_in_range(second->id.place, 0, SCRIPT_RING - 1);
+}
+
+/* Nobody has done it: it is not waited for. */
+static void who_waits_for_a_place_for_too_long_is_told(void **state)
+{
+    struct place_test *test = *state;
+    struct script_request *calls[SCRIPT_RING];
+    for (uint32_t i = 0; i < SCRIPT_RING; i++) {
+        calls[i] = send_any(test);
+        calls[i]->at_most_once = true;
+    }
+    send_any(test)->at_most_once = true;
+    script_requests_tick(&test->calls, TIMEOUT_US);
+    assert_int_equal(test->given_up, 1);
 }
 
 /* A call that is tried until its answer is known. */
@@ -275,6 +316,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_place_of_an_ended_call_is_taken_again, setup, teardown),
         cmocka_unit_test_setup_teardown(as_many_calls_as_there_are_places_may_be_unanswered, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(who_finds_no_place_waits_for_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_waits_for_a_place_for_too_long_is_told, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_may_have_been_done_is_given_up_with_its_answer, setup,
                                         teardown),

@@ -348,6 +348,37 @@ static void a_command_while_redis_is_away_is_answered_within_its_time(void **sta
     assert_int_equal(client.err, ERR_AGAIN);
 }
 
+/* The ring of answers is full then: what finds no place waits, and nobody is told "empty". */
+static void more_commands_than_the_ring_has_places_are_all_done(void **state)
+{
+    enum { PUSHES = SCRIPT_RING + 904 };
+    static const struct bytes topic = {"t", 1};
+    static struct client clients[PUSHES], taker, waiter;
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .due_us = 1, .ttr_us = 1}};
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    taker = waiter = (struct client){.ticket.answered = client_answered};
+    for (unsigned i = 0; i < PUSHES; i++) {
+        clients[i] = (struct client){.ticket.answered = client_answered};
+        (void)port->verbs->submit(port, &push, &clients[i].ticket);
+    }
+    (void)port->verbs->submit(port, &take, &taker.ticket);
+    take.reserve.wait_us = SECOND_US;
+    (void)port->verbs->submit(port, &take, &waiter.ticket);
+    turns(SECOND_US / 2);
+    for (unsigned i = 0; i < PUSHES; i++) {
+        assert_int_equal(clients[i].answers, 1);
+        assert_int_equal(clients[i].err, OK);
+    }
+    assert_int_equal(taker.err, OK);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(waiter.count, 1);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -366,6 +397,7 @@ int main(void)
         STARTED(a_subscription_that_hears_nothing_is_made_anew),
         STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
+        STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
