@@ -229,6 +229,8 @@ struct reply {
     /* LIST: for the next page; empty: this was the last one. For the engine alone to read: see
        base/cursor.h. */
     struct bytes cursor;
+    /* RESERVE with jobs: what it asked for, .wait_us being what is left of its wait. */
+    const struct cmd_reserve *asked;
 };
 
 #endif

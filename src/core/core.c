@@ -80,6 +80,7 @@ void core_free(struct core *core)
     pool_fini(&core->jobs);
     blocks_fini(&core->ids); /* none is larger than its blocks */
     mem_free(core->candidates);
+    mem_free(core->candidate_names);
     mem_free(core->views);
     mem_free(core);
 }

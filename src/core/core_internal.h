@@ -101,9 +101,10 @@ struct core {
     struct pool waiters;
     struct list scans; // scan::of_core
     uint32_t scan_count;
-    uint32_t generation;       /* of the last parked command */
-    uint64_t mark;             /* see topic::mark */
-    struct topic **candidates; /* scratch of reserve */
+    uint32_t generation;           /* of the last parked command */
+    uint64_t mark;                 /* see topic::mark */
+    struct topic **candidates;     /* scratch of reserve … */
+    struct bytes *candidate_names; /* … and of what it tells of who waited */
     uint32_t candidates_cap;
     struct job_view pushed_view; /* scratch of replies to pushes, see cmd_push::brief */
     struct job_view *views;      /* scratch of other replies */
@@ -114,12 +115,6 @@ struct core {
 static inline struct job *core_job(const struct core *core, uint32_t number)
 {
     return pool_at(&core->jobs, number);
-}
-
-static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT64_MAX */
-{
-    int64_t sum;
-    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
 }
 
 /* Whole seconds from now until then, rounded up, within what statistics can show. */

@@ -139,4 +139,10 @@ bool job_ref_parse(struct bytes text, struct job_ref *out_ref);
 /* Writes the text form into `room` (JOB_TEXT_ID_MAX bytes) if server-made, else borrows ref.id. */
 struct bytes job_ref_text(const struct job_ref *ref, char *room);
 
+static inline int64_t time_add(int64_t time_us, int64_t span_us) /* stops at INT64_MAX */
+{
+    int64_t sum;
+    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
+}
+
 #endif

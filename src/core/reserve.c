@@ -29,6 +29,8 @@ static void candidate_add(struct core *core, uint32_t place, struct topic *topic
         core->candidates_cap = place ? place * 2 : 16;
         core->candidates =
             mem_realloc(core->candidates, core->candidates_cap * sizeof(struct topic *));
+        core->candidate_names =
+            mem_realloc(core->candidate_names, core->candidates_cap * sizeof(struct bytes));
     }
     core->candidates[place] = topic;
 }
@@ -70,10 +72,12 @@ static uint32_t take(struct core *core, uint32_t count, const struct wanted *wan
     return taken;
 }
 
-static void reply_taken(struct core *core, void *ctx, uint32_t taken)
+static void reply_taken(struct core *core, void *ctx, uint32_t taken,
+                        const struct cmd_reserve *asked)
 {
-    core_reply(core, ctx,
-               &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views});
+    core_reply(
+        core, ctx,
+        &(struct reply){.kind = CMD_RESERVE, .count = taken, .jobs = core->views, .asked = asked});
 }
 
 /* Takes the waiter off its topics and its wheel and frees it. Its client is still to be answered.
@@ -169,13 +173,28 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx, u
     if (count)
         taken = take(core, count, &wanted);
     if (taken) {
-        reply_taken(core, ctx, taken);
+        reply_taken(core, ctx, taken, cmd);
         return;
     }
     bool waits = cmd->wait_us > 0 || behind_others;
     enum err err = waits ? park(core, cmd, ctx, out_parked) : ERR_EMPTY;
     if (err)
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
+}
+
+/* What the waiter, whose topics are the candidates, asks for as of now. */
+static struct cmd_reserve asked_now(struct core *core, const struct waiter *waiter)
+{
+    for (uint32_t i = 0; i < waiter->link_count; i++)
+        core->candidate_names[i] = core->candidates[i]->name;
+    return (struct cmd_reserve){
+        .topics = core->candidate_names,
+        .topic_count = waiter->link_count,
+        .max = waiter->wanted.max,
+        .wait_us = waiter->until_us > core->now_us ? waiter->until_us - core->now_us : 0,
+        .listed_order = waiter->wanted.listed_order,
+        .bound = waiter->wanted.bound,
+    };
 }
 
 /* Gives the waiter what its topics have, up to `max`, and answers it. Returns how many; 0: none. */
@@ -189,8 +208,9 @@ static uint32_t serve(struct core *core, uint32_t number, uint32_t max)
     uint32_t taken = take(core, waiter->link_count, &wanted);
     if (taken) {
         void *ctx = waiter->ctx;
+        struct cmd_reserve asked = asked_now(core, waiter);
         unpark(core, number);
-        reply_taken(core, ctx, taken);
+        reply_taken(core, ctx, taken, &asked);
     }
     return taken;
 }

@@ -52,8 +52,9 @@ enum submitted {
     SUBMIT_ANSWERED, /* `answered` was called before submit returned; of no ticket: always this */
     SUBMIT_PENDING,  /* the answer comes by itself, from a disk or a server; what is submitted later
                         about the same job is done after it */
-    SUBMIT_PARKED,   /* waits for a job, or takes several steps between which other commands are
-                        done: who must keep an order submits nothing more before the answer */
+    SUBMIT_PARKED,   /* waits for a job, or may yet have to (its job's body is being read), or takes
+                        several steps between which other commands are done: who must keep an order
+                        submits nothing more before the answer */
 };
 
 struct engine_verbs {

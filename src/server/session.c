@@ -74,12 +74,6 @@ uint64_t session_sent(const struct session *session)
 
 /* ---- patience ---- */
 
-static int64_t time_add(int64_t time_us, int64_t span_us)
-{
-    int64_t sum;
-    return __builtin_add_overflow(time_us, span_us, &sum) ? INT64_MAX : sum;
-}
-
 void session_fed(struct session *session, size_t bytes, bool midway)
 {
     if (!midway) {

@@ -6,7 +6,7 @@
  * A job is reserved when the reply is made, so that nobody else gets it. Its consumer has its whole
  * ttr all the same: while the body is being read the lease does not run out, and the ttr counts
  * from when the reply goes. A job that somebody deletes or replaces meanwhile leaves the reply
- * (P5).
+ * (P5); a RESERVE that has none left then asks again, and waits for the rest of its time.
  *
  * Invariant: the jobs of a waiting RESERVE are reserved under the lease that its reply shows, but
  * for those that a client has deleted, replaced or moved since.
@@ -53,7 +53,9 @@ struct body_waiter {
     struct list link;
     struct embedded *embedded;
     struct reply reply;
-    uint32_t left; /* bodies that have not come yet */
+    struct cmd_reserve asked; /* RESERVE: what for, … */
+    int64_t asked_until_us;   /* … and how long it waits */
+    uint32_t left;            /* bodies that have not come yet */
     uint32_t wanted_count;
     struct wanted_body *wanted;
     size_t size_bytes;
@@ -225,18 +227,44 @@ static size_t retry_bytes(const struct job_view *job)
     return job->retry_count * sizeof(job->retry_us[0]);
 }
 
+static size_t asked_bytes(const struct reply *reply)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; reply->asked && i < reply->asked->topic_count; i++)
+        size += sizeof(struct bytes) + reply->asked->topics[i].len;
+    return size;
+}
+
+/* Copies what a RESERVE asked for: the topics into `topics`, their names into `room`. */
+static char *copy_asked(struct body_waiter *waiter, struct bytes *topics, char *room)
+{
+    if (!waiter->reply.asked)
+        return room;
+    waiter->asked = *waiter->reply.asked;
+    for (uint32_t i = 0; i < waiter->asked.topic_count; i++) {
+        topics[i] = waiter->asked.topics[i];
+        room = copy_bytes(room, &topics[i]);
+    }
+    waiter->asked.topics = topics;
+    waiter->reply.asked = &waiter->asked;
+    return room;
+}
+
 /* A copy of the reply that borrows nothing from the core. */
 static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted)
 {
     size_t size = sizeof(struct body_waiter) + reply->count * sizeof(struct job_view) +
-                  wanted * sizeof(struct wanted_body);
+                  wanted * sizeof(struct wanted_body) + asked_bytes(reply);
     for (uint32_t i = 0; i < reply->count; i++)
         size += reply->jobs[i].ref.id.len + reply->jobs[i].topic.len + retry_bytes(&reply->jobs[i]);
     struct body_waiter *waiter = mem_zalloc(size);
     waiter->size_bytes = size;
+    waiter->reply = *reply;
     waiter->wanted = (struct wanted_body *)(void *)(waiter + 1);
     struct job_view *jobs = (struct job_view *)(void *)(waiter->wanted + wanted);
-    int64_t *retry_us = (int64_t *)(void *)(jobs + reply->count);
+    struct bytes *topics = (struct bytes *)(void *)(jobs + reply->count);
+    uint32_t topic_count = reply->asked ? reply->asked->topic_count : 0;
+    int64_t *retry_us = (int64_t *)(void *)(topics + topic_count);
     for (uint32_t i = 0; i < reply->count; i++) {
         jobs[i] = reply->jobs[i];
         if (jobs[i].retry_count)
@@ -249,8 +277,8 @@ static struct body_waiter *waiter_new(const struct reply *reply, uint32_t wanted
         room = copy_bytes(room, &jobs[i].ref.id);
         room = copy_bytes(room, &jobs[i].topic);
     }
+    room = copy_asked(waiter, topics, room);
     CHECK(room == (char *)waiter + size);
-    waiter->reply = *reply;
     waiter->reply.jobs = jobs;
     return waiter;
 }
@@ -269,8 +297,10 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
 {
     struct bodies *bodies = &embedded->bodies;
     struct body_waiter *waiter = waiter_new(reply, cold);
-    waiter->head = (struct waiting_reply){.ticket = ticket, .for_bodies = true};
+    waiter->head = (struct waiting_reply){
+        .ticket = ticket, .for_bodies = true, .may_park = waiter->asked.wait_us > 0};
     waiter->embedded = embedded;
+    waiter->asked_until_us = time_add(embedded->now_us, waiter->asked.wait_us);
     if (cold < reply->count) { /* the others' bodies lie there */
         waiter->bodies = bodies->scratch;
         waiter->size_bytes += bodies->scratch.held;
@@ -406,6 +436,18 @@ static void fill_in(struct embedded *embedded, struct body_waiter *waiter)
     reply->count = good;
 }
 
+/* All jobs that a RESERVE had taken are gone: it is as if it had found none. */
+static void ask_again(struct embedded *embedded, struct body_waiter *waiter, struct ticket *ticket)
+{
+    struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
+    int64_t until_us = waiter->asked_until_us;
+    uint64_t parked = 0;
+    cmd.reserve.wait_us = until_us > embedded->now_us ? until_us - embedded->now_us : 0;
+    core_apply(embedded->core, embedded->now_us, &cmd, ticket, &parked);
+    if (parked)
+        ticket->parked = parked; /* not answered yet: the ticket is still there */
+}
+
 static void answer(struct embedded *embedded, struct body_waiter *waiter)
 {
     struct ticket *ticket = waiter->head.ticket;
@@ -416,7 +458,10 @@ static void answer(struct embedded *embedded, struct body_waiter *waiter)
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
     } else {
         fill_in(embedded, waiter);
-        ticket->answered(ticket, reply);
+        if (reply->err == ERR_EMPTY && !embedded->draining)
+            ask_again(embedded, waiter, ticket);
+        else
+            ticket->answered(ticket, reply);
     }
     waiter_free(waiter);
 }

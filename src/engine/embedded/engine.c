@@ -184,11 +184,14 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
     embedded->asked = embedded->durability;
     embedded->stats = NULL;
-    if (!parked)
-        return embedded_waiting_replies(embedded) == waiting_before ? SUBMIT_ANSWERED
-                                                                    : SUBMIT_PENDING;
+    if (!parked && embedded_waiting_replies(embedded) == waiting_before)
+        return SUBMIT_ANSWERED;
     if (!ticket)
         return SUBMIT_ANSWERED;
+    if (!parked) {
+        const struct waiting_reply *reply = ticket->held;
+        return reply->may_park ? SUBMIT_PARKED : SUBMIT_PENDING;
+    }
     ticket->parked = parked; /* not answered yet: the ticket is still there */
     return SUBMIT_PARKED;
 }

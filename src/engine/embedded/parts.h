@@ -17,6 +17,7 @@
 struct waiting_reply {
     struct ticket *ticket;
     bool for_bodies; /* it is a struct body_waiter, else a struct commit_waiter */
+    bool may_park;   /* a RESERVE that waits again if its jobs are gone when their bodies come */
 };
 
 struct commit_waiter_list {

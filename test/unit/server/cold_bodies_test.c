@@ -183,20 +183,109 @@ static void what_is_in_memory_overtakes_what_is_read(void **state)
     world_free(world);
 }
 
+/* Deletes the jobs from the first up to this one. */
+static void delete_first(struct world *world, unsigned count)
+{
+    struct sim_peer *admin = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    for (unsigned job = 1; job <= count; job++) {
+        struct buf request = {0};
+        buf_addf(&request, "DELETE /v1/jobs/@%u HTTP/1.1\r\nHost: localhost\r\n\r\n", job);
+        sim_peer_send(admin, buf_bytes(&request));
+        buf_fini(&request);
+        pass(world, READ_US / 10);
+        assert_true(bytes_starts(sim_peer_received(admin), BYTES("HTTP/1.1 20")));
+        sim_peer_take(admin, sim_peer_received(admin).len);
+    }
+    sim_peer_free(admin);
+}
+
 static void p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered(void **state)
 {
     (void)state;
-    struct world *world = begin_cold(2, 10, (struct world_options){.seed = 5});
+    struct world *world = begin_cold(1, 10, (struct world_options){.seed = 5});
     struct sim_peer *peer = join(world);
-    struct sim_peer *admin = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    int64_t asked_us = world_now_us(world);
     send_text(peer, "reserve-with-timeout 5\r\n");
     pass(world, READ_US / 2);
-    send_text(admin, "DELETE /v1/jobs/@1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-    pass(world, READ_US / 10);
-    assert_true(sim_peer_received(admin).len > 12);
-    assert_memory_equal(sim_peer_received(admin).at, "HTTP/1.1 20", 11);
-    pass(world, 2 * READ_US);
+    delete_first(world, 1);
+    world_run(world, asked_us + 5 * (int64_t)SECOND_US - 10000);
+    expect(peer, ""); /* it waits again, for the rest of its time */
+    pass(world, 20000);
     expect(peer, "TIMED_OUT\r\n");
+    world_free(world);
+}
+
+static void who_waits_on_for_a_deleted_job_gets_the_next_one(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(2, 10, (struct world_options){.seed = 7});
+    struct sim_peer *peer = join(world), *other = join(world), *hurried = join(world);
+    send_text(hurried, "reserve-with-timeout 0\r\n");
+    send_text(peer, "watch more\r\nreserve\r\ndelete 7\r\n");
+    send_text(other, "use more\r\n");
+    pass(world, READ_US / 4);
+    delete_first(world, 2);
+    pass(world, 2 * READ_US);
+    expect(hurried, "TIMED_OUT\r\n");
+    expect(peer, "WATCHING 2\r\n"); /* what it asked next waits, as behind any wait */
+    pass(world, SECOND_US);
+    send_text(other, "put 0 0 60 8\r\n00000002\r\n");
+    pass(world, 10000);
+    expect(peer, "RESERVED 3 8\r\n00000002\r\nNOT_FOUND\r\n");
+    world_free(world);
+}
+
+static void a_deleted_job_leaves_the_wait_to_the_next_ready_one(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(2, 10, (struct world_options){.seed = 8});
+    struct sim_peer *peer = join(world);
+    send_text(peer, "reserve-with-timeout 0\r\n");
+    pass(world, READ_US / 2);
+    delete_first(world, 1);
+    pass(world, 2 * READ_US);
+    unsigned next = 1;
+    assert_int_equal(take_jobs(peer, 10, &next), 1);
+    world_free(world);
+}
+
+static void p6_who_leaves_after_its_job_was_deleted_is_handed_no_other(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(1, 10, (struct world_options){.seed = 9});
+    struct sim_peer *leaver = join(world), *ended = join(world), *other = join(world);
+    send_text(leaver, "reserve\r\n");
+    pass(world, READ_US / 4);
+    delete_first(world, 1);
+    pass(world, 2 * READ_US);
+    expect(leaver, "");
+    sim_peer_reset(leaver);
+    send_text(ended, "reserve\r\n");
+    pass(world, 1000);
+    sim_peer_shut(ended);
+    pass(world, 1000);
+    expect(ended, "TIMED_OUT\r\n");
+    tell(world, other, "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    send_text(other, "reserve-with-timeout 0\r\n");
+    pass(world, 1000);
+    assert_int_equal(take_jobs(other, 8, NULL), 1);
+    world_free(world);
+}
+
+static void a_long_poll_waits_on_when_its_job_is_deleted(void **state)
+{
+    (void)state;
+    struct world *world = begin_cold(1, 10, (struct world_options){.seed = 10});
+    struct sim_peer *poller = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+    send_text(poller, "POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\n"
+                      "Content-Length: 34\r\n\r\n{\"topics\":[\"default\"],\"wait\":\"5s\"}");
+    pass(world, READ_US / 2);
+    delete_first(world, 1);
+    pass(world, SECOND_US);
+    expect(poller, "");
+    tell(world, join(world), "put 0 0 60 8\r\n00000001\r\n", "INSERTED 2\r\n");
+    pass(world, 1000);
+    assert_true(bytes_starts(sim_peer_received(poller), BYTES("HTTP/1.1 200")));
     world_free(world);
 }
 
@@ -231,6 +320,10 @@ int main(void)
         cmocka_unit_test(p6_who_leaves_while_a_body_is_read_leaves_its_job_in_its_place),
         cmocka_unit_test(what_is_in_memory_overtakes_what_is_read),
         cmocka_unit_test(p5_a_job_that_is_deleted_while_its_body_is_read_is_not_delivered),
+        cmocka_unit_test(who_waits_on_for_a_deleted_job_gets_the_next_one),
+        cmocka_unit_test(a_deleted_job_leaves_the_wait_to_the_next_ready_one),
+        cmocka_unit_test(p6_who_leaves_after_its_job_was_deleted_is_handed_no_other),
+        cmocka_unit_test(a_long_poll_waits_on_when_its_job_is_deleted),
         cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
         cmocka_unit_test(one_consumer_is_served_in_order_faster_than_the_disk_reads),
         cmocka_unit_test(p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs),
