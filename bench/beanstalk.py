@@ -34,14 +34,13 @@ A bar in µs of CPU was set on another machine, whose beanstalkd in memory neede
 says. So it is also held against the measured figure times (theirs / ours) of that beanstalkd: "scaled".
 """
 
-import argparse
 import re
 import shutil
 import sys
 
 import report
 from servers import Server, free_port
-from suite import Suite
+from suite import Suite, parser_of
 
 MEMORY, INTERVAL_PEER, SYNC_PEER = "beanstalkd", "beanstalkd -f 50", "beanstalkd -f 0"
 INTERVAL, SYNC = "laterd interval:50ms", "laterd sync"
@@ -86,8 +85,8 @@ RATE_BARS = [
 
 LATENESS_MAX_US = 1500
 FIRST_MAX_US = 5000
-CALLS_BARS = {"64x1": 2.3, "16x16": 0.3}
-INSTRUCTIONS_BAR = 3150
+CALLS_BARS = {"64x1": 2.2, "16x16": 0.2}
+INSTRUCTIONS_BAR = 3000
 
 
 class Bench(Suite):
@@ -327,21 +326,13 @@ class Bench(Suite):
             self.exact()
 
     def table(self):
-        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'} beside "
-              f"{report.said(self.beanstalkd, '-v')}, 256-byte bodies, medians of {self.repeats}; "
-              f"{report.machine()}\n")
-        report.table(SERVERS, self.figures)
-        report.bars(self.bars)
-        report.remarks(self.notes, self.problems)
+        peer = report.said(self.beanstalkd, "-v")
+        self.print_table(f"{self.program()} beside {peer}, 256-byte bodies", SERVERS)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--build", default="build", help="where laterd, later and echo are")
+    parser = parser_of(__doc__, "put,cycle,cancel,due,burst,exact")
     parser.add_argument("--beanstalkd", default="beanstalkd", help="the peer's program")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="of put,cycle,cancel,due,burst,exact")
-    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     arguments = parser.parse_args()
     if not shutil.which(arguments.beanstalkd):
         print("beanstalkd is not installed: nothing to compare with", file=sys.stderr)

@@ -13,11 +13,9 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "bench/event_sink.h"
-#include "core/core.h"
+#include "bench/lone_core.h"
 
 struct bench {
-    struct event_sink sink;
     struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
@@ -113,15 +111,6 @@ static void turn(struct bench *bench, uint32_t batch, uint64_t *number)
     bench->lives += batch;
 }
 
-static uint64_t number_after(char **args, int count, const char *name, uint64_t otherwise)
-{
-    for (int i = 1; i + 1 < count; i++) {
-        if (strcmp(args[i], name) == 0)
-            return strtoull(args[i + 1], NULL, 10);
-    }
-    return otherwise;
-}
-
 int main(int count, char **args)
 {
     static struct bench bench;
@@ -129,18 +118,9 @@ int main(int count, char **args)
     uint64_t lives = number_after(args, count, "--lives", 5000000);
     uint32_t batch = (uint32_t)number_after(args, count, "--batch", 256);
     bool json = count > 1 && strcmp(args[count - 1], "--json") == 0;
-    bench.sink.emit = drop_event;
     bench.callbacks.reply = note_reply;
     bench.now_us = 1790000000000000;
-    bench.core = core_new(&(struct core_options){
-        .limits = {.jobs = UINT32_MAX, .topics = 16, .waiters = 16},
-        .sink = &bench.sink,
-        .callbacks = &bench.callbacks,
-        .now_us = bench.now_us,
-        .hash_key = 42,
-        .lease_first = 1,
-        .seq_first = 1,
-    });
+    bench.core = lone_core_new(&bench.callbacks, bench.now_us);
     size_t before_bytes = mem_used();
     int64_t fill_us = clock_us();
     fill(&bench, waiting);

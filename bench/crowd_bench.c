@@ -16,8 +16,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "bench/event_sink.h"
-#include "core/core.h"
+#include "bench/lone_core.h"
 
 #define SLOT_US   INT64_C(1073741824) /* of the wheel's level 5: 17.9 minutes */
 #define SECOND_US INT64_C(1000000)
@@ -31,7 +30,6 @@ enum {
 };
 
 struct bench {
-    struct event_sink sink;
     struct core_callbacks callbacks;
     struct core *core;
     int64_t now_us;
@@ -105,15 +103,7 @@ static void run(struct bench *bench, uint64_t crowd, int64_t rate)
 {
     int64_t slot_us = INT64_C(1667000) * SLOT_US, step_us = SECOND_US / rate;
     bench->now_us = slot_us - 2 * SLOT_US + 1; /* two slots before: see wheel.c, W5 */
-    bench->core = core_new(&(struct core_options){
-        .limits = {.jobs = UINT32_MAX, .topics = 16, .waiters = 16},
-        .sink = &bench->sink,
-        .callbacks = &bench->callbacks,
-        .now_us = bench->now_us,
-        .hash_key = 42,
-        .lease_first = 1,
-        .seq_first = 1,
-    });
+    bench->core = lone_core_new(&bench->callbacks, bench->now_us);
     for (uint64_t i = 0; i < crowd; i++) /* due from 5 to 15 minutes on in the slot */
         push(bench, BYTES("crowd"),
              slot_us + 300 * SECOND_US + (int64_t)(i * 600 * SECOND_US / crowd));
@@ -150,15 +140,6 @@ static int64_t worst_second_us(struct bench *bench, size_t rate)
     return worst_us;
 }
 
-static uint64_t number_after(char **args, int count, const char *name, uint64_t otherwise)
-{
-    for (int i = 1; i + 1 < count; i++) {
-        if (strcmp(args[i], name) == 0)
-            return strtoull(args[i + 1], NULL, 10);
-    }
-    return otherwise;
-}
-
 int main(int count, char **args)
 {
     static struct bench bench;
@@ -166,7 +147,6 @@ int main(int count, char **args)
     uint64_t rate = number_after(args, count, "--rate", 1000);
     bool json = count > 1 && strcmp(args[count - 1], "--json") == 0;
     CHECK(rate > 0 && rate <= 1000000);
-    bench.sink.emit = drop_event;
     bench.callbacks.reply = note_reply;
     bench.late_us = mem_alloc(2 * (BEFORE_S + AFTER_S) * rate * sizeof(int64_t));
     run(&bench, crowd, (int64_t)rate);

@@ -37,7 +37,6 @@ is also held against the measured figure times (the floor there / the floor here
   a second fall due and consumers wait at the other. The largest lateness is how long nobody watched the time.
 """
 
-import argparse
 import json
 import shutil
 import statistics
@@ -49,7 +48,7 @@ import urllib.request
 
 import report
 from servers import Server, free_port
-from suite import Suite
+from suite import Suite, parser_of
 
 LUA, HTTP, BEANSTALK = "Lua queue", "laterd, HTTP", "laterd, beanstalkd's protocol"
 SERVERS = [LUA, HTTP, BEANSTALK]
@@ -325,21 +324,13 @@ class Bench(Suite):
 
     def table(self):
         redis = report.said("redis-server", "--version").split(" sha")[0]
-        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'} on {redis}, appendonly, "
-              f"appendfsync {self.fsync}, 256-byte bodies, medians of {self.repeats}; "
-              f"{report.machine()}\n")
-        report.table(SERVERS, self.figures)
-        report.bars(self.bars)
-        report.remarks(self.notes, self.problems)
+        self.print_table(f"{self.program()} on {redis}, appendonly, appendfsync {self.fsync}, "
+                         "256-byte bodies", SERVERS)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--build", default="build", help="where laterd, later and the floor are")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="of put,cycle,due,idle,pair,takeover")
+    parser = parser_of(__doc__, "put,cycle,due,idle,pair,takeover")
     parser.add_argument("--fsync", default="everysec", choices=("everysec", "always", "no"))
-    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     arguments = parser.parse_args()
     if not shutil.which("redis-server"):
         print("redis-server is not installed: nothing to run on", file=sys.stderr)

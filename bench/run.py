@@ -8,7 +8,6 @@ holds from run to run; unpinned for throughput, which does not. Stops only what 
 usage: bench/run.py [--build DIR] [--repeats N] [--full] [--only WORD,...] [--data DIR]
 """
 
-import argparse
 import json
 import re
 import shutil
@@ -20,7 +19,7 @@ import time
 
 import report
 from servers import Server
-from suite import RUN_TIMEOUT_S, Suite
+from suite import RUN_TIMEOUT_S, Suite, parser_of
 
 COLUMNS = ["echo", "syncing echo", "laterd", "laterd / syncing echo"]
 
@@ -203,19 +202,12 @@ class Bench(Suite):
                 step()
 
     def table(self):
-        print(f"{report.said(self.build / 'laterd', '--version') or 'laterd'}, durability sync, "
-              f"256-byte bodies, 20-byte ids; medians of {self.repeats}; {report.machine()}\n")
-        report.table(COLUMNS, self.figures)
-        report.remarks(self.notes, self.problems)
+        self.print_table(f"{self.program()}, durability sync, 256-byte bodies, 20-byte ids", COLUMNS)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--build", default="build", help="where laterd, later and echo are")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = parser_of(__doc__, "put,cycle,due,burst,crowd,million,calls")
     parser.add_argument("--full", action="store_true", help="four times the jobs")
-    parser.add_argument("--only", default="", help="of put,cycle,due,burst,crowd,million,calls")
-    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
     return report.run(Bench(parser.parse_args()))
 
 

@@ -1,12 +1,25 @@
 """What the benches have in common: where they work, whom they load, and what they gather."""
 
+import argparse
 import json
 import pathlib
 import statistics
 import subprocess
 import tempfile
 
+import report
+
 RUN_TIMEOUT_S = 110
+
+
+def parser_of(doc, steps):
+    """For the words that every bench takes; `doc` begins with what it does."""
+    parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default="build", help="where the programs are")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help=f"of {steps}")
+    parser.add_argument("--data", default=None, help="where data directories go (not a tmpfs)")
+    return parser
 
 
 class Suite:
@@ -58,3 +71,14 @@ class Suite:
 
     def bar(self, title, wanted, measured, held, remark=""):
         self.bars.append((title, wanted, measured, held, remark))
+
+    def program(self):
+        return report.said(self.build / "laterd", "--version") or "laterd"
+
+    def print_table(self, head, columns):
+        """What was measured, below a line that says of what and where."""
+        print(f"{head}, medians of {self.repeats}; {report.machine()}\n")
+        report.table(columns, self.figures)
+        if self.bars:
+            report.bars(self.bars)
+        report.remarks(self.notes, self.problems)

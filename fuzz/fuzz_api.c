@@ -44,32 +44,17 @@ static void check_push(const struct cmd_push *push)
 
 static void check_cmd(const struct cmd *cmd)
 {
-    switch (cmd->kind) {
-    case CMD_PUSH: check_push(&cmd->push); break;
-    case CMD_RESERVE:
+    switch (cmd_traits(cmd->kind)->subject) {
+    case CMD_ON_NEW_JOB: check_push(&cmd->push); break;
+    case CMD_ON_READY_JOBS:
         CHECK(cmd->reserve.topic_count >= 1 && cmd->reserve.topic_count <= limits.reserve_topics);
         CHECK(cmd->reserve.max >= 1 && cmd->reserve.wait_us >= 0);
         break;
-    case CMD_FINISH:
-    case CMD_RELEASE:
-    case CMD_TOUCH:
-    case CMD_BURY:
-    case CMD_KICK:
-    case CMD_RUN:
-    case CMD_RESCHEDULE:
-    case CMD_GET:
-    case CMD_DELETE:
+    case CMD_ON_JOB:
         CHECK(cmd->job.ref.id.len <= JOB_ID_MAX && cmd->job.body.len <= limits.body_bytes);
         CHECK(!cmd->job.has_ttr || cmd->job.ttr_us >= 1);
         break;
-    case CMD_KICK_TOPIC:
-    case CMD_CLEAR_TOPIC:
-    case CMD_PAUSE:
-    case CMD_RESUME:
-    case CMD_REMOVE_TOPIC:
-    case CMD_TOPIC:
-    case CMD_TOPICS:
-    case CMD_LIST: CHECK(cmd->topic.max >= 1 && cmd->topic.topic.len <= TOPIC_NAME_MAX); break;
+    case CMD_ON_TOPICS: CHECK(cmd->topic.max >= 1 && cmd->topic.topic.len <= TOPIC_NAME_MAX); break;
     }
 }
 

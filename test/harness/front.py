@@ -2,11 +2,12 @@
 Authorization header, or a proxy that the environment names."""
 
 import http.client
-import http.server
 import socket
 import ssl
 import subprocess
 import threading
+
+import local_server
 
 
 def certificates(folder):
@@ -28,7 +29,7 @@ def certificates(folder):
     return folder
 
 
-class Front:
+class Front(local_server.LocalServer):
     """Passes requests below `prefix` on to laterd's port. `accept`: the only Authorization that it
     lets through; `certificate`: (certificate, key) for TLS; `client_ca`: whose certificate a client
     must have; `status`: (status, headers) of every answer, without asking laterd."""
@@ -38,23 +39,13 @@ class Front:
         self.connections = 0
         front = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(local_server.Handler):
             def setup(self):
                 front.connections += 1
                 super().setup()
 
-            def send(self, number, headers, body):
-                self.send_response(number)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
             def answer(self):
-                text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                text = self.text()
                 given = self.headers.get("Authorization")
                 front.requests.append((self.command, self.path, given))
                 if status:
@@ -78,17 +69,7 @@ class Front:
 
             do_GET = do_POST = do_DELETE = do_PATCH = do_PUT = answer
 
-            def log_message(self, *_):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_):
-                pass  # a client that went away, or does not trust us: its test knows
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.scheme = "http"
+        self.begin(Handler)
         if certificate:
             self.scheme = "https"
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -99,24 +80,6 @@ class Front:
             # The handshake is done by the connection's own thread, when it first reads.
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True,
                                                      do_handshake_on_connect=False)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-
-    @property
-    def address(self):
-        return f"127.0.0.1:{self.server.server_address[1]}"
-
-    @property
-    def url(self):
-        return f"{self.scheme}://{self.address}"
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join(5)
 
 
 class Proxy:

@@ -1,6 +1,8 @@
 """`later import` against a laterd of the test's own."""
 
+import socket
 import subprocess
+import time
 
 from process import LATER
 
@@ -13,3 +15,32 @@ def importer_of(laterd, *what):
                               capture_output=True, text=True, timeout=100, check=False)
     run.server = laterd()
     return run
+
+
+class Source:
+    """A server to import from: a process that listens on a Unix socket, and one connection to it."""
+
+    def start(self, command, path):
+        """Connects, and says so; False if it ended instead, or does not listen within 10 seconds."""
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 10
+        while time.monotonic() < end and self.process.poll() is None:
+            self.socket = socket.socket(socket.AF_UNIX)
+            try:
+                self.socket.connect(path)
+            except OSError:
+                self.socket.close()
+                time.sleep(0.01)
+                continue
+            self.file = self.socket.makefile("rb")
+            return True
+        self.process.kill()
+        self.process.wait()
+        return False
+
+    def kill(self):
+        self.file.close()
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from importing import importer_of
+from importing import Source, importer_of
 from wire import Client
 
 BEANSTALKD = shutil.which("beanstalkd", path="/usr/bin:/usr/local/bin:/usr/sbin")
@@ -22,7 +22,7 @@ DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
 pytestmark = pytest.mark.skipif(not BEANSTALKD, reason="there is no beanstalkd on this machine")
 
 
-class Beanstalkd:
+class Beanstalkd(Source):
     """A real beanstalkd with its binlog in `folder`, and one connection to it."""
 
     def __init__(self, folder, *arguments):
@@ -31,19 +31,8 @@ class Beanstalkd:
         self.path = f"{self.folder}.socket"
         if os.path.exists(self.path):
             os.unlink(self.path)
-        self.process = subprocess.Popen([BEANSTALKD, "-l", f"unix:{self.path}", "-b", self.folder,
-                                         *arguments], stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 10
-        while True:
-            try:
-                self.socket = socket.socket(socket.AF_UNIX)
-                self.socket.connect(self.path)
-                break
-            except OSError:
-                self.socket.close()
-                assert time.monotonic() < end and self.process.poll() is None
-                time.sleep(0.01)
-        self.file = self.socket.makefile("rb")
+        assert self.start([BEANSTALKD, "-l", f"unix:{self.path}", "-b", self.folder, *arguments],
+                          self.path), "beanstalkd does not start"
 
     def ask(self, line, body=None):
         """The words of the answer; the data behind it, if any, as the last one."""
@@ -69,12 +58,6 @@ class Beanstalkd:
         return {"body": answer[-1], "topic": facts["tube"].strip('"'), "state": facts["state"],
                 "priority": int(facts["pri"]), "ttr_ms": int(facts["ttr"]) * 1000,
                 "left": int(facts["time-left"])}
-
-    def kill(self):
-        self.file.close()
-        self.socket.close()
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture

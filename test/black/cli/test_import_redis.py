@@ -4,11 +4,10 @@ import json
 import os
 import socket
 import struct
-import subprocess
 import time
 
 import pytest
-from importing import importer_of
+from importing import Source, importer_of
 from redis import REDIS_SERVER, free_port
 from wire import Client
 
@@ -17,39 +16,19 @@ DONE, NOTHING, USAGE, CONFLICT, REFUSED, UNREACHABLE, WRONG = range(7)
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server on this machine")
 
 
-class Redis:
+class Redis(Source):
     """A redis-server of the test's own, on a port and on a socket, and one connection to it. The
     connection is over the socket, for nobody else can have that one."""
 
     def __init__(self, folder, *arguments):
         self.path = str(folder / "redis.socket")
-        self.socket = None
-        for _ in range(10):
-            if self._start(folder, arguments):
-                break
-        assert self.socket, "redis-server does not start"
-        self.file = self.socket.makefile("rb")
-
-    def _start(self, folder, arguments):
-        self.port = free_port()
-        self.process = subprocess.Popen(
-            [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket",
-             self.path, "--save", "", "--appendonly", "no", "--dir", str(folder), *arguments],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 10
-        while time.monotonic() < end and self.process.poll() is None:
-            one = socket.socket(socket.AF_UNIX)
-            try:
-                one.connect(self.path)
-            except OSError:
-                one.close()
-                time.sleep(0.01)
-                continue
-            self.socket = one
-            return True
-        self.process.kill()
-        self.process.wait()
-        return False  # somebody else took the port
+        for _ in range(10):  # somebody else may have taken the port
+            self.port = free_port()
+            if self.start([REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1",
+                           "--unixsocket", self.path, "--save", "", "--appendonly", "no",
+                           "--dir", str(folder), *arguments], self.path):
+                return
+        raise AssertionError("redis-server does not start")
 
     def url(self, db=1, user=""):
         return f"redis://{user}127.0.0.1:{self.port}/{db}"
@@ -75,12 +54,6 @@ class Redis:
                                                 for word in words]
         self.socket.sendall(b"".join(out))
         return [self._reply() for _ in commands]
-
-    def kill(self):
-        self.file.close()
-        self.socket.close()
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture

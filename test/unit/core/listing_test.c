@@ -8,66 +8,25 @@
 
 #include <cmocka.h>
 
-#include "base/cursor.h"
 #include "base/mem.h"
-#include "core/core.h"
+#include "core_bed.h"
 
 enum { SECOND = 1000000, START = 1000 * SECOND };
 
-/* A core, and its last reply. */
-struct bed {
-    struct event_sink sink;
-    struct core_callbacks callbacks;
-    struct core *core;
-    unsigned replies;
-    struct reply reply;
-    struct job_view first; /* of its jobs */
-    char cursor[CURSOR_BYTES];
-};
-
-static struct bed bed;
-
-static struct stored drop_event(struct event_sink *sink, const struct event *event)
-{
-    (void)sink;
-    (void)event;
-    return (struct stored){.where = 1, .bytes = 10};
-}
-
-static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
-{
-    (void)callbacks;
-    (void)ctx;
-    bed.replies++;
-    bed.reply = *reply;
-    if (reply->jobs && reply->count)
-        bed.first = reply->jobs[0];
-    if (reply->cursor.len) /* borrowed until we return */
-        memcpy(bed.cursor, reply->cursor.at, CURSOR_BYTES);
-    bed.reply.cursor.at = bed.cursor;
-}
+static struct core_bed bed;
 
 static int setup(void **state)
 {
     (void)state;
-    bed = (struct bed){.sink.emit = drop_event, .callbacks.reply = hear};
-    bed.core = core_new(&(struct core_options){
-        .limits = {.jobs = 1000000, .topics = 100, .waiters = 1000},
-        .sink = &bed.sink,
-        .callbacks = &bed.callbacks,
-        .now_us = START,
-        .hash_key = 7,
-        .lease_first = 100,
-        .seq_first = 1,
-    });
+    core_bed_open(&bed, (struct core_limits){.jobs = 1000000, .topics = 100, .waiters = 1000},
+                  START);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    core_valid(bed.core);
-    core_free(bed.core);
+    core_bed_close(&bed);
     return mem_used() == 0 ? 0 : -1;
 }
 

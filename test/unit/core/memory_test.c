@@ -11,43 +11,16 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "core/core.h"
+#include "core_bed.h"
 
 enum { JOBS = 30000, DELAY_US = 600 * 1000000 };
 
-static struct reply last;
-static unsigned replies;
-
-static struct stored drop_event(struct event_sink *sink, const struct event *event)
-{
-    (void)sink;
-    (void)event;
-    return (struct stored){.where = 1, .bytes = 10};
-}
-
-static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply *reply)
-{
-    (void)callbacks;
-    (void)ctx;
-    last = *reply;
-    replies++;
-}
-
-static struct event_sink sink = {.emit = drop_event};
-static struct core_callbacks callbacks = {.reply = hear};
+static struct core_bed bed;
 
 static struct core *begin(void)
 {
-    replies = 0;
-    return core_new(&(struct core_options){
-        .limits = {.jobs = 10 * JOBS, .topics = 10, .waiters = 10},
-        .sink = &sink,
-        .callbacks = &callbacks,
-        .now_us = 1,
-        .hash_key = 7,
-        .lease_first = 1,
-        .seq_first = 1,
-    });
+    core_bed_open(&bed, (struct core_limits){.jobs = 10 * JOBS, .topics = 10, .waiters = 10}, 1);
+    return bed.core;
 }
 
 static void apply(struct core *core, const struct cmd *cmd)
@@ -66,14 +39,14 @@ static struct bytes id_of(uint32_t number, char *room, size_t room_bytes)
 static void push_all(struct core *core)
 {
     char room[40];
-    unsigned before = replies;
+    unsigned before = bed.replies;
     for (uint32_t i = 0; i < JOBS; i++)
         apply(core, &(struct cmd){.kind = CMD_PUSH,
                                   .push = {.topic = BYTES("t"),
                                            .id = id_of(i, room, sizeof(room)),
                                            .due_us = DELAY_US + (int64_t)(i * 7919u % JOBS),
                                            .ttr_us = 1000000}});
-    assert_int_equal(replies - before, JOBS);
+    assert_int_equal(bed.replies - before, JOBS);
 }
 
 /* Ticks until nothing is left to do at once; the number of ticks. */
@@ -97,15 +70,14 @@ static void p8_memory_of_jobs_that_are_gone_is_given_back_in_slices(void **state
     for (uint32_t i = 0; i < JOBS; i++) { /* in another order */
         struct bytes id = id_of((uint32_t)((uint64_t)i * 7919 % JOBS), room, sizeof(room));
         apply(core, &(struct cmd){.kind = CMD_DELETE, .job = {.ref.id = id}});
-        assert_int_equal(last.err, OK);
+        assert_int_equal(bed.reply.err, OK);
     }
     assert_in_range(settle(core), 5, 20); /* seven chunks of jobs but one, a chunk a tick */
     assert_true(full > JOBS * 150);
     assert_in_range(mem_used(), 0, full / 4); /* a chunk of each kind */
     core_valid(core);
     push_all(core); /* into memory that was given back: it is taken again */
-    core_valid(core);
-    core_free(core);
+    core_bed_close(&bed);
     assert_int_equal(mem_used(), 0);
 }
 
@@ -121,27 +93,26 @@ static void p8_a_kick_of_very_many_jobs_takes_a_bounded_page(void **state)
     };
     size_t before = mem_used(), most = 0;
     apply(core, &kick);
-    for (unsigned ticks = 0; replies == JOBS && ticks < 10000; ticks++) {
+    for (unsigned ticks = 0; bed.replies == JOBS && ticks < 10000; ticks++) {
         (void)core_tick(core, 1, 1000);
         if (mem_used() > most)
             most = mem_used();
     }
-    assert_int_equal(last.err, OK);
-    assert_int_equal(last.count, 25000);
-    assert_true(last.more);
+    assert_int_equal(bed.reply.err, OK);
+    assert_int_equal(bed.reply.count, 25000);
+    assert_true(bed.reply.more);
     /* Besides the page (16,384 places) the ready jobs' heap (32,768 places of 16 bytes). */
     assert_in_range(most - before, 0, 16384 * 24 + 32768 * 16 + 32768 * 8 + 65536);
     core_totals(core, &totals);
     assert_int_equal(totals.jobs[JOB_READY], 25000);
     kick.topic.max = UINT32_MAX;
-    replies = JOBS;
+    bed.replies = JOBS;
     apply(core, &kick);
-    while (replies == JOBS)
+    while (bed.replies == JOBS)
         (void)core_tick(core, 1, 1000);
-    assert_int_equal(last.count, 5000);
-    assert_false(last.more);
-    core_valid(core);
-    core_free(core);
+    assert_int_equal(bed.reply.count, 5000);
+    assert_false(bed.reply.more);
+    core_bed_close(&bed);
     assert_int_equal(mem_used(), 0);
 }
 
@@ -155,15 +126,15 @@ static void a_listing_bears_that_all_it_saw_is_gone(void **state)
     apply(core, &(struct cmd){.kind = CMD_LIST,
                               .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1000}});
     (void)core_tick(core, 1, 1000);
-    assert_int_equal(replies, JOBS); /* it is under way */
+    assert_int_equal(bed.replies, JOBS); /* it is under way */
     for (uint32_t i = 0; i < JOBS; i++)
         apply(core,
               &(struct cmd){.kind = CMD_DELETE, .job = {.ref.id = id_of(i, room, sizeof(room))}});
     (void)settle(core);
-    assert_int_equal(replies, 2 * JOBS + 1);
-    assert_int_equal(last.kind, CMD_LIST);
-    assert_int_equal(last.count, 0);
-    core_free(core);
+    assert_int_equal(bed.replies, 2 * JOBS + 1);
+    assert_int_equal(bed.reply.kind, CMD_LIST);
+    assert_int_equal(bed.reply.count, 0);
+    core_bed_close(&bed);
     assert_int_equal(mem_used(), 0);
 }
 

@@ -468,25 +468,32 @@ static void a_bad_line_is_named_by_its_number(void **state)
     assert_string_equal(problem.detail, "line 4: an object is expected here");
 }
 
+/* What a batch of two is answered, of which the second has failed. */
+static const char *answered_batch(const struct call *call, const struct reply *good,
+                                  const struct reply *bad)
+{
+    struct buf results = {0};
+    api_batch_result(&call->format, &results, good, NULL);
+    api_batch_result(&call->format, &results, bad, NULL);
+    fixture_out.len = 0;
+    api_batch_reply(&call->format, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
+    buf_fini(&results);
+    return answered();
+}
+
 static void a_batch_is_answered_item_by_item(void **state)
 {
     (void)state;
     struct call call = push("[{},{}]");
-    struct buf results = {0};
     struct job_view job = {.ref.seq = 5, .state = JOB_READY, .due_us = NOW_US};
     struct reply good = {.kind = CMD_PUSH, .count = 1, .jobs = &job};
     struct reply bad = {.kind = CMD_PUSH, .err = ERR_EXISTS};
-    api_batch_result(&call.format, &results, &good, NULL);
-    api_batch_result(&call.format, &results, &bad, NULL);
-    fixture_out.len = 0;
-    api_batch_reply(&call.format, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
-        answered(),
+        answered_batch(&call, &good, &bad),
         "{\"failed\":1,\"results\":[{\"status\":201,\"job\":{\"id\":\"@5\",\"state\":\"ready\","
         "\"due\":\"2023-11-14T22:13:20.123456Z\",\"due_ms\":1700000000123,\"result\":\"created\"}},"
         "{\"status\":409,\"problem\":{\"type\":\"about:blank\",\"title\":\"Conflict\",\"status\":"
         "409,\"code\":\"exists\",\"detail\":\"a live job has this id\"}}]}");
-    buf_fini(&results);
 }
 
 static void a_batch_of_finishes_names_each_job_and_its_lease(void **state)
@@ -548,20 +555,14 @@ static void a_finish_in_a_batch_is_answered_with_its_status(void **state)
 {
     (void)state;
     struct call call = v1(HTTP_M_POST, "/v1/finish", "{\"jobs\":[{\"id\":\"a\"}]}");
-    struct buf results = {0};
     struct reply good = {.kind = CMD_FINISH, .count = 1};
     struct reply bad = {.kind = CMD_FINISH, .err = ERR_WRONG_STATE, .state = JOB_READY};
-    api_batch_result(&call.format, &results, &good, NULL);
-    api_batch_result(&call.format, &results, &bad, NULL);
-    fixture_out.len = 0;
-    api_batch_reply(&call.format, buf_bytes(&results), 1, bytes_of(NULL, 0), &fixture_out);
     assert_string_equal(
-        answered(),
+        answered_batch(&call, &good, &bad),
         "{\"failed\":1,\"results\":[{\"status\":204},{\"status\":409,\"problem\":{\"type\":"
         "\"about:blank\",\"title\":\"Conflict\",\"status\":409,\"code\":\"wrong_state\",\"detail\":"
         "\"the job is ready: only a reserved job can be finished; DELETE takes it from any "
         "state\"}}]}");
-    buf_fini(&results);
 }
 
 static void a_request_for_another_host_is_refused_in_every_dialect(void **state)

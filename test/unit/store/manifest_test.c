@@ -61,6 +61,18 @@ static void segment_names_are_exact(void **state)
     assert_false(segment_name_parse("wal-00000000", &number));
 }
 
+/* A new store, closed; the manifest in a slot of it. */
+static struct manifest *model_manifest(struct model *model, int slot, struct manifest *room)
+{
+    model_init(model, 1);
+    assert_int_equal(model_open(model), OK);
+    model_close(model);
+    struct manifest *manifest = decode(model, slot, room);
+    assert_non_null(manifest);
+    manifest->generation += 10;
+    return manifest;
+}
+
 /* Closes the store, in order or by a power cut. */
 static void end(struct model *model, bool clean)
 {
@@ -72,6 +84,16 @@ static void end(struct model *model, bool clean)
         sim_disk_power(model->disk, 1);
 }
 
+/* Opens the store, whose leases begin above *given, and gives 1,000 of them before it is closed. */
+static void open_and_give_leases(struct model *model, uint64_t *given, bool clean)
+{
+    assert_int_equal(model_open(model), OK);
+    assert_true(store_lease_first(model->store) > *given);
+    *given = store_lease_first(model->store) + 1000;
+    store_lease_note(model->store, *given + 1);
+    end(model, clean);
+}
+
 static void p4_each_opening_has_leases_of_its_own(void **state)
 {
     (void)state;
@@ -79,13 +101,8 @@ static void p4_each_opening_has_leases_of_its_own(void **state)
         struct model model;
         uint64_t given = 0;
         model_init(&model, 1);
-        for (int i = 0; i < 5; i++) {
-            assert_int_equal(model_open(&model), OK);
-            assert_true(store_lease_first(model.store) > given);
-            given = store_lease_first(model.store) + 1000;
-            store_lease_note(model.store, given + 1);
-            end(&model, clean);
-        }
+        for (int i = 0; i < 5; i++)
+            open_and_give_leases(&model, &given, clean);
         assert_int_equal(model_open(&model), OK);
         model_fini(&model);
     }
@@ -99,12 +116,7 @@ static void p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them(void
         struct model model;
         struct manifest room;
         char slots[MANIFEST_BYTES] = {0};
-        model_init(&model, 1);
-        assert_int_equal(model_open(&model), OK);
-        model_close(&model);
-        struct manifest *manifest = decode(&model, 0, &room);
-        assert_non_null(manifest);
-        manifest->generation += 10;
+        struct manifest *manifest = model_manifest(&model, 0, &room);
         manifest->boot = boots[i];
         manifest->lease_mark = 0;
         manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
@@ -112,13 +124,8 @@ static void p4_leases_go_on_above_those_of_a_store_that_has_no_mark_of_them(void
         manifest_encode(manifest, slots + (manifest->generation & 1) * BLOCK);
         sim_disk_put(model.disk, MANIFEST_NAME, slots, sizeof(slots));
         uint64_t given = (boots[i] << 44) + (UINT64_C(1) << 43); /* by the earlier version */
-        for (int opening = 0; opening < 5; opening++) {
-            assert_int_equal(model_open(&model), OK);
-            assert_true(store_lease_first(model.store) > given);
-            given = store_lease_first(model.store) + 1000;
-            store_lease_note(model.store, given + 1);
-            end(&model, opening % 2);
-        }
+        for (int opening = 0; opening < 5; opening++)
+            open_and_give_leases(&model, &given, opening % 2);
         assert_int_equal(model_open(&model), OK);
         model_fini(&model);
     }
@@ -189,12 +196,7 @@ static void a_newer_version_is_refused(void **state)
     struct model model;
     struct manifest room;
     char slots[MANIFEST_BYTES] = {0};
-    model_init(&model, 1);
-    assert_int_equal(model_open(&model), OK);
-    model_close(&model);
-    struct manifest *manifest = decode(&model, 1, &room);
-    assert_non_null(manifest);
-    manifest->generation += 10;
+    struct manifest *manifest = model_manifest(&model, 1, &room);
     manifest_encode(manifest, slots);
     put_u32(slots + 8, FORMAT_VERSION_FEATURES + 1);
     put_u64(slots + BLOCK - 8, hash_of(slots, BLOCK - 8));

@@ -1,0 +1,62 @@
+"""What a request costs a server, in counts without noise: so they may be tests."""
+
+import os
+import select
+import signal
+import socket
+
+
+def closed_loop(port, request, good, connections, depth, rounds):
+    """Each connection keeps `depth` requests under way; each answer has `good` in it, once. Returns how
+    many were answered."""
+    poll = select.epoll()
+    sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+    numbered = {one.fileno(): one for one in sockets}
+    got, left = dict.fromkeys(numbered, b""), dict.fromkeys(numbered, rounds)
+    for number, one in numbered.items():
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        poll.register(number, select.EPOLLIN)
+    for one in sockets:
+        one.sendall(request * depth)
+    while any(left.values()):
+        ready = poll.poll(60)
+        assert ready, f"no answer came behind {[one[-200:] for one in got.values() if one]}"
+        for number, _ in ready:
+            data = numbered[number].recv(1 << 20)
+            assert data, f"the connection ended behind {got[number][-200:]}"
+            got[number] += data
+            if got[number].count(good) == depth:
+                got[number] = b""
+                left[number] -= 1
+                if left[number]:
+                    numbered[number].sendall(request * depth)
+    for one in sockets:
+        one.close()
+    poll.close()
+    return connections * depth * rounds
+
+
+def per_request(start, load, read, rounds):
+    """What each request adds to a server's count: start and stop are in both runs alike. load(server,
+    rounds) returns how many requests were answered."""
+    counts = []
+    for turns in rounds:
+        server = start()
+        answered = load(server, turns)
+        os.kill(server.pid, signal.SIGTERM)
+        server.wait(60)
+        counts.append((answered, read()))
+    (few, few_count), (many, many_count) = counts
+    return (many_count - few_count) / (many - few)
+
+
+def system_calls(start, folder, load):
+    """How many a request costs, and strace's table of them. start(prefix) starts the server."""
+    report = folder / "calls"
+
+    def read():
+        last = [line for line in report.read_text().splitlines() if line.endswith("total")][-1]
+        return int(last.split()[3])
+
+    prefix = ["strace", "-c", "-f", "-q", "-o", str(report)]
+    return per_request(lambda: start(prefix), load, read, (1, 60)), report.read_text()
