@@ -30,6 +30,7 @@ struct program {
     struct listeners listeners;
     struct laterd_engine engine;
     struct server *server;
+    int signal_fd;
     unsigned reloads;   /* SIGHUPs that were handled */
     int64_t give_up_us; /* draining: not beyond this */
 };
@@ -57,12 +58,29 @@ static void make_server(struct program *program)
         os_loop_listen(program->loop, program->listeners.fds[i], i);
 }
 
+/* As start(). */
+static int make_loop(struct program *program)
+{
+    unsigned descriptors = engine_descriptors(&program->line, &program->platform);
+    program->loop = os_loop_new(program->platform.clock, descriptors);
+    program->worker = os_worker_new();
+    if (!program->loop || !program->worker || program->signal_fd < 0) {
+        complain("%s", strerror(errno));
+        return EXIT_FAILURE;
+    }
+    program->platform.loop = os_loop_port(program->loop);
+    program->platform.worker = os_worker_port(program->worker);
+    os_loop_wake_by(program->loop, program->signal_fd);
+    os_loop_wake_by(program->loop, os_worker_eventfd(program->worker));
+    return 0;
+}
+
 /* 0, or the exit status; then finish() ends what was begun. */
 static int start(struct program *program)
 {
     const struct command_line *line = &program->line;
     prepare(program);
-    int signal_fd = signals_catch();
+    program->signal_fd = signals_catch();
     int status = engine_refuse_binlog(line);
     if (!status)
         status =
@@ -70,21 +88,12 @@ static int start(struct program *program)
     if (!status)
         status = process_become_user(line);
     if (!status)
+        status = make_loop(program);
+    if (!status)
         status = engine_open(line, &program->platform, &program->engine);
     if (status)
         return status;
     engine_log(&program->engine, line);
-    program->loop = os_loop_new(program->platform.clock,
-                                engine_descriptors(&program->engine, &program->platform));
-    program->worker = os_worker_new();
-    if (!program->loop || !program->worker || signal_fd < 0) {
-        complain("%s", strerror(errno));
-        return EXIT_FAILURE;
-    }
-    program->platform.loop = os_loop_port(program->loop);
-    program->platform.worker = os_worker_port(program->worker);
-    os_loop_wake_by(program->loop, signal_fd);
-    os_loop_wake_by(program->loop, os_worker_eventfd(program->worker));
     engine_watch(&program->engine, program->loop);
     make_server(program);
     listeners_log(&program->listeners);

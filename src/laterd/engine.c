@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "laterd/complain.h"
+#include "os/tls.h"
 #include "server/config/beanstalkd_options.h"
 
 enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
@@ -100,7 +101,7 @@ int engine_open(const struct command_line *line, struct platform *platform,
                 struct laterd_engine *out_engine)
 {
     if (line->config.engine == ENGINE_REDIS)
-        return engine_redis_open(line, platform, &out_engine->redis);
+        return engine_redis_open(line, platform, out_engine);
     return open_embedded(line, platform, out_engine);
 }
 
@@ -120,22 +121,22 @@ void engine_offer(const struct laterd_engine *engine, struct server_options *opt
         engine->redis ? engine_redis_port(engine->redis) : embedded_engine(engine->embedded);
 }
 
-unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform)
+unsigned engine_descriptors(const struct command_line *line, const struct platform *platform)
 {
-    return engine->disk ? store_descriptors(platform->store_files_max) : 0;
+    bool stores = line->config.engine != ENGINE_REDIS && line->persist;
+    return stores ? store_descriptors(platform->store_files_max) : 0;
 }
 
 void engine_watch(const struct laterd_engine *engine, struct os_loop *loop)
 {
     if (engine->disk)
         os_loop_wake_by(loop, os_disk_eventfd(engine->disk));
-    if (engine->redis)
-        os_loop_wake_by(loop, engine_redis_fd(engine->redis));
 }
 
 void engine_close(struct laterd_engine *engine)
 {
     embedded_close(engine->embedded);
     engine_redis_close(engine->redis);
+    tls_free(engine->tls);
     os_disk_free(engine->disk);
 }

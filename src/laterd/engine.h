@@ -11,11 +11,13 @@
 #include "server/assemble.h"
 
 struct redis_engine;
+struct tls;
 
 struct laterd_engine {
     struct os_disk *disk;      /* NULL: nothing is kept, or it is kept elsewhere */
     struct embedded *embedded; /* this, or: */
     struct redis_engine *redis;
+    struct tls *tls; /* of connections to Redis; NULL: none */
 };
 
 /* What can be told of the configuration without opening anything; says what is wrong. */
@@ -25,8 +27,9 @@ enum err engine_check(const struct config *config) MUST_USE;
 int engine_refuse_binlog(const struct command_line *line) MUST_USE;
 
 /*
- * Opens it, and the data directory if it has one: then platform->disk is set. 0, or the exit status
- * of a start that failed, which has been said on standard error; close it all the same.
+ * Opens it on platform->loop, and the data directory if it has one: then platform->disk is set. 0,
+ * or the exit status of a start that failed, which has been said on standard error; close it all
+ * the same.
  */
 int engine_open(const struct command_line *line, struct platform *platform,
                 struct laterd_engine *out_engine) MUST_USE;
@@ -37,22 +40,21 @@ void engine_log(const struct laterd_engine *engine, const struct command_line *l
 /* Fills in the engine of the server's options. */
 void engine_offer(const struct laterd_engine *engine, struct server_options *options);
 
-/* Descriptors that it will need beside those that are open, for os_loop_new. */
-unsigned engine_descriptors(const struct laterd_engine *engine, const struct platform *platform);
+/* Descriptors that it will have, for os_loop_new: before it is opened. */
+unsigned engine_descriptors(const struct command_line *line, const struct platform *platform);
 
 /* Has the descriptors that the engine waits for watched. */
 void engine_watch(const struct laterd_engine *engine, struct os_loop *loop);
 
-/* After the server, which gives back to it what did not reach its clients. */
+/* After the server, which gives back to it what did not reach its clients, and before the loop. */
 void engine_close(struct laterd_engine *engine);
 
 /* ---- of the Redis engine, for engine.c (engine_redis.c; nothing of it with REDIS=0) ---- */
 
 enum err engine_redis_check(const struct config *config) MUST_USE;
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
-                      struct redis_engine **out_redis) MUST_USE;
+                      struct laterd_engine *engine) MUST_USE;
 void engine_redis_close(struct redis_engine *redis);
-int engine_redis_fd(const struct redis_engine *redis);
 struct engine *engine_redis_port(struct redis_engine *redis);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "laterd/complain.h"
 #include "laterd/engine.h"
+#include "os/tls.h"
 
 #ifdef LATERD_NO_REDIS
 
@@ -14,10 +15,10 @@ enum err engine_redis_check(const struct config *config)
 }
 
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
-                      struct redis_engine **out_redis)
+                      struct laterd_engine *engine)
 {
     (void)platform;
-    (void)out_redis;
+    (void)engine;
     complain("engine = redis: this laterd was built without Redis");
     return command_line_failed(line, EXIT_FAILURE);
 }
@@ -25,12 +26,6 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
 void engine_redis_close(struct redis_engine *redis)
 {
     (void)redis; /* there is none */
-}
-
-int engine_redis_fd(const struct redis_engine *redis)
-{
-    (void)redis;
-    return -1;
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)
@@ -62,15 +57,31 @@ static void take_passwords(struct redis_options *options)
         options->sentinel_password = sentinel_password;
 }
 
+static enum err make_tls(const struct config *config, struct tls **out_tls,
+                         struct redis_error *out_error)
+{
+    struct tls_options options = {.keys = "redis.tls_",
+                                  .ca = config->tls_ca,
+                                  .certificate = config->tls_certificate,
+                                  .key = config->tls_key};
+    struct tls_error error = {.text = ""};
+    enum err err = tls_client_new(&options, out_tls, &error);
+    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", error.text);
+    return err;
+}
+
 int engine_redis_open(const struct command_line *line, const struct platform *platform,
-                      struct redis_engine **out_redis)
+                      struct laterd_engine *engine)
 {
     struct redis_options options;
     struct redis_error error = {.text = ""};
     enum err err = assemble_redis(&line->config, platform, &options, &error);
+    if (!err && options.url.tls)
+        err = make_tls(&line->config, &engine->tls, &error);
     if (!err) {
         take_passwords(&options);
-        err = redis_engine_open(&options, out_redis, &error);
+        options.tls = engine->tls;
+        err = redis_engine_open(&options, &engine->redis, &error);
     }
     if (!err)
         return 0;
@@ -81,11 +92,6 @@ int engine_redis_open(const struct command_line *line, const struct platform *pl
 void engine_redis_close(struct redis_engine *redis)
 {
     redis_engine_close(redis);
-}
-
-int engine_redis_fd(const struct redis_engine *redis)
-{
-    return redis_engine_fd(redis);
 }
 
 struct engine *engine_redis_port(struct redis_engine *redis)

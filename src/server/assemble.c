@@ -56,9 +56,6 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
                         struct redis_options *out_options, struct redis_error *out_error)
 {
     struct redis_options options = {
-        .tls = {.ca = config->tls_ca,
-                .certificate = config->tls_certificate,
-                .key = config->tls_key},
         .sentinel_user = config->sentinel_user,
         .sentinel_password = config->sentinel_password,
         .prefix = config->redis_prefix,
@@ -68,7 +65,7 @@ enum err assemble_redis(const struct config *config, const struct platform *plat
         .jobs_max = (uint64_t)config->jobs,
         .topics_max = (uint32_t)config->topics,
         .waiters_max = (uint32_t)config->waiters,
-        .clock = platform->clock,
+        .loop = platform->loop,
     };
     enum err err = redis_url_read(bytes_str(config->redis_url), &options.url, out_error);
     if (!err)

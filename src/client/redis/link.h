@@ -1,11 +1,11 @@
 /*
- * One connection to one Redis server: looks up its name, connects, says who we are, sends what has
- * gathered in one write, hands replies to whom they belong, ends itself when the server is silent
- * for too long, and comes back after a while.
+ * One connection to one Redis server: opens a stream, says who we are, sends what has gathered in
+ * one write, hands replies to whom they belong, ends itself when the server is silent for too long,
+ * and comes back after a while. All that comes, and all that is due, it does in the loop's turn.
  *
- *     DOWN ─retry time─▶ LOOKING_UP ─▶ CONNECTING ─▶ GREETING ─all accepted─▶ UP
- *       ▲                    │             │             │                     │
- *       └────────────────────┴─────────────┴─────────────┴──── any trouble ────┘
+ *     DOWN ─retry time─▶ CONNECTING ─stream is open─▶ GREETING ─all accepted─▶ UP
+ *       ▲                    │                           │                     │
+ *       └────────────────────┴───────────────────────────┴──── any trouble ────┘
  *
  * Of hiredis only the reader is used, which turns bytes into replies. Its connections (async.c of
  * 0.14) would not do: an answer that nobody waits for is an assertion there, they know no
@@ -20,11 +20,12 @@
 #include <hiredis/hiredis.h>
 
 #include "base/list.h"
-#include "client/redis/tls.h"
+#include "client/redis/url.h"
+#include "port/loop.h"
 
 struct link;
 
-enum link_state { LINK_DOWN, LINK_LOOKING_UP, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
 
 /* One answer that is owed. Owned by the asker; stays until `done`. */
 struct link_call {
@@ -37,7 +38,7 @@ struct link_call {
 
 struct link_callbacks {
     void (*up)(struct link_callbacks *callbacks, struct link *link);
-    /* It was up, or tried to be, and is no more; why is in link->trouble. Before the owed calls'
+    /* It was up, or tried to be, and is no more; why is in link->error. Before the owed calls'
        `done`. */
     void (*down)(struct link_callbacks *callbacks, struct link *link);
     /* A reply that no call waits for: a message of a subscription. Borrowed. */
@@ -46,30 +47,27 @@ struct link_callbacks {
 
 struct link_options {
     struct link_callbacks *callbacks;
-    int epoll; /* where its socket is watched; see link_poll */
+    struct loop *loop;
     const char *user, *password;
     unsigned db;
-    struct redis_tls *tls; /* NULL: none; not over Unix sockets */
-    bool subscriber;       /* its replies are all messages */
-    int64_t timeout_us;    /* for connecting, and for each answer */
+    struct tls *tls;    /* NULL: none; not over Unix sockets */
+    bool subscriber;    /* its replies are all messages */
+    int64_t timeout_us; /* for the look-up of its name, for connecting, and for each answer */
 };
 
 struct link {
     struct link_options options;
     struct redis_address address;
     enum link_state state;
-    int fd;
-    uint32_t interest;             /* what epoll watches for */
-    struct redis_tls_session *tls; /* NULL: none */
-    redisReader *reader;
-    struct buf out; /* [out_at, len) is still to be sent */
-    size_t out_at;
-    struct list calls; // link_call::place, oldest first
+    struct stream *stream; /* DOWN: NULL */
+    redisReader *reader;   /* DOWN: NULL */
+    struct buf out;        /* was not given to the stream yet */
+    struct list calls;     // link_call::place, oldest first
     struct link_call greeting;
-    unsigned greetings; /* answers owed to the greeting */
-    int64_t now_us;
-    int64_t since_us;    /* LOOKING_UP; CONNECTING and GREETING: since when */
-    int64_t retry_at_us; /* DOWN: when to try again; INT64_MAX: nobody wants it */
+    unsigned greetings;   /* answers owed to the greeting */
+    struct timer retry;   /* DOWN: when to try again */
+    struct timer silence; /* the oldest call that is owed is late, or was answered meanwhile */
+    bool wanted;          /* by somebody: else it stays DOWN */
     int64_t back_off_us;
     unsigned attempt; /* which of its name's addresses is tried */
     bool dispatching; /* replies are being handed out */
@@ -81,7 +79,7 @@ void link_init(struct link *link, const struct link_options *options);
 void link_fini(struct link *link); /* owed calls are told */
 
 /* From now on it is wanted at this address, and tries at once; if it was elsewhere, it leaves. */
-void link_want(struct link *link, const struct redis_address *address, int64_t now_us);
+void link_want(struct link *link, const struct redis_address *address);
 /* Nobody wants it any more. */
 void link_rest(struct link *link);
 /* Something is wrong with the server: ends the connection, and tries again after a while. */
@@ -99,13 +97,5 @@ void link_flush(struct link *link);
 /* The same, within a turn, if that is as much as the server reads at once: it works while we gather
    more. Does not end the link. */
 void link_flush_early(struct link *link);
-
-/* Connects when it is time, ends what takes too long. */
-void link_tick(struct link *link, int64_t now_us);
-/* When link_tick is wanted next. */
-int64_t link_next_us(const struct link *link);
-
-/* Takes what came for all links of the epoll instance. */
-void link_poll(int epoll, int64_t now_us);
 
 #endif

@@ -29,7 +29,7 @@ static void say_away(struct node *node)
     const char *error = node->link.error;
     enum failure_kind kind = failure_read(bytes_str(error)).kind;
     bool words = kind == FAILURE_LATER || kind == FAILURE_DENIED;
-    bool wanted = node->link.retry_at_us != INT64_MAX;
+    bool wanted = node->link.wanted;
     if (!wanted || (node->said && (!words || node->said_words)))
         return;
     const char *event = node->said ? "redis_stalled" : "redis_away";

@@ -112,7 +112,7 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
     struct sentinel *sentinel = LIST_ENTRY(callbacks, struct sentinel, callbacks);
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
-    bool wanted = link->retry_at_us != INT64_MAX;
+    bool wanted = link->wanted;
     if (sentinel->said || !wanted)
         return;
     sentinel->said = true;
@@ -140,7 +140,7 @@ static void seek(struct sentinels *sentinels)
             continue;
         sentinel->answer.host[0] = '\0';
         link_rest(&sentinel->link);
-        link_want(&sentinel->link, &sentinels->options.url->addresses[i], sentinels->now_us);
+        link_want(&sentinel->link, &sentinels->options.url->addresses[i]);
     }
 }
 
@@ -197,8 +197,6 @@ static void decide(struct sentinels *sentinels)
 void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_master)
 {
     sentinels->now_us = now_us;
-    for (unsigned i = 0; i < sentinels->count; i++)
-        link_tick(&sentinels->all[i].link, now_us);
     if (!have_master && !sentinels->seeking && now_us >= sentinels->decide_at_us)
         seek(sentinels);
     if (sentinels->seeking)
@@ -208,12 +206,7 @@ void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_maste
 int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master)
 {
     bool minded = sentinels->count && (sentinels->seeking || !have_master);
-    int64_t next_us = minded ? sentinels->decide_at_us : INT64_MAX;
-    for (unsigned i = 0; i < sentinels->count; i++) {
-        int64_t link_us = link_next_us(&sentinels->all[i].link);
-        next_us = link_us < next_us ? link_us : next_us;
-    }
-    return next_us;
+    return minded ? sentinels->decide_at_us : INT64_MAX;
 }
 
 const struct link *sentinels_error(const struct sentinels *sentinels)
@@ -229,7 +222,7 @@ const struct link *sentinels_error(const struct sentinels *sentinels)
 
 void sentinels_init(struct sentinels *sentinels, const struct sentinels_options *options)
 {
-    struct link_options link = {.epoll = options->epoll,
+    struct link_options link = {.loop = options->loop,
                                 .user = options->user,
                                 .password = options->password,
                                 .tls = options->tls,

@@ -27,8 +27,8 @@ struct sentinel {
 struct sentinels_options {
     const struct redis_url *url;
     const char *user, *password; /* the sentinels', not the servers' */
-    struct redis_tls *tls;       /* NULL: none */
-    int epoll;
+    struct tls *tls;             /* NULL: none */
+    struct loop *loop;
     int64_t timeout_us;
     void (*named)(void *owner, const struct redis_address *master);
     /* Nobody names a master, and here is a reason that stays until somebody mends it. */

@@ -1,5 +1,5 @@
 /*
- * Invariants: a node in use has link.retry_at_us other than INT64_MAX; `slots` names nodes in use
+ * Invariants: a node in use has link.wanted; `slots` names nodes in use
  * only. Without a cluster there is one node, nodes[0], and every slot is its.
  */
 #include "client/redis/topology.h"
@@ -22,7 +22,7 @@ static struct topology *of_node(struct node_callbacks *callbacks)
 
 static bool in_use(const struct node *node)
 {
-    return node->link.retry_at_us != INT64_MAX;
+    return node->link.wanted;
 }
 
 /* The node at this address; a new one if there is none. REDIS_NO_NODE: there are too many. */
@@ -42,7 +42,7 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
         node_init(&topology->nodes[free_place], &topology->link, &topology->callbacks);
         topology->node_count++;
     }
-    link_want(&topology->nodes[free_place].link, address, topology->now_us);
+    link_want(&topology->nodes[free_place].link, address);
     return (uint8_t)free_place;
 }
 
@@ -232,7 +232,7 @@ static void master_named(void *owner, const struct redis_address *master)
         log_event(LOG_INFO, "redis_failover", "from=%.*s to=%.*s", (int)from.len, from.at,
                   (int)to.len, to.at);
     }
-    link_want(link, master, topology->now_us);
+    link_want(link, master);
 }
 
 static void sentinel_refused(void *owner, const struct link *link)
@@ -254,7 +254,7 @@ static void init_sentinels(struct topology *topology)
                                                .user = options->sentinel_user,
                                                .password = options->sentinel_password,
                                                .tls = options->tls,
-                                               .epoll = options->epoll,
+                                               .loop = options->loop,
                                                .timeout_us = options->timeout_us,
                                                .named = master_named,
                                                .refused = sentinel_refused,
@@ -286,7 +286,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
     const struct redis_url *url = options->url;
     *topology = (struct topology){
         .options = *options,
-        .link = {.epoll = options->epoll,
+        .link = {.loop = options->loop,
                  .user = url->user,
                  .password = url->password,
                  .db = url->db,
@@ -343,10 +343,8 @@ const struct link *topology_error(const struct topology *topology)
 void topology_tick(struct topology *topology, int64_t now_us)
 {
     topology->now_us = now_us;
-    for (unsigned i = 0; i < topology->node_count; i++) {
+    for (unsigned i = 0; i < topology->node_count; i++)
         node_tick(&topology->nodes[i], now_us);
-        link_tick(&topology->nodes[i].link, now_us);
-    }
     if (topology->options.url->topology == REDIS_SENTINEL)
         sentinels_tick(&topology->sentinels, now_us, have_master(topology));
     if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)
@@ -359,10 +357,6 @@ void topology_tick(struct topology *topology, int64_t now_us)
 int64_t topology_next_us(const struct topology *topology)
 {
     int64_t next_us = topology->map_asked ? INT64_MAX : topology->map_at_us;
-    for (unsigned i = 0; i < topology->node_count; i++) {
-        int64_t node_us = link_next_us(&topology->nodes[i].link);
-        next_us = node_us < next_us ? node_us : next_us;
-    }
     if (topology->options.url->topology != REDIS_SENTINEL)
         return next_us;
     int64_t sentinels_us = sentinels_next_us(&topology->sentinels, have_master(topology));

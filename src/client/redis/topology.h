@@ -32,8 +32,8 @@ struct topology_options {
     const struct redis_url *url;
     struct topology_callbacks *callbacks;
     const char *sentinel_user, *sentinel_password; /* empty: none is asked for */
-    struct redis_tls *tls;                         /* NULL: none */
-    int epoll;
+    struct tls *tls;                               /* NULL: none */
+    struct loop *loop;
     int64_t timeout_us;
 };
 
@@ -75,7 +75,7 @@ const struct link *topology_error(const struct topology *topology);
 /* A node said that a slot is another's (`failure` of its error), or that it is no master. */
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
 
-/* Connects, asks, gives up what is silent. Before sending, once a turn. */
+/* Asks for the map or the master, when it is time. Before sending, once a turn. */
 void topology_tick(struct topology *topology, int64_t now_us);
 int64_t topology_next_us(const struct topology *topology);
 /* Sends what has gathered, one write for each node. */

@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -16,9 +14,8 @@
 #include "engine/redis/engine_parts.h"
 
 enum {
-    OPEN_US = 5 * 1000 * 1000, /* how long a start waits for Redis */
-    OPEN_SAY_US = 1000 * 1000, /* how long it waits in silence */
-    OPEN_STEP_MS = 5,
+    OPEN_US = 5 * 1000 * 1000,  /* how long a start waits for Redis */
+    OPEN_SAY_US = 1000 * 1000,  /* how long it waits in silence */
     ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
     COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
@@ -130,12 +127,17 @@ static void engine_time(struct engine *engine, int64_t now_us)
     redis->requeue.now_us = now_us;
 }
 
+/* What Redis answers comes later in the turn, from the loop. */
 static void engine_begin(struct engine *engine)
 {
-    struct redis_engine *redis = of_engine(engine);
-    link_poll(redis->epoll, redis->now_us);
+    (void)engine;
+}
+
+/* What follows from the answers that came in this turn, and from the time. */
+static void tick(struct redis_engine *redis)
+{
     topology_tick(&redis->topology, redis->now_us);
-    subscription_tick(&redis->subscription, redis->now_us);
+    subscription_tick(&redis->subscription);
     partition_init_tick(&redis->partition_init, redis->now_us);
     members_tick(&redis->members, redis->now_us);
     promoter_tick(&redis->promoter, redis->now_us);
@@ -204,7 +206,11 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 
 static void engine_match(struct engine *engine)
 {
-    consumers_match(&of_engine(engine)->consumers);
+    struct redis_engine *redis = of_engine(engine);
+    if (redis->leaving)
+        return;
+    tick(redis);
+    consumers_match(&redis->consumers);
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us)
@@ -218,8 +224,9 @@ static int64_t engine_end(struct engine *engine)
     script_requests_flush(&redis->calls);
     topology_flush(&redis->topology);
     link_flush(&redis->subscription.link);
+    if (redis->leaving)
+        return redis->give_up_us;
     int64_t next_us = topology_next_us(&redis->topology);
-    next_us = sooner(next_us, link_next_us(&redis->subscription.link));
     next_us = sooner(next_us, partition_init_next_us(&redis->partition_init));
     next_us = sooner(next_us, members_next_us(&redis->members));
     next_us = sooner(next_us, promoter_next_us(&redis->promoter));
@@ -304,8 +311,8 @@ static void make_client(struct redis_engine *redis)
                                              .callbacks = &redis->topology_callbacks,
                                              .sentinel_user = options->sentinel_user,
                                              .sentinel_password = options->sentinel_password,
-                                             .tls = redis->tls,
-                                             .epoll = redis->epoll,
+                                             .tls = options->tls,
+                                             .loop = options->loop,
                                              .timeout_us = options->timeout_us},
                   redis->now_us);
     script_requests_init(
@@ -365,11 +372,11 @@ static void make_parts(struct redis_engine *redis)
                                                      .members = &redis->members,
                                                      .promoter = &redis->promoter,
                                                      .preflight = &redis->preflight,
-                                                     .link = {.epoll = redis->epoll,
+                                                     .link = {.loop = options->loop,
                                                               .user = options->url.user,
                                                               .password = options->url.password,
                                                               .db = options->url.db,
-                                                              .tls = redis->tls,
+                                                              .tls = options->tls,
                                                               .timeout_us = options->timeout_us}});
 }
 
@@ -400,32 +407,25 @@ static void say_waiting(const struct redis_engine *redis)
               error.text);
 }
 
-/* Turns without clients, until every partition is open and notices are heard, or something
- * says no. */
-static enum err wait_for_redis(struct redis_engine *redis, struct redis_error *out_error)
+enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error)
 {
     struct preflight *preflight = &redis->preflight;
-    struct clock *clock = redis->options.clock;
-    int64_t give_up_us = redis->now_us + OPEN_US, say_us = redis->now_us + OPEN_SAY_US;
-    while (redis->now_us < give_up_us && !preflight->unfit && !serves(redis)) {
-        struct epoll_event event;
-        engine_time(&redis->engine, clock->now_us(clock));
-        engine_begin(&redis->engine);
-        (void)engine_end(&redis->engine); /* we do not sleep long */
-        if (redis->now_us >= say_us) {
-            say_us = INT64_MAX;
-            say_waiting(redis);
-        }
-        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
+    if (preflight->unfit) {
+        *out_error = preflight->error;
+        return preflight->unfit;
     }
-    preflight->serving = !preflight->unfit && serves(redis);
+    preflight->serving = serves(redis);
     if (preflight->serving)
         return OK;
-    if (preflight->unfit)
-        *out_error = preflight->error;
-    else
+    if (redis->now_us >= redis->give_up_us) {
         why_not(redis, out_error);
-    return preflight->unfit ? preflight->unfit : ERR_IO;
+        return ERR_IO;
+    }
+    if (redis->now_us >= redis->say_us) {
+        redis->say_us = INT64_MAX;
+        say_waiting(redis);
+    }
+    return ERR_AGAIN;
 }
 
 /* Of limits.jobs, for each partition: all together are above it by less than one each. */
@@ -434,30 +434,25 @@ static uint64_t share_of(uint64_t limit, uint32_t partitions)
     return limit / partitions + (limit % partitions != 0);
 }
 
-enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
-                           struct redis_error *out_error)
+enum err redis_engine_new(const struct redis_options *options, struct redis_engine **out_redis,
+                          struct redis_error *out_error)
 {
     struct redis_engine *redis = mem_zalloc(sizeof(*redis));
     char daemon[8];
     redis->engine.verbs = &verbs;
     redis->options = *options;
-    redis->now_us = options->clock->now_us(options->clock);
-    redis->epoll = epoll_create1(EPOLL_CLOEXEC);
+    redis->now_us = loop_look_at_clock(options->loop);
+    redis->give_up_us = redis->now_us + OPEN_US;
+    redis->say_us = redis->now_us + OPEN_SAY_US;
     bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
-    enum err err = redis->epoll < 0 || !random
-                       ? ERR_IO
-                       : script_space_init(&redis->space, bytes_str(options->prefix),
-                                           options->partitions, daemon);
-    if (err)
+    enum err err = !random ? ERR_IO
+                           : script_space_init(&redis->space, bytes_str(options->prefix),
+                                               options->partitions, daemon);
+    if (err) {
         (void)snprintf(out_error->text, sizeof(out_error->text), "%s",
                        err == ERR_INVALID ? "redis.prefix must be 1 to 64 bytes without { and }"
                                           : strerror(errno));
-    if (!err && options->url.tls)
-        err = redis_tls_new(&options->tls, &redis->tls, out_error);
-    if (err) {
         script_space_fini(&redis->space);
-        if (redis->epoll >= 0)
-            (void)close(redis->epoll);
         mem_free(redis);
         return err;
     }
@@ -465,37 +460,30 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
     make_parts(redis);
-    err = wait_for_redis(redis, out_error);
-    if (err) {
-        redis_engine_close(redis);
-        return err;
-    }
     *out_redis = redis;
     return OK;
 }
 
 /* What its connections hold goes back now, and others take over its partitions. */
-static void leave(struct redis_engine *redis)
+void redis_engine_leave(struct redis_engine *redis)
 {
-    struct clock *clock = redis->options.clock;
-    int64_t give_up_us = redis->now_us + redis->options.timeout_us / 2;
-    promoter_leave(&redis->promoter);
-    members_leave(&redis->members);
-    while ((redis->promoter.leaving || redis->members.asked) && redis->now_us < give_up_us) {
-        struct epoll_event event;
-        (void)engine_end(&redis->engine); /* sends; we do not sleep long */
-        (void)epoll_wait(redis->epoll, &event, 1, OPEN_STEP_MS);
-        engine_time(&redis->engine, clock->now_us(clock));
-        link_poll(redis->epoll, redis->now_us);
+    if (redis->preflight.fit && !redis->preflight.unfit) {
+        promoter_leave(&redis->promoter);
+        members_leave(&redis->members);
     }
+    redis->leaving = true;
+    redis->give_up_us = redis->now_us + redis->options.timeout_us / 2;
 }
 
-void redis_engine_close(struct redis_engine *redis)
+bool redis_engine_left(const struct redis_engine *redis)
+{
+    return !(redis->promoter.leaving || redis->members.asked) || redis->now_us >= redis->give_up_us;
+}
+
+void redis_engine_free(struct redis_engine *redis)
 {
     if (!redis)
         return;
-    if (redis->preflight.fit && !redis->preflight.unfit)
-        leave(redis);
     subscription_fini(&redis->subscription);
     topology_fini(&redis->topology);
     script_requests_fini(&redis->calls);
@@ -507,17 +495,49 @@ void redis_engine_close(struct redis_engine *redis)
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     rates_fini(&redis->rates);
-    redis_tls_free(redis->tls);
-    (void)close(redis->epoll);
     mem_free(redis);
+}
+
+/* ---- waiting ---- */
+
+/* A turn without a server. */
+static void turn_alone(struct redis_engine *redis, int64_t until_us)
+{
+    struct loop *loop = redis->options.loop;
+    loop_sleep(loop, sooner(until_us, engine_end(&redis->engine)));
+    engine_time(&redis->engine, loop_look_at_clock(loop));
+    (void)loop->verbs->gather(loop, NULL); /* what is left is done in the next turn */
+    (void)loop_expire(loop, NULL);         /* the same */
+    engine_match(&redis->engine);
+}
+
+enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
+                           struct redis_error *out_error)
+{
+    struct redis_engine *redis;
+    enum err err = redis_engine_new(options, &redis, out_error);
+    if (err)
+        return err;
+    while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
+        turn_alone(redis, sooner(redis->give_up_us, redis->say_us));
+    if (err)
+        redis_engine_close(redis);
+    else
+        *out_redis = redis;
+    return err;
+}
+
+void redis_engine_close(struct redis_engine *redis)
+{
+    if (!redis)
+        return;
+    redis_engine_leave(redis);
+    while (!redis_engine_left(redis))
+        turn_alone(redis, redis->give_up_us);
+    redis_engine_free(redis);
 }
 
 struct engine *redis_engine_port(struct redis_engine *redis)
 {
     return &redis->engine;
-}
-
-int redis_engine_fd(const struct redis_engine *redis)
-{
-    return redis->epoll;
 }

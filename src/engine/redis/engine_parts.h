@@ -19,8 +19,6 @@ struct redis_engine {
     struct engine engine;
     struct redis_options options;
     struct script_space space;
-    int epoll;
-    struct redis_tls *tls; /* NULL: none */
     struct topology topology;
     struct topology_callbacks topology_callbacks;
     struct script_requests calls;
@@ -36,7 +34,9 @@ struct redis_engine {
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
     int64_t now_us;
-    bool draining;
+    int64_t give_up_us; /* starting, leaving: not beyond this */
+    int64_t say_us;     /* starting: when to say that it takes long */
+    bool draining, leaving;
 };
 
 /* A command on one job; on topics. See engine_verbs::submit. */

@@ -17,7 +17,8 @@
  *     partition_init.c  the first request to a partition
  *     script_request.c  requests to scripts: sent, sent again, answered once
  *
- * Below them is client/redis: servers, connections, TLS.
+ * Below them is client/redis: servers and connections, which are streams of the loop. What Redis
+ * answers is read when the loop gathers; `match` and `end` do what follows from it.
  *
  * Every command is answered within `timeout_us`: done, refused, or ERR_AGAIN, which says that
  * nobody knows; only a parked reserve waits on while Redis is away.
@@ -25,37 +26,51 @@
 #ifndef LATERD_ENGINE_REDIS_REDIS_H
 #define LATERD_ENGINE_REDIS_REDIS_H
 
-#include "client/redis/tls.h"
-#include "port/clock.h"
+#include "client/redis/url.h"
 #include "port/engine.h"
+#include "port/loop.h"
 
 struct redis_engine;
 
 struct redis_options {
     struct redis_url url;
     const char *sentinel_user, *sentinel_password; /* the sentinels' own; empty: none */
-    struct redis_tls_options tls;                  /* if the url asks for it */
+    struct tls *tls;                               /* if the url asks for it; borrowed */
     const char *prefix;
     uint32_t partitions;
     int64_t timeout_us;
     unsigned wait_replicas;
     uint64_t jobs_max; /* in all partitions together */
     uint32_t topics_max, waiters_max;
-    struct clock *clock;
+    struct loop *loop; /* borrowed; while there is no server, its turns are the owner's to make */
 };
 
+/* ---- without waiting: the owner makes turns (the loop's, and the engine port's) ---- */
+
+/* Makes it, and begins to connect. ERR_INVALID, ERR_IO: out_error says why. */
+enum err redis_engine_new(const struct redis_options *options, struct redis_engine **out_redis,
+                          struct redis_error *out_error) MUST_USE;
 /*
- * Connects, and looks whether this Redis is fit to hold a queue. ERR_IO: it cannot be reached;
- * ERR_UNSUPPORTED, ERR_INVALID: it must not be used; out_error says why.
+ * Asked after each turn, until it is not ERR_AGAIN: Redis is connected to, and it is looked at
+ * whether it is fit to hold a queue. ERR_IO: it cannot be reached; ERR_UNSUPPORTED, ERR_INVALID: it
+ * must not be used; out_error says why.
  */
+enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error) MUST_USE;
+/* Says that this daemon goes: others take over what it holds. Nothing is submitted any more. */
+void redis_engine_leave(struct redis_engine *redis);
+/* Asked after each turn: that was heard, or was waited for long enough. */
+bool redis_engine_left(const struct redis_engine *redis);
+/* Tells all who wait, and closes its connections. NULL does nothing. */
+void redis_engine_free(struct redis_engine *redis);
+
+/* ---- waiting, in turns of the loop ---- */
+
+/* Makes it and waits until it has started, or cannot: as redis_engine_started. */
 enum err redis_engine_open(const struct redis_options *options, struct redis_engine **out_redis,
                            struct redis_error *out_error) MUST_USE;
-/* Gives up what this daemon holds, and tells all who wait. NULL does nothing. */
+/* Leaves, and frees it. NULL does nothing. */
 void redis_engine_close(struct redis_engine *redis);
 
 struct engine *redis_engine_port(struct redis_engine *redis);
-
-/* Readable when something came; watch it edge-triggered. */
-int redis_engine_fd(const struct redis_engine *redis);
 
 #endif

@@ -84,16 +84,14 @@ static bool is_deaf(const struct subscription *subscription)
 }
 
 /* The subscription is at any node that is there; if that one goes, at another. */
-void subscription_tick(struct subscription *subscription, int64_t now_us)
+void subscription_tick(struct subscription *subscription)
 {
     struct link *link = &subscription->link;
     struct node *any = topology_any(subscription->options.topology);
-    bool wanted = link->retry_at_us != INT64_MAX;
-    if (any && !(wanted && is_served(subscription->options.topology, &link->address)))
-        link_want(link, &any->link.address, now_us);
+    if (any && !(link->wanted && is_served(subscription->options.topology, &link->address)))
+        link_want(link, &any->link.address);
     if (is_deaf(subscription))
         link_fail(link, "no notices are heard");
-    link_tick(link, now_us);
 }
 
 void subscription_lost(struct subscription *subscription, const struct redis_address *address)

@@ -42,7 +42,7 @@ void subscription_init(struct subscription *subscription,
 void subscription_fini(struct subscription *subscription);
 
 /* Connects, and moves to where the queue is served. */
-void subscription_tick(struct subscription *subscription, int64_t now_us);
+void subscription_tick(struct subscription *subscription);
 /* A server is gone: nothing will be heard from it. */
 void subscription_lost(struct subscription *subscription, const struct redis_address *address);
 
