@@ -5,14 +5,12 @@ LUA_LIBS  := $(shell pkg-config --libs lua5.1 2>/dev/null)
 override CPPFLAGS += $(LUA_FLAGS)
 
 SIM_REDIS_TESTS := $(filter $(BUILD)/test/sim/redis_%,$(UNIT))
-$(SIM_REDIS_TESTS): $(filter-out $(BUILD)/sim/redis/sockets.o,$(SIM_REDIS))
+$(SIM_REDIS_TESTS): $(SIM_REDIS)
 $(SIM_REDIS_TESTS): LIBS += $(LUA_LIBS)
 
-# The whole engine on simulated sockets: the system calls that it makes go to sim/redis/sockets.c.
-WRAPPED := socket connect getsockopt setsockopt send recv close epoll_create1 epoll_ctl epoll_wait getrandom
+# The whole engine on a simulated network: what it takes for random is sim/redis/network.c's.
 WRAPPED_TESTS := $(BUILD)/test/sim/redis_life_test $(BUILD)/test/sim/redis_start_test
-$(WRAPPED_TESTS): $(BUILD)/sim/redis/sockets.o
-$(WRAPPED_TESTS): override LDFLAGS += $(WRAPPED:%=-Wl,--wrap=%)
+$(WRAPPED_TESTS): override LDFLAGS += -Wl,--wrap=getrandom
 
 .PHONY: sim-redis
 sim: sim-redis

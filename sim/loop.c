@@ -65,14 +65,22 @@ static void tell_lost(struct sim_peer *peer, const char *error)
 /* The window lets some kept bytes through. True: all of them, and there were some. */
 static bool peer_flow(struct sim_peer *peer)
 {
+    struct sim_net *network = peer->network;
+    unsigned resets = peer->is_client ? 0 : network->faults.reset_per_mille;
     size_t count = peer->kept.len < peer->window ? peer->kept.len : peer->window;
     if (count == 0 || peer->reset || peer->state != OPEN)
         return false;
+    if (!peer->is_client && peer->peer_closed) {
+        peer->kept.len = 0; /* it is sent, and nobody is there */
+        return true;
+    }
     if (peer->is_client)
         buf_add(&peer->received, peer->kept.at, count);
     else
-        way_add(peer->network, &peer->to_host, FLIGHT_BYTES, bytes_of(peer->kept.at, count));
+        way_add(network, &peer->to_host, FLIGHT_BYTES, bytes_of(peer->kept.at, count));
     buf_drop(&peer->kept, count);
+    if (resets && sim_random_chance(&network->random, resets) && !peer->peer_closed)
+        peer_tear(peer);
     if (peer->window != SIZE_MAX)
         peer->window -= count;
     return peer->kept.len == 0;
@@ -116,7 +124,7 @@ static void take_arrived(struct sim_peer *peer)
 {
     struct way *way = &peer->to_process;
     for (struct flight *first = way_first(way);
-         first && first->at_us <= sim_now_us(peer->network) && peer_reaches(peer);
+         first && first->at_us <= sim_now_us(peer->network) && peer_hears(peer);
          first = way_first(way)) {
         switch (first->kind) {
         case FLIGHT_BYTES: buf_add_bytes(&peer->to_server, buf_bytes(&first->bytes)); break;
@@ -174,7 +182,7 @@ static void serve_opening(struct sim_peer *peer)
             tell_lost(peer, "Connection refused");
         break;
     case ACCEPTED:
-        if (!peer_reaches(peer))
+        if (!peer_hears(peer))
             break;
         peer->state = OPEN;
         forget_timer(peer);
@@ -196,7 +204,7 @@ static void peer_gather(struct sim_peer *peer)
         }
     }
     take_arrived(peer);
-    if (peer->broken || (peer->reset && peer_reaches(peer))) {
+    if (peer->broken || (peer->reset && peer_hears(peer))) {
         tell_lost(peer, peer->broken ? peer->stream.error : "Connection reset by peer");
         return;
     }
@@ -431,14 +439,17 @@ struct sim_peer *sim_loop_client(struct sim_loop *loop, unsigned listener)
     return peer;
 }
 
+int64_t sim_loop_next_us(const struct sim_loop *loop)
+{
+    int64_t next_us = loop->messages.first ? INT64_MIN : INT64_MAX;
+    for (const struct list *node = loop->streams.next; node != &loop->streams; node = node->next) {
+        int64_t peer_us = peer_gather_us(LIST_ENTRY(node, struct sim_peer, place));
+        next_us = peer_us < next_us ? peer_us : next_us;
+    }
+    return next_us;
+}
+
 bool sim_loop_pending(const struct sim_loop *loop)
 {
-    if (loop->messages.first)
-        return true;
-    for (const struct list *node = loop->streams.next; node != &loop->streams; node = node->next) {
-        const struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, place);
-        if (peer_gather_us(peer) <= sim_now_us(loop->network))
-            return true;
-    }
-    return false;
+    return sim_loop_next_us(loop) <= sim_now_us(loop->network);
 }

@@ -43,6 +43,15 @@ void sim_net_free(struct sim_net *network);
 void sim_net_split(struct sim_net *network, bool split);
 /* Between processes and hosts each way takes so long, at random; 0 and 0 at first. */
 void sim_net_delay(struct sim_net *network, int64_t least_us, int64_t most_us);
+
+/* Of what goes between processes and hosts; none at first. */
+struct sim_faults {
+    int64_t late_us; /* now and then up to so long is added to what one way takes, */
+    unsigned late_per_mille;
+    unsigned reset_per_mille; /* of what a process sends: it tears the connection, see sim_tear */
+};
+
+void sim_net_faults(struct sim_net *network, const struct sim_faults *faults);
 /* All choices are made by this. */
 struct sim_random *sim_net_random(struct sim_net *network);
 
@@ -60,6 +69,8 @@ void sim_net_run(struct sim_net *network);
  * past time: at once.
  */
 int64_t sim_net_next_us(const struct sim_net *network);
+/* When sim_net_run() is; for who drives processes that do not always run: see sim_loop_next_us. */
+int64_t sim_net_hosts_next_us(const struct sim_net *network);
 
 /* ---- hosts: what a process connects to ---- */
 
@@ -120,8 +131,22 @@ void sim_loop_listen(struct sim_loop *loop);
 /* Somebody connects to it. Owned by the caller, until sim_peer_free(). */
 struct sim_peer *sim_loop_client(struct sim_loop *loop, unsigned listener);
 
+enum sim_cut { SIM_WHOLE, SIM_CUT_ANSWERS, SIM_CUT_ALL };
+
+/* What goes between these two, or only what goes to the process, waits until the path is whole. */
+void sim_loop_cut_path(struct sim_loop *loop, const struct sim_host *host, enum sim_cut cut);
+/*
+ * The connections between these two end; `loop` NULL: all of the host's. Of what is on its way some
+ * arrives still, cut at any byte, as may the answers to that. `closed` is called, before it
+ * returns.
+ */
+void sim_tear(struct sim_loop *loop, struct sim_host *host);
+
 /* Is there anything a gather would tell the process now? */
 bool sim_loop_pending(const struct sim_loop *loop);
+/* When there will be, in the network's time; INT64_MAX: nothing is on its way to it. Its timers
+   are the caller's to mind. */
+int64_t sim_loop_next_us(const struct sim_loop *loop);
 
 /* ---- peers ---- */
 

@@ -10,6 +10,7 @@
 enum {
     SHOW_BYTES = 256 * 1024, /* at most so many new ones in a gather, as os/stream reads */
     NAMES_MAX = 64,
+    PATHS_MAX = 16, /* of a process that were ever cut */
     NAME_BYTES = 256,
 };
 
@@ -68,10 +69,16 @@ struct sim_net {
     struct list peers; // sim_peer::all
     struct list loops; // sim_loop::place
     int64_t least_us, most_us;
+    struct sim_faults faults;
     bool split;
     bool running; /* hosts are being told: nothing is freed meanwhile */
     unsigned name_count;
     struct name names[NAMES_MAX];
+};
+
+struct sim_path {
+    const struct sim_host *host;
+    enum sim_cut cut;
 };
 
 struct sim_loop {
@@ -82,6 +89,8 @@ struct sim_loop {
     struct queue messages; // message::place
     enum sim_reach reach;
     bool listening;
+    struct sim_path paths[PATHS_MAX];
+    unsigned path_count;
 };
 
 static inline int64_t sim_now_us(const struct sim_net *net)
@@ -95,7 +104,9 @@ struct flight *way_first(const struct way *way);
 void way_drop_first(struct way *way);
 void way_cut(struct way *way, uint64_t keep);
 uint64_t way_count(const struct way *way);
-bool peer_reaches(const struct sim_peer *peer);
+bool peer_hears(const struct sim_peer *peer);
+bool peer_is_heard(const struct sim_peer *peer);
+void peer_tear(struct sim_peer *peer);
 struct sim_host *sim_host_at(const struct sim_net *network, const char *address);
 bool peer_is_silent(const struct sim_peer *peer);
 bool peer_is_refused(const struct sim_peer *peer);

@@ -15,12 +15,20 @@ int64_t sim_delay_us(struct sim_net *network)
            (span_us ? (int64_t)sim_random_below(&network->random, (uint64_t)span_us + 1) : 0);
 }
 
+static int64_t lateness_us(struct sim_net *network)
+{
+    const struct sim_faults *faults = &network->faults;
+    bool late =
+        faults->late_per_mille && sim_random_chance(&network->random, faults->late_per_mille);
+    return late ? (int64_t)sim_random_below(&network->random, (uint64_t)faults->late_us + 1) : 0;
+}
+
 /* ---- what is on its way ---- */
 
 void way_add(struct sim_net *network, struct way *way, enum flight_kind kind, struct bytes bytes)
 {
     struct flight *flight = mem_zalloc(sizeof(*flight));
-    int64_t at_us = sim_now_us(network) + sim_delay_us(network);
+    int64_t at_us = sim_now_us(network) + sim_delay_us(network) + lateness_us(network);
     flight->kind = kind;
     flight->at_us = at_us > way->last_us ? at_us : way->last_us;
     way->last_us = flight->at_us;
@@ -62,11 +70,49 @@ uint64_t way_count(const struct way *way)
     return count;
 }
 
+static struct sim_path *path_to(struct sim_loop *loop, const struct sim_host *host)
+{
+    for (unsigned i = 0; i < loop->path_count; i++) {
+        if (loop->paths[i].host == host)
+            return &loop->paths[i];
+    }
+    return NULL;
+}
+
+static enum sim_cut cut_of(struct sim_loop *loop, const struct sim_host *host)
+{
+    const struct sim_path *path = loop && host ? path_to(loop, host) : NULL;
+    return path ? path->cut : SIM_WHOLE;
+}
+
+void sim_loop_cut_path(struct sim_loop *loop, const struct sim_host *host, enum sim_cut cut)
+{
+    struct sim_path *path = path_to(loop, host);
+    if (!path) {
+        CHECK(loop->path_count < PATHS_MAX);
+        path = &loop->paths[loop->path_count++];
+    }
+    *path = (struct sim_path){.host = host, .cut = cut};
+}
+
 /* Does anything pass between its process and its host? */
-bool peer_reaches(const struct sim_peer *peer)
+static bool reaches(const struct sim_peer *peer, enum sim_cut least)
 {
     return peer->is_client || ((!peer->host || peer->host->reach != SIM_SILENT) &&
-                               (!peer->loop || peer->loop->reach != SIM_SILENT));
+                               (!peer->loop || peer->loop->reach != SIM_SILENT) &&
+                               cut_of(peer->loop, peer->host) < least);
+}
+
+/* From host to process. */
+bool peer_hears(const struct sim_peer *peer)
+{
+    return reaches(peer, SIM_CUT_ANSWERS);
+}
+
+/* From process to host. */
+bool peer_is_heard(const struct sim_peer *peer)
+{
+    return reaches(peer, SIM_CUT_ALL);
 }
 
 struct sim_host *sim_host_at(const struct sim_net *network, const char *address)
@@ -82,7 +128,8 @@ struct sim_host *sim_host_at(const struct sim_net *network, const char *address)
 bool peer_is_silent(const struct sim_peer *peer)
 {
     const struct sim_host *host = sim_host_at(peer->network, peer->address);
-    return peer->loop->reach == SIM_SILENT || (host && host->reach == SIM_SILENT);
+    return peer->loop->reach == SIM_SILENT || (host && host->reach == SIM_SILENT) ||
+           cut_of(peer->loop, host) == SIM_CUT_ALL;
 }
 
 bool peer_is_refused(const struct sim_peer *peer)
@@ -103,15 +150,15 @@ int64_t peer_gather_us(const struct sim_peer *peer)
     if (peer->broken)
         return INT64_MIN;
     if (peer->state != OPEN && peer->state != CONNECTING)
-        return peer_reaches(peer) ? peer->state_at_us : INT64_MAX;
+        return peer_hears(peer) ? peer->state_at_us : INT64_MAX;
     if (peer->state == CONNECTING)
         return !peer_is_silent(peer) && peer_is_refused(peer) ? peer->state_at_us : INT64_MAX;
     bool waits = peer->shown.len && !peer->again; /* for the process to use what was shown */
     bool ends = peer->shut && !(waits ? peer->leaving_told : peer->shut_told);
-    if (!peer->opened || (peer->reset && peer_reaches(peer)) || peer->again || flows || ends ||
+    if (!peer->opened || (peer->reset && peer_hears(peer)) || peer->again || flows || ends ||
         (peer->to_server.len && !waits))
         return INT64_MIN;
-    return first && peer_reaches(peer) ? first->at_us : INT64_MAX;
+    return first && peer_hears(peer) ? first->at_us : INT64_MAX;
 }
 
 /* When sim_net_run() has something to do for it. */
@@ -122,16 +169,26 @@ static int64_t run_us(const struct sim_peer *peer)
         return INT64_MAX;
     if (peer->state == CONNECTING && !peer->process_closed)
         return peer_is_silent(peer) || peer_is_refused(peer) ? INT64_MAX : peer->state_at_us;
-    return first && peer->host && peer_reaches(peer) ? first->at_us : INT64_MAX;
+    return first && peer->host && peer_is_heard(peer) ? first->at_us : INT64_MAX;
 }
 
-int64_t sim_net_next_us(const struct sim_net *network)
+int64_t sim_net_hosts_next_us(const struct sim_net *network)
 {
     int64_t next_us = INT64_MAX;
     for (const struct list *node = network->peers.next; node != &network->peers;
          node = node->next) {
-        const struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
-        int64_t peer_us = peer_gather_us(peer) < run_us(peer) ? peer_gather_us(peer) : run_us(peer);
+        int64_t peer_us = run_us(LIST_ENTRY(node, struct sim_peer, all));
+        next_us = peer_us < next_us ? peer_us : next_us;
+    }
+    return next_us;
+}
+
+int64_t sim_net_next_us(const struct sim_net *network)
+{
+    int64_t next_us = sim_net_hosts_next_us(network);
+    for (const struct list *node = network->peers.next; node != &network->peers;
+         node = node->next) {
+        int64_t peer_us = peer_gather_us(LIST_ENTRY(node, struct sim_peer, all));
         next_us = peer_us < next_us ? peer_us : next_us;
     }
     return next_us;
@@ -191,6 +248,11 @@ void sim_net_delay(struct sim_net *network, int64_t least_us, int64_t most_us)
     CHECK(least_us >= 0 && most_us >= least_us);
     network->least_us = least_us;
     network->most_us = most_us;
+}
+
+void sim_net_faults(struct sim_net *network, const struct sim_faults *faults)
+{
+    network->faults = *faults;
 }
 
 struct sim_random *sim_net_random(struct sim_net *network)
@@ -301,6 +363,62 @@ static void cut(struct sim_host *host, const struct sim_loop *loop, bool tell)
         sim_peer_reset(peer);
         if (tell)
             host->handler->closed(host, peer, true);
+    }
+    network->running = was_running;
+}
+
+/* Some bytes of what is on its way to the host reach it at once. */
+static void hand_over_some(struct sim_peer *peer)
+{
+    struct sim_net *network = peer->network;
+    for (struct flight *first = way_first(&peer->to_host);
+         first && first->kind == FLIGHT_BYTES && !peer->peer_closed;
+         first = way_first(&peer->to_host)) {
+        size_t count = (size_t)sim_random_below(&network->random, 2 * first->bytes.len);
+        bool whole = count >= first->bytes.len;
+        first->bytes.len = whole ? first->bytes.len : count;
+        if (first->bytes.len)
+            hand_over(peer);
+        if (!whole)
+            return;
+    }
+}
+
+/* Of what is on its way to the process some still comes, and then the reset. */
+static void cut_answers(struct sim_peer *peer)
+{
+    struct sim_net *network = peer->network;
+    struct way *way = &peer->to_process;
+    way_cut(way, sim_random_below(&network->random, way_count(way) + 1));
+    struct flight *last =
+        way->flights.first ? LIST_ENTRY(way->flights.last, struct flight, place) : NULL;
+    if (last)
+        last->bytes.len = (size_t)sim_random_below(&network->random, last->bytes.len + 1);
+    way_add(network, way, FLIGHT_RESET, BYTES(""));
+}
+
+void peer_tear(struct sim_peer *peer)
+{
+    struct sim_host *host = peer->host;
+    if (peer_is_heard(peer))
+        hand_over_some(peer);
+    if (peer->peer_closed)
+        return;
+    way_cut(&peer->to_host, 0);
+    cut_answers(peer);
+    peer->peer_closed = true;
+    host->handler->closed(host, peer, true);
+}
+
+void sim_tear(struct sim_loop *loop, struct sim_host *host)
+{
+    struct sim_net *network = host->network;
+    bool was_running = network->running;
+    network->running = true;
+    for (struct list *node = network->peers.next; node != &network->peers; node = node->next) {
+        struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, all);
+        if (peer->host == host && !peer->peer_closed && (!loop || peer->loop == loop))
+            peer_tear(peer);
     }
     network->running = was_running;
 }

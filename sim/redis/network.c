@@ -1,272 +1,123 @@
 /*
- * Invariant: a socket has a connection to its server exactly while it is OPEN.
+ * Invariant: a connection of a host has one of its server, until either side has closed it.
  */
 #include "sim/redis/network.h"
 
-#include <errno.h>
-#include <sys/epoll.h>
+#include <stdio.h>
+#include <sys/random.h>
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "sim/redis/network_parts.h"
 
-enum { CONNECT_US = 300 };
+struct server_host {
+    struct sim_host host; /* its first member */
+    struct sim_network *network;
+    struct sim_redis *server;
+};
 
-struct sim_network *network_now;
+struct network_conn {
+    struct list place; // sim_network::conns
+    struct sim_peer *peer;
+    struct sim_redis_conn *conn; /* NULL: the server has closed it */
+};
 
-struct sim_network *sim_network_new(const struct sim_network_options *options, int64_t now_us)
-{
-    struct sim_network *network = mem_zalloc(sizeof(*network));
-    CHECK(!network_now);
-    network->options = *options;
-    network->random.state = options->seed;
-    network->now_us = now_us;
-    network_now = network;
-    return network;
-}
+struct sim_network {
+    struct sim_clock clock; /* the true time */
+    struct sim_net *net;
+    struct sim_random random; /* of daemons: see __wrap_getrandom */
+    struct server_host hosts[SIM_NETWORK_SERVERS];
+    unsigned host_count;
+    struct sim_loop *loops[SIM_NETWORK_DAEMONS]; /* NULL: it does not live */
+    enum sim_cut cut[SIM_NETWORK_DAEMONS][SIM_NETWORK_SERVERS];
+    struct list conns; // network_conn::place
+};
 
-struct sim_network_options *sim_network_options(struct sim_network *network)
-{
-    return &network->options;
-}
+static struct sim_network *network_now;
 
-void sim_network_add(struct sim_network *network, struct sim_redis *server)
-{
-    CHECK(network->server_count < SIM_NETWORK_SERVERS);
-    network->servers[network->server_count++] = server;
-}
+/* ---- connections ---- */
 
-void sim_network_as(struct sim_network *network, unsigned daemon)
-{
-    CHECK(daemon < SIM_NETWORK_DAEMONS);
-    network->daemon = daemon;
-}
-
-void sim_network_on_wait(struct sim_network *network, void (*wait)(void *owner, int64_t us),
-                         void *owner)
-{
-    network->wait = wait;
-    network->owner = owner;
-}
-
-/* ---- bytes on the way ---- */
-
-static void wire_fini(struct wire *wire)
-{
-    buf_fini(&wire->bytes);
-    mem_free(wire->pieces);
-    *wire = (struct wire){0};
-}
-
-static int64_t travel_us(struct sim_network *network)
-{
-    const struct sim_network_options *options = &network->options;
-    bool late = sim_random_chance(&network->random, options->late_per_mille);
-    int64_t most_us = late ? options->late_us : options->latency_us;
-    return (int64_t)sim_random_below(&network->random, (uint64_t)most_us + 1);
-}
-
-static void wire_add(struct wire *wire, struct bytes bytes, int64_t at_us)
-{
-    if (wire->count == wire->cap) {
-        if (wire->first)
-            memmove(wire->pieces, wire->pieces + wire->first,
-                    (wire->count - wire->first) * sizeof(*wire->pieces));
-        wire->count -= wire->first;
-        wire->first = 0;
-        wire->cap = wire->cap ? 2 * wire->cap : 8;
-        wire->pieces = mem_realloc(wire->pieces, wire->cap * sizeof(*wire->pieces));
-    }
-    buf_add_bytes(&wire->bytes, bytes);
-    wire->last_us = at_us > wire->last_us ? at_us : wire->last_us;
-    wire->pieces[wire->count++] = (struct piece){.len = bytes.len, .at_us = wire->last_us};
-}
-
-static int64_t wire_next_us(const struct wire *wire)
-{
-    return wire->first < wire->count ? wire->pieces[wire->first].at_us : INT64_MAX;
-}
-
-/* Pieces whose time has come have arrived. Returns by how many bytes. */
-static size_t wire_arrive(struct wire *wire, int64_t now_us)
-{
-    size_t before = wire->due;
-    while (wire_next_us(wire) <= now_us)
-        wire->due += wire->pieces[wire->first++].len;
-    if (wire->first == wire->count)
-        wire->first = wire->count = 0;
-    return wire->due - before;
-}
-
-/* ---- sockets ---- */
-
-struct net_socket *network_socket(int fd)
-{
-    if (!network_now || fd < SOCKET_FIRST || fd >= SOCKET_FIRST + SOCKETS_MAX)
-        return NULL;
-    return &network_now->sockets[fd - SOCKET_FIRST];
-}
-
-static void drop_conn(struct net_socket *one)
+static void hang_up(struct network_conn *one)
 {
     if (one->conn)
         sim_redis_hang_up(one->conn);
     one->conn = NULL;
 }
 
-static void socket_free(struct net_socket *one)
+static void conn_free(struct network_conn *one)
 {
-    drop_conn(one);
-    wire_fini(&one->out);
-    wire_fini(&one->in);
-    *one = (struct net_socket){0};
+    hang_up(one);
+    list_remove(&one->place);
+    mem_free(one);
 }
 
-static void break_socket(struct net_socket *one, int error)
+/* What servers have to say is on its way. */
+static void collect(struct sim_network *network)
 {
-    drop_conn(one);
-    if (one->orphan) {
-        socket_free(one);
-        return;
-    }
-    one->state = SOCKET_BROKEN;
-    one->error = error;
-}
-
-/* What the server has to say is on its way. */
-static void collect(struct sim_network *network, struct net_socket *one)
-{
-    struct buf *out = sim_redis_output(one->conn);
-    if (out->len && !one->orphan)
-        wire_add(&one->in, buf_bytes(out), network->now_us + travel_us(network));
-    out->len = 0;
-    if (sim_redis_closed(one->conn)) {
-        drop_conn(one);
-        one->finished = true;
-        if (one->orphan)
-            socket_free(one);
+    for (struct list *node = network->conns.next; node != &network->conns; node = node->next) {
+        struct network_conn *one = LIST_ENTRY(node, struct network_conn, place);
+        struct buf *out = one->conn ? sim_redis_output(one->conn) : NULL;
+        if (!out)
+            continue;
+        if (out->len)
+            sim_peer_send(one->peer, buf_bytes(out));
+        out->len = 0;
+        if (sim_redis_closed(one->conn)) {
+            hang_up(one);
+            sim_peer_shut(one->peer);
+        }
     }
 }
 
-static void collect_all(struct sim_network *network)
+static struct server_host *of_host(struct sim_host *host)
 {
-    for (unsigned i = 0; i < network->used; i++) {
-        struct net_socket *one = &network->sockets[i];
-        if (one->conn)
-            collect(network, one);
-    }
+    return (struct server_host *)host; /* its first member */
 }
 
-/* Cut in the middle: some of what is on the way arrives, and the answers may or may not. */
-static void reset_socket(struct sim_network *network, struct net_socket *one)
+static void accepted(struct sim_host *host, struct sim_peer *peer)
 {
-    if (one->conn) {
-        size_t left = one->out.bytes.len;
-        sim_redis_input(one->conn,
-                        bytes_of(one->out.bytes.at, sim_random_below(&network->random, left + 1)));
-        collect_all(network);
-    }
-    if (one->state == SOCKET_FREE)
-        return;
-    one->in.due = sim_random_below(&network->random, one->in.bytes.len + 1);
-    one->in.first = one->in.count = 0;
-    one->in.bytes.len = one->in.due;
-    break_socket(one, ECONNRESET);
+    struct network_conn *one = mem_zalloc(sizeof(*one));
+    one->peer = peer;
+    one->conn = sim_redis_accept(of_host(host)->server);
+    list_add_tail(&of_host(host)->network->conns, &one->place);
+    sim_peer_set_user(peer, one);
 }
 
-void network_send(struct net_socket *one, struct bytes bytes)
+static void input(struct sim_host *host, struct sim_peer *peer, struct bytes bytes)
 {
-    struct sim_network *network = network_now;
-    if (one->finished)
-        return; /* into the void */
-    wire_add(&one->out, bytes, network->now_us + travel_us(network));
-    if (sim_random_chance(&network->random, network->options.reset_per_mille))
-        reset_socket(network, one);
+    struct network_conn *one = sim_peer_user(peer);
+    if (one->conn)
+        sim_redis_input(one->conn, bytes);
+    collect(of_host(host)->network);
 }
 
-static enum sim_cut cut_of(const struct net_socket *one)
+static void closed(struct sim_host *host, struct sim_peer *peer, bool reset)
 {
-    return network_now->cut[one->daemon][one->server];
+    (void)host;
+    (void)reset;
+    conn_free(sim_peer_user(peer));
 }
 
-/* With linger 0, what is on the way arrives now or never; else it is sent in peace. */
-void network_close(struct net_socket *one)
-{
-    struct sim_network *network = network_now;
-    bool late = one->out.bytes.len && cut_of(one) != SIM_CUT_ALL;
-    if (one->conn && late && (!one->linger_0 || sim_random_chance(&network->random, 500))) {
-        sim_redis_input(one->conn, buf_bytes(&one->out.bytes));
-        one->orphan = true;
-        collect_all(network);
-    }
-    if (one->state != SOCKET_FREE)
-        socket_free(one);
-}
-
-unsigned network_events(const struct net_socket *one)
-{
-    if (one->state == SOCKET_BROKEN)
-        return EPOLLIN | EPOLLOUT | EPOLLERR;
-    if (one->state != SOCKET_OPEN)
-        return 0;
-    bool readable = one->in.due || (one->finished && one->in.bytes.len == 0);
-    return (readable ? EPOLLIN : 0) | EPOLLOUT;
-}
-
-bool sim_network_ready(const struct sim_network *network, unsigned daemon)
-{
-    for (unsigned i = 0; i < network->used; i++) {
-        const struct net_socket *one = &network->sockets[i];
-        if (one->state > SOCKET_NEW && one->daemon == daemon && !one->orphan &&
-            (network_events(one) & (one->interest | EPOLLERR)))
-            return true;
-    }
-    return false;
-}
+static const struct sim_host_handler handler = {
+    .accepted = accepted,
+    .input = input,
+    .closed = closed,
+};
 
 /* ---- time ---- */
 
-static void open_socket(struct sim_network *network, struct net_socket *one)
+static void tell_time(struct sim_network *network)
 {
-    if (one->server == SIM_NETWORK_SERVERS || network->down[one->server]) {
-        break_socket(one, ECONNREFUSED);
-        return;
-    }
-    one->state = SOCKET_OPEN;
-    one->conn = sim_redis_accept(network->servers[one->server]);
-}
-
-static void run_socket(struct sim_network *network, struct net_socket *one)
-{
-    if (cut_of(one) == SIM_CUT_ALL)
-        return;
-    if (one->state == SOCKET_CONNECTING && one->opens_at_us <= network->now_us)
-        open_socket(network, one);
-    if (one->state != SOCKET_OPEN)
-        return;
-    if (cut_of(one) == SIM_WHOLE)
-        (void)wire_arrive(&one->in, network->now_us); /* network_events() tells */
-    size_t came = wire_arrive(&one->out, network->now_us);
-    if (came && one->conn) {
-        sim_redis_input(one->conn, bytes_of(one->out.bytes.at, came));
-        buf_drop(&one->out.bytes, came);
-        one->out.due = 0;
-        collect_all(network);
-    }
-    if (one->state == SOCKET_OPEN && one->orphan && one->out.count == 0)
-        socket_free(one);
+    for (unsigned i = 0; i < network->host_count; i++)
+        sim_redis_time(network->hosts[i].server, network->clock.now_us);
 }
 
 void sim_network_run(struct sim_network *network, int64_t now_us)
 {
-    network->now_us = now_us;
-    for (unsigned i = 0; i < network->server_count; i++)
-        sim_redis_time(network->servers[i], now_us);
-    for (unsigned i = 0; i < network->used; i++)
-        run_socket(network, &network->sockets[i]);
-    for (unsigned i = 0; i < network->server_count; i++)
-        sim_redis_time(network->servers[i], now_us); /* WAITs that can be answered at once */
-    collect_all(network);
+    network->clock.now_us = now_us;
+    tell_time(network);
+    sim_net_run(network->net);
+    tell_time(network); /* WAITs that can be answered at once */
+    collect(network);
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us)
@@ -276,67 +127,110 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
 
 int64_t sim_network_next_us(const struct sim_network *network)
 {
-    int64_t next_us = INT64_MAX;
-    for (unsigned i = 0; i < network->server_count; i++)
-        next_us = sooner(next_us, sim_redis_next_us(network->servers[i]));
-    for (unsigned i = 0; i < network->used; i++) {
-        const struct net_socket *one = &network->sockets[i];
-        if (one->state == SOCKET_FREE || cut_of(one) == SIM_CUT_ALL)
-            continue;
-        if (one->state == SOCKET_CONNECTING)
-            next_us = sooner(next_us, one->opens_at_us);
-        if (one->state != SOCKET_OPEN)
-            continue;
-        next_us = sooner(next_us, wire_next_us(&one->out));
-        if (cut_of(one) == SIM_WHOLE)
-            next_us = sooner(next_us, wire_next_us(&one->in));
-    }
+    int64_t next_us = sim_net_hosts_next_us(network->net);
+    for (unsigned i = 0; i < network->host_count; i++)
+        next_us = sooner(next_us, sim_redis_next_us(network->hosts[i].server));
     return next_us;
 }
 
+int64_t sim_network_daemon_us(const struct sim_network *network, unsigned daemon)
+{
+    return network->loops[daemon] ? sim_loop_next_us(network->loops[daemon]) : INT64_MAX;
+}
+
+/* ---- daemons ---- */
+
+struct loop *sim_network_start(struct sim_network *network, unsigned daemon, struct clock *clock)
+{
+    CHECK(daemon < SIM_NETWORK_DAEMONS && !network->loops[daemon]);
+    struct sim_loop *loop = sim_loop_new(network->net, clock);
+    network->loops[daemon] = loop;
+    for (unsigned i = 0; i < network->host_count; i++)
+        sim_loop_cut_path(loop, &network->hosts[i].host, network->cut[daemon][i]);
+    return sim_loop_port(loop);
+}
+
+void sim_network_end(struct sim_network *network, unsigned daemon)
+{
+    sim_loop_free(network->loops[daemon]);
+    network->loops[daemon] = NULL;
+}
+
+ssize_t __wrap_getrandom(void *at, size_t len, unsigned flags);
+
+/* What a daemon takes for random is made of the seed: the linker has it call this. */
+ssize_t __wrap_getrandom(void *at, size_t len, unsigned flags)
+{
+    (void)flags;
+    CHECK(network_now);
+    for (size_t i = 0; i < len; i++)
+        ((unsigned char *)at)[i] = (unsigned char)sim_random_next(&network_now->random);
+    return (ssize_t)len;
+}
+
 /* ---- faults ---- */
+
+void sim_network_faults(struct sim_network *network, const struct sim_faults *faults)
+{
+    sim_net_faults(network->net, faults);
+}
 
 void sim_network_cut(struct sim_network *network, unsigned daemon, unsigned server,
                      enum sim_cut cut)
 {
     network->cut[daemon][server] = cut;
+    if (network->loops[daemon])
+        sim_loop_cut_path(network->loops[daemon], &network->hosts[server].host, cut);
 }
 
 void sim_network_down(struct sim_network *network, unsigned server, bool down)
 {
-    network->down[server] = down;
-    for (unsigned i = 0; down && i < network->used; i++) {
-        struct net_socket *one = &network->sockets[i];
-        if (one->state == SOCKET_OPEN && one->server == server)
-            reset_socket(network, one);
-    }
+    struct sim_host *host = &network->hosts[server].host;
+    sim_host_reach(host, down ? SIM_REFUSES : SIM_UP);
+    if (down)
+        sim_tear(NULL, host);
 }
 
 void sim_network_reset(struct sim_network *network, unsigned daemon, unsigned server)
 {
-    for (unsigned i = 0; i < network->used; i++) {
-        struct net_socket *one = &network->sockets[i];
-        if (one->state == SOCKET_OPEN && one->daemon == daemon && one->server == server)
-            reset_socket(network, one);
-    }
+    if (network->loops[daemon])
+        sim_tear(network->loops[daemon], &network->hosts[server].host);
 }
 
-void sim_network_kill(struct sim_network *network, unsigned daemon)
+/* ---- life ---- */
+
+struct sim_network *sim_network_new(const struct sim_network_options *options, int64_t now_us)
 {
-    for (unsigned i = 0; i < network->used; i++) {
-        struct net_socket *one = &network->sockets[i];
-        if (one->state == SOCKET_FREE || one->daemon != daemon || one->orphan)
-            continue;
-        one->orphan = true;
-        if (one->state != SOCKET_OPEN || one->out.count == 0)
-            socket_free(one);
-    }
+    struct sim_network *network = mem_zalloc(sizeof(*network));
+    CHECK(!network_now);
+    sim_clock_init(&network->clock, now_us);
+    network->random.state = ~options->seed;
+    network->net = sim_net_new(&network->clock, options->seed);
+    sim_net_delay(network->net, 0, options->latency_us);
+    sim_net_split(network->net, options->split);
+    sim_net_faults(network->net, &options->faults);
+    list_init(&network->conns);
+    network_now = network;
+    return network;
+}
+
+void sim_network_add(struct sim_network *network, struct sim_redis *server)
+{
+    CHECK(network->host_count < SIM_NETWORK_SERVERS);
+    struct server_host *host = &network->hosts[network->host_count++];
+    char address[64];
+    (void)snprintf(address, sizeof(address), "%s:%u", sim_redis_host(server),
+                   (unsigned)sim_redis_port(server));
+    sim_host_add(network->net, &host->host, address, &handler);
+    host->network = network;
+    host->server = server;
 }
 
 void sim_network_free(struct sim_network *network)
 {
-    for (unsigned i = 0; i < network->used; i++)
-        socket_free(&network->sockets[i]);
+    sim_net_free(network->net);
+    while (!list_empty(&network->conns))
+        conn_free(LIST_ENTRY(network->conns.next, struct network_conn, place));
     network_now = NULL;
     mem_free(network);
 }

@@ -29,8 +29,7 @@ static inline void submit(struct actor *actor, enum op op, const struct cmd *cmd
     actor->born = daemon->born;
     actor->sent_us = life->now_us;
     actor->bound = cmd->kind == CMD_RESERVE && cmd->reserve.bound;
-    sim_network_as(life->network, daemon->number);
-    engine->verbs->time(engine, daemon_now(daemon));
+    engine->verbs->time(engine, loop_look_at_clock(daemon->loop));
     (void)engine->verbs->submit(engine, cmd, &actor->ticket); /* the ticket says it as well */
     engine->verbs->match(engine);
     daemon->wanted_us = life->now_us;
@@ -296,7 +295,7 @@ static inline void drop_void(struct actor *actor)
     for (unsigned i = actor->held_count; i-- > 0;) {
         const struct held *held = &actor->held[i];
         const struct daemon *daemon = &actor->life->daemons[held->daemon];
-        if (held->bound && (daemon->born != held->born || !daemon->engine))
+        if (held->bound && (daemon->born != held->born || !daemon->engine || daemon->leaving))
             actor->held[i] = actor->held[--actor->held_count];
     }
 }

@@ -304,10 +304,9 @@ static void live(struct life *life, int64_t for_us, int64_t faults_us)
 
 static void heal(struct life *life)
 {
-    struct sim_network_options *options = sim_network_options(life->network);
     life->quiet = true;
     mend_due(life, true);
-    options->late_per_mille = options->reset_per_mille = 0;
+    sim_network_faults(life->network, &(struct sim_faults){0});
     for (unsigned slot = 0; life->shape == SHAPE_CLUSTER && slot < SIM_CLUSTER_SLOTS; slot++) {
         while (life->cluster.to[slot] != SIM_CLUSTER_NONE &&
                sim_cluster_move_key(&life->cluster, slot))
@@ -427,7 +426,7 @@ static void set_clocks(struct life *life)
         sim_redis_settings(life->servers[i])->ahead_us = server_us;
     for (unsigned i = 0; i < life->daemon_count; i++)
         life->daemons[i].ahead_us = span(life, 3 * SECOND_US);
-    life->oracle.slack_us = 20 * MS + 2 * sim_network_options(life->network)->late_us;
+    life->oracle.slack_us = 20 * MS + 2 * life->late_us;
 }
 
 static struct life *life_new(uint64_t seed)
@@ -435,13 +434,14 @@ static struct life *life_new(uint64_t seed)
     struct life *life = mem_zalloc(sizeof(*life));
     life->oracle.seed = life->random.state = seed;
     life->now_us = INT64_C(1700000000) * SECOND_US;
+    life->late_us = span(life, 400 * MS);
     struct sim_network_options options = {.seed = sim_random_next(&life->random),
                                           .latency_us = 1 + span(life, 2 * MS),
-                                          .late_us = span(life, 400 * MS),
-                                          .late_per_mille = (unsigned)below(life, 30),
-                                          .reset_per_mille = (unsigned)below(life, 8)};
+                                          .faults = {.late_us = life->late_us,
+                                                     .late_per_mille = (unsigned)below(life, 30),
+                                                     .reset_per_mille = (unsigned)below(life, 8)},
+                                          .split = chance(life, 200)};
     life->network = sim_network_new(&options, life->now_us);
-    sim_network_on_wait(life->network, others_go_on, life);
     mender_count = 0;
     shape_life(life);
     set_clocks(life);

@@ -32,9 +32,10 @@ struct daemon {
     unsigned number;
     struct clock clock; /* of the daemon: see daemon_now */
     int64_t ahead_us;
+    struct loop *loop;
     struct redis_engine *engine; /* NULL: down */
     unsigned born;               /* how often it was started */
-    bool opening;
+    bool opening, leaving;
     int64_t wanted_us, frozen_until_us, boot_at_us;
 };
 
@@ -86,6 +87,7 @@ struct life {
     struct daemon daemons[DAEMONS];
     unsigned daemon_count;
     struct actor actors[ACTORS];
+    int64_t late_us;  /* bytes may be */
     int64_t uncut_us; /* gentle: no path is cut before */
     unsigned turns;   /* since the clock moved */
 };
@@ -117,38 +119,90 @@ static inline int64_t daemon_clock(struct clock *clock)
 
 /* ---- time ---- */
 
+static inline bool runs(const struct daemon *daemon)
+{
+    return daemon->engine && daemon->frozen_until_us <= daemon->life->now_us;
+}
+
+/* It serves clients. */
 static inline bool is_awake(const struct daemon *daemon)
 {
-    return daemon->engine && !daemon->opening && daemon->frozen_until_us <= daemon->life->now_us;
+    return runs(daemon) && !daemon->opening && !daemon->leaving;
+}
+
+/* Its engine is no more. Answers that came with its end reached its clients. */
+static inline void daemon_end(struct daemon *daemon)
+{
+    struct life *life = daemon->life;
+    redis_engine_free(daemon->engine);
+    sim_network_end(life->network, daemon->number);
+    daemon->engine = NULL;
+    daemon->opening = daemon->leaving = false;
+    for (unsigned i = 0; i < ACTORS; i++) {
+        struct actor *actor = &life->actors[i];
+        if (actor->daemon == daemon->number)
+            actor->busy = actor->parked = false;
+    }
+}
+
+static inline void daemon_leave(struct daemon *daemon)
+{
+    daemon->opening = false;
+    daemon->leaving = true;
+    daemon->wanted_us = daemon->life->now_us;
+    redis_engine_leave(daemon->engine);
+}
+
+/* One that cannot start leaves, and tries again later. */
+static inline void daemon_look(struct daemon *daemon)
+{
+    struct life *life = daemon->life;
+    struct redis_error error;
+    if (daemon->opening) {
+        enum err err = redis_engine_started(daemon->engine, &error);
+        daemon->opening = err == ERR_AGAIN;
+        if (err && err != ERR_AGAIN)
+            daemon_leave(daemon);
+    }
+    if (daemon->leaving && redis_engine_left(daemon->engine)) {
+        daemon_end(daemon);
+        daemon->boot_at_us = life->now_us + span(life, 2 * SECOND_US);
+    }
 }
 
 static inline void daemon_turn(struct daemon *daemon)
 {
     struct life *life = daemon->life;
     struct engine *engine = redis_engine_port(daemon->engine);
-    sim_network_as(life->network, daemon->number);
-    engine->verbs->time(engine, daemon_now(daemon));
+    struct loop *loop = daemon->loop;
+    engine->verbs->time(engine, loop_look_at_clock(loop));
     engine->verbs->begin(engine);
+    bool more = loop->verbs->gather(loop, NULL) | loop_expire(loop, NULL);
     engine->verbs->match(engine);
-    int64_t next_us = engine->verbs->end(engine);
+    int64_t next_us = engine->verbs->end(engine), timer_us = timers_next_us(&loop->timers);
+    next_us = timer_us < next_us ? timer_us : next_us;
     daemon->wanted_us = next_us == INT64_MAX ? INT64_MAX : next_us - daemon->ahead_us;
     if (daemon->wanted_us > life->now_us && daemon->wanted_us < INT64_MAX)
         daemon->wanted_us += span(life, 300);
-}
-
-static inline bool wants_turn(const struct daemon *daemon)
-{
-    return is_awake(daemon) && (daemon->wanted_us <= daemon->life->now_us ||
-                                sim_network_ready(daemon->life->network, daemon->number));
+    if (more)
+        daemon->wanted_us = life->now_us;
+    daemon_look(daemon);
 }
 
 static inline int64_t daemon_next_us(const struct daemon *daemon)
 {
-    if (!daemon->engine || daemon->opening)
+    struct life *life = daemon->life;
+    if (!daemon->engine)
         return INT64_MAX;
-    if (daemon->frozen_until_us > daemon->life->now_us)
+    if (daemon->frozen_until_us > life->now_us)
         return daemon->frozen_until_us;
-    return daemon->wanted_us;
+    int64_t input_us = sim_network_daemon_us(life->network, daemon->number);
+    return input_us < daemon->wanted_us ? input_us : daemon->wanted_us;
+}
+
+static inline bool wants_turn(const struct daemon *daemon)
+{
+    return runs(daemon) && daemon_next_us(daemon) <= daemon->life->now_us;
 }
 
 /* Everything happens that is due now: bytes arrive, daemons have their turns. */
@@ -187,20 +241,6 @@ static inline void move_clock(struct life *life, int64_t now_us)
     }
 }
 
-/* A daemon that starts or leaves waits, and the others go on. */
-static inline void others_go_on(void *owner, int64_t us)
-{
-    struct life *life = owner;
-    int64_t until_us = life->now_us + us;
-    while (life->now_us < until_us) {
-        settle(life);
-        int64_t next_us = world_next_us(life);
-        next_us = next_us <= life->now_us ? life->now_us + 1 : next_us;
-        move_clock(life, next_us < until_us ? next_us : until_us);
-    }
-    sim_network_run(life->network, life->now_us);
-}
-
 /* ---- daemons ---- */
 
 static inline void daemon_start(struct daemon *daemon)
@@ -208,6 +248,7 @@ static inline void daemon_start(struct daemon *daemon)
     struct life *life = daemon->life;
     struct redis_error error;
     daemon->clock = (struct clock){.now_us = daemon_clock};
+    daemon->loop = sim_network_start(life->network, daemon->number, &daemon->clock);
     struct redis_options options = {.url = life->url,
                                     .sentinel_user = "",
                                     .sentinel_password = "",
@@ -217,15 +258,13 @@ static inline void daemon_start(struct daemon *daemon)
                                     .wait_replicas = life->wait_replicas,
                                     .topics_max = 100,
                                     .waiters_max = 100,
-                                    .clock = &daemon->clock};
+                                    .loop = daemon->loop};
     daemon->opening = true;
     daemon->born++;
-    sim_network_as(life->network, daemon->number);
-    if (redis_engine_open(&options, &daemon->engine, &error))
-        daemon->engine = NULL;
-    daemon->opening = false;
     daemon->wanted_us = life->now_us;
-    daemon->boot_at_us = daemon->engine ? INT64_MAX : life->now_us + span(life, SECOND_US);
+    daemon->boot_at_us = INT64_MAX;
+    if (redis_engine_new(&options, &daemon->engine, &error))
+        BROKEN(&life->oracle, "daemon %u cannot be made", daemon->number);
 }
 
 /* Answers that its end brings reach nobody. */
@@ -238,30 +277,16 @@ static inline void forget_actors(struct daemon *daemon)
     }
 }
 
-static inline void release_actors(struct daemon *daemon)
-{
-    for (unsigned i = 0; i < ACTORS; i++) {
-        struct actor *actor = &daemon->life->actors[i];
-        if (actor->daemon == daemon->number)
-            actor->busy = actor->parked = false;
-    }
-}
-
 static inline void daemon_stop(struct daemon *daemon, bool killed)
 {
-    struct redis_engine *engine = daemon->engine;
-    if (killed) {
-        forget_actors(daemon);
-        engine->preflight.fit = false; /* it says no goodbye */
-        sim_network_kill(daemon->life->network, daemon->number);
+    struct life *life = daemon->life;
+    if (!killed) {
+        daemon_leave(daemon);
+        return;
     }
-    daemon->opening = true;
-    sim_network_as(daemon->life->network, daemon->number);
-    redis_engine_close(engine);
-    daemon->opening = false;
-    daemon->engine = NULL;
-    release_actors(daemon);
-    daemon->boot_at_us = daemon->life->now_us + span(daemon->life, 3 * SECOND_US);
+    forget_actors(daemon);
+    daemon_end(daemon);
+    daemon->boot_at_us = life->now_us + span(life, 3 * SECOND_US);
 }
 
 /* ---- servers ---- */

@@ -1,5 +1,5 @@
 /*
- * The engine's start, and how it finds its servers, on simulated sockets: preflight, node,
+ * The engine's start, and how it finds its servers, on a simulated network: preflight, node,
  * sentinels, subscription, and the commands of clients that leave. Time is simulated: what is
  * waited for takes none.
  */
@@ -35,10 +35,9 @@ static int64_t clock_now(struct clock *clock)
 
 static struct clock clock_of_all = {.now_us = clock_now};
 
-static void pass(void *owner, int64_t us)
+static void pass(int64_t us)
 {
     int64_t until_us = now_us + us;
-    (void)owner;
     while (now_us < until_us) {
         int64_t next_us = sim_network_next_us(network);
         next_us = next_us <= now_us ? now_us + 1 : next_us;
@@ -49,16 +48,24 @@ static void pass(void *owner, int64_t us)
     }
 }
 
+/* A turn, and a millisecond: which is soon enough for the next one. */
+static void turn(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    port->verbs->time(port, loop_look_at_clock(options.loop));
+    port->verbs->begin(port);
+    (void)options.loop->verbs->gather(options.loop, NULL); /* all of it */
+    (void)loop_expire(options.loop, NULL);                 /* the same */
+    port->verbs->match(port);
+    (void)port->verbs->end(port);
+    pass(MS);
+}
+
 /* The engine's turns for so long. */
 static void turns(int64_t us)
 {
-    struct engine *port = redis_engine_port(engine);
-    for (int64_t until_us = now_us + us; now_us < until_us; pass(NULL, MS)) {
-        port->verbs->time(port, now_us);
-        port->verbs->begin(port);
-        port->verbs->match(port);
-        (void)port->verbs->end(port); /* a millisecond is soon enough */
-    }
+    for (int64_t until_us = now_us + us; now_us < until_us;)
+        turn();
 }
 
 static void add_address(uint16_t port)
@@ -74,7 +81,6 @@ static int setup(void **state)
     loaded_at_us = INT64_MAX;
     log_level_set((enum log_level)(LOG_ERROR + 1));
     network = sim_network_new(&(struct sim_network_options){.seed = 1, .latency_us = 100}, now_us);
-    sim_network_on_wait(network, pass, NULL);
     for (uint16_t i = 0; i < SERVERS; i++) {
         servers[i] = sim_redis_new(
             &(struct sim_redis_options){.host = "10.0.0.1", .port = (uint16_t)(7000 + i)}, now_us);
@@ -96,16 +102,27 @@ static int setup(void **state)
                                      .timeout_us = 2 * SECOND_US,
                                      .waiters_max = 10,
                                      .topics_max = 10,
-                                     .clock = &clock_of_all};
+                                     .loop = sim_network_start(network, 0, &clock_of_all)};
     error.text[0] = '\0';
     return 0;
+}
+
+static void stop(void)
+{
+    if (!engine)
+        return;
+    redis_engine_leave(engine);
+    while (!redis_engine_left(engine))
+        turn();
+    redis_engine_free(engine);
+    engine = NULL;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    redis_engine_close(engine);
-    engine = NULL;
+    stop();
+    sim_network_end(network, 0);
     sim_network_free(network);
     for (int i = 0; i < SERVERS; i++)
         sim_redis_free(servers[i]);
@@ -116,9 +133,12 @@ static int teardown(void **state)
 
 static enum err start(void)
 {
-    enum err err = redis_engine_open(&options, &engine, &error);
+    assert_int_equal(redis_engine_new(&options, &engine, &error), OK);
+    enum err err = redis_engine_started(engine, &error);
+    for (; err == ERR_AGAIN; err = redis_engine_started(engine, &error))
+        turn();
     if (err)
-        engine = NULL;
+        stop();
     return err;
 }
 
@@ -177,7 +197,7 @@ static void a_cluster_wants_its_own_url_and_no_other_server_takes_it(void **stat
     refused_with(ERR_UNSUPPORTED, "use redis://");
     sim_cluster_init(&cluster, servers, SERVERS, SERVERS, 1);
     assert_int_equal(start(), OK);
-    redis_engine_close(engine);
+    stop();
     options.url.topology = REDIS_SINGLE;
     refused_with(ERR_UNSUPPORTED, "use redis+cluster://");
 }
@@ -187,7 +207,7 @@ static void another_number_of_partitions_is_refused(void **state)
     (void)state;
     add_address(7000);
     assert_int_equal(start(), OK);
-    redis_engine_close(engine);
+    stop();
     options.partitions = 4;
     refused_with(ERR_INVALID, "redis.partitions = 2");
 }
