@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/list.h"
 #include "base/mem.h"
+#include "port/loop.h"
 
 bool mailbox_init(struct mailbox *mailbox, bool watched)
 {
@@ -112,6 +114,12 @@ void shared_mailbox_drop(struct shared_mailbox *shared)
 {
     if (atomic_fetch_sub(&shared->users, 1) > 1)
         return;
+    struct queue_node *node = mailbox_take_all(&shared->mailbox);
+    while (node) {
+        struct message *message = LIST_ENTRY(node, struct message, place);
+        node = node->next; /* `arrived` may free it */
+        message->arrived(message);
+    }
     mailbox_fini(&shared->mailbox);
     mem_free(shared);
 }

@@ -46,7 +46,7 @@ int mailbox_fd(const struct mailbox *mailbox);
 
 /*
  * One that threads may post to after its owner has ended: the last of all who share it frees it.
- * What is in it then is forgotten.
+ * Of the messages (struct message) that are in it then, each `arrived` is called by that one.
  */
 struct shared_mailbox {
     struct mailbox mailbox; /* watched */

@@ -1,6 +1,6 @@
 /*
- * A connection to Redis that is given up, against a listener of our own: what had not reached the
- * server then does not reach it later.
+ * A connection to Redis, against a listener of our own, and on a simulated network: when it is
+ * given up, and that what had not reached the server then does not reach it later.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,13 +11,43 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "client/redis/link.h"
+#include "os/clock.h"
+#include "os/loop.h"
+#include "sim/loop.h"
 
-enum { MANY_BYTES = 32 * 1024 * 1024, TURNS = 1000 };
+enum { MANY_BYTES = 32 * 1024 * 1024, TURNS = 1000, TURN_US = 10000 };
+
+static struct os_loop *os;
+static struct loop *loop;
+
+static int setup(void **state)
+{
+    static struct os_clock clock;
+    (void)state;
+    os_clock_init(&clock);
+    os = os_loop_new(&clock.clock, 0);
+    loop = os ? os_loop_port(os) : NULL;
+    return os ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    os_loop_free(os);
+    return 0;
+}
+
+/* Turns until the link is in that state. */
+static void turns(const struct link *link, enum link_state state)
+{
+    for (int i = 0; i < TURNS && link->state != state; i++)
+        loop_turn(loop, loop->now_us + TURN_US);
+    assert_int_equal(link->state, state);
+}
 
 static void ignore(struct link_callbacks *callbacks, struct link *link)
 {
@@ -41,6 +71,13 @@ static void lost(struct link_call *call, redisReply *reply)
     told = true;
 }
 
+static void answered(struct link_call *call, redisReply *reply)
+{
+    (void)call;
+    assert_non_null(reply);
+    freeReplyObject(reply);
+}
+
 static int listen_somewhere(struct redis_address *out_address)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -55,32 +92,23 @@ static int listen_somewhere(struct redis_address *out_address)
 }
 
 /* The server's end of a link that is up. */
-static int bring_up(struct link *link, int epoll, int listener)
+static int open_test_link(struct link *link, struct link_callbacks *callbacks, int listener,
+                          const struct redis_address *address)
 {
     char greeting[64];
-    link_tick(link, 1);
-    int fd = accept(listener, NULL, NULL);
-    assert_true(fd >= 0);
-    for (int i = 0; i < TURNS && link->state == LINK_CONNECTING; i++)
-        link_poll(epoll, 1);
-    assert_true(read(fd, greeting, sizeof(greeting)) > 0);
-    assert_int_equal(write(fd, "+PONG\r\n", 7), 7);
-    for (int i = 0; i < TURNS && link->state != LINK_UP; i++)
-        link_poll(epoll, 1);
-    assert_int_equal(link->state, LINK_UP);
-    return fd;
-}
-
-static int open_test_link(struct link *link, struct link_callbacks *callbacks, int epoll,
-                          int listener, const struct redis_address *address)
-{
     link_init(link, &(struct link_options){.callbacks = callbacks,
-                                           .epoll = epoll,
+                                           .loop = loop,
                                            .user = "",
                                            .password = "",
                                            .timeout_us = 1000000});
-    link_want(link, address, 1);
-    return bring_up(link, epoll, listener);
+    link_want(link, address);
+    turns(link, LINK_GREETING);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    assert_true(read(fd, greeting, sizeof(greeting)) > 0);
+    assert_int_equal(write(fd, "+PONG\r\n", 7), 7);
+    turns(link, LINK_UP);
+    return fd;
 }
 
 static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
@@ -91,8 +119,8 @@ static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
     struct redis_address address;
     struct link link;
     (void)state;
-    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
+    int listener = listen_somewhere(&address);
+    int fd = open_test_link(&link, &callbacks, listener, &address);
     for (size_t sent = 0; sent < MANY_BYTES; sent += sizeof(room))
         buf_add(link_out(&link), room, sizeof(room));
     link_expect(&link, &call);
@@ -107,7 +135,6 @@ static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
     link_fini(&link);
     (void)close(fd);
     (void)close(listener);
-    (void)close(epoll);
 }
 
 static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
@@ -118,8 +145,8 @@ static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
     struct redis_address address;
     struct link link;
     (void)state;
-    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
+    int listener = listen_somewhere(&address);
+    int fd = open_test_link(&link, &callbacks, listener, &address);
     buf_add(link_out(&link), room, READ_AT_ONCE - 1);
     link_flush_early(&link);
     assert_int_equal(recv(fd, room, sizeof(room), MSG_DONTWAIT), -1);
@@ -129,13 +156,15 @@ static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
     buf_add(link_out(&link), room, 1);
     link_flush(&link);
     assert_int_equal(recv(fd, room, sizeof(room), 0), 1);
-    (void)close(fd); /* an error is told by link_flush() */
-    link_poll(epoll, 1);
+    (void)close(fd); /* an error is told by the loop alone */
     buf_add(link_out(&link), room, READ_AT_ONCE);
     link_flush_early(&link);
+    buf_add(link_out(&link), room, READ_AT_ONCE);
+    link_flush_early(&link);
+    assert_int_equal(link.state, LINK_UP);
+    turns(&link, LINK_DOWN);
     link_fini(&link);
     (void)close(listener);
-    (void)close(epoll);
 }
 
 static void an_answer_of_absurd_length_costs_the_connection(void **state)
@@ -146,26 +175,162 @@ static void an_answer_of_absurd_length_costs_the_connection(void **state)
     struct redis_address address;
     struct link link;
     (void)state;
-    int epoll = epoll_create1(EPOLL_CLOEXEC), listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, epoll, listener, &address);
+    int listener = listen_somewhere(&address);
+    int fd = open_test_link(&link, &callbacks, listener, &address);
     told = false;
     link_expect(&link, &call);
     assert_int_equal(write(fd, nonsense, strlen(nonsense)), strlen(nonsense));
-    link_poll(epoll, 1);
-    assert_int_equal(link.state, LINK_DOWN);
+    turns(&link, LINK_DOWN);
     assert_true(told);
     link_fini(&link);
     (void)close(fd);
     (void)close(listener);
-    (void)close(epoll);
+}
+
+/* ---- time, on a simulated network ---- */
+
+enum { TIMEOUT_US = 1000000 };
+
+static struct sim_peer *far_end;
+static unsigned downs;
+
+static void far_accepted(struct sim_host *host, struct sim_peer *peer)
+{
+    (void)host;
+    far_end = peer;
+}
+
+static void far_input(struct sim_host *host, struct sim_peer *peer, struct bytes bytes)
+{
+    (void)host;
+    (void)peer;
+    (void)bytes; /* it says nothing unless the test does */
+}
+
+static void far_closed(struct sim_host *host, struct sim_peer *peer, bool reset)
+{
+    (void)host;
+    (void)peer;
+    (void)reset;
+    far_end = NULL;
+}
+
+static void count_down(struct link_callbacks *callbacks, struct link *link)
+{
+    (void)callbacks;
+    (void)link;
+    downs++;
+}
+
+struct timed {
+    struct sim_clock clock;
+    struct sim_net *net;
+    struct sim_loop *sim;
+    struct sim_host host;
+    struct link link;
+};
+
+static void pass(struct timed *timed, int64_t us)
+{
+    timed->clock.now_us += us;
+    for (int i = 0; i < 3; i++) { /* there, back, and what is done about it */
+        sim_net_run(timed->net);
+        loop_turn(sim_loop_port(timed->sim), 0);
+    }
+}
+
+static void begin_timed(struct timed *timed)
+{
+    static const struct sim_host_handler handler = {
+        .accepted = far_accepted, .input = far_input, .closed = far_closed};
+    static struct link_callbacks callbacks = {
+        .up = ignore, .down = count_down, .message = no_message};
+    sim_clock_init(&timed->clock, 1);
+    timed->net = sim_net_new(&timed->clock, 1);
+    timed->sim = sim_loop_new(timed->net, &timed->clock.clock);
+    sim_host_add(timed->net, &timed->host, "10.0.0.1:6379", &handler);
+    link_init(&timed->link, &(struct link_options){.callbacks = &callbacks,
+                                                   .loop = sim_loop_port(timed->sim),
+                                                   .user = "",
+                                                   .password = "",
+                                                   .timeout_us = TIMEOUT_US});
+    link_want(&timed->link, &(struct redis_address){.host = "10.0.0.1", .port = 6379});
+    downs = 0;
+    told = false;
+    pass(timed, 0);
+    assert_int_equal(timed->link.state, LINK_GREETING);
+}
+
+static void end_timed(struct timed *timed)
+{
+    link_fini(&timed->link);
+    sim_loop_free(timed->sim);
+    sim_net_free(timed->net);
+}
+
+static void a_greeting_that_is_not_answered_ends_the_link_which_comes_back_later(void **state)
+{
+    static struct timed timed;
+    (void)state;
+    begin_timed(&timed);
+    pass(&timed, TIMEOUT_US - 1);
+    assert_int_equal(timed.link.state, LINK_GREETING);
+    pass(&timed, 1);
+    assert_int_equal(timed.link.state, LINK_DOWN);
+    assert_string_equal(timed.link.error, STREAM_SLOW);
+    assert_int_equal(downs, 1);
+    pass(&timed, 100000); /* later than 50 ms and a quarter */
+    assert_int_equal(timed.link.state, LINK_GREETING);
+    end_timed(&timed);
+}
+
+/* Answers to earlier calls move the time on to the oldest one that is still owed. */
+static void the_oldest_call_alone_must_be_answered_in_time(void **state)
+{
+    static struct timed timed;
+    struct link_call first = {.done = answered}, second = {.done = lost};
+    (void)state;
+    begin_timed(&timed);
+    sim_peer_send(far_end, BYTES("+PONG\r\n"));
+    pass(&timed, 0);
+    assert_int_equal(timed.link.state, LINK_UP);
+    link_expect(&timed.link, &first);
+    pass(&timed, TIMEOUT_US / 2);
+    link_expect(&timed.link, &second);
+    sim_peer_send(far_end, BYTES("+OK\r\n"));
+    pass(&timed, TIMEOUT_US - 1);
+    assert_int_equal(timed.link.state, LINK_UP);
+    assert_false(told);
+    pass(&timed, 1);
+    assert_int_equal(timed.link.state, LINK_DOWN);
+    assert_string_equal(timed.link.error, "it does not answer");
+    assert_true(told);
+    end_timed(&timed);
+}
+
+static void a_link_that_nobody_wants_does_not_come_back(void **state)
+{
+    static struct timed timed;
+    (void)state;
+    begin_timed(&timed);
+    link_rest(&timed.link);
+    assert_int_equal(timed.link.state, LINK_DOWN);
+    pass(&timed, 10 * TIMEOUT_US);
+    assert_int_equal(timed.link.state, LINK_DOWN);
+    assert_null(far_end);
+    end_timed(&timed);
 }
 
 int main(void)
 {
+#define LINKED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_not_sent_when_a_link_failed_is_never_sent),
-        cmocka_unit_test(as_much_as_a_server_reads_at_once_is_sent_early),
-        cmocka_unit_test(an_answer_of_absurd_length_costs_the_connection),
+        LINKED(what_was_not_sent_when_a_link_failed_is_never_sent),
+        LINKED(as_much_as_a_server_reads_at_once_is_sent_early),
+        LINKED(an_answer_of_absurd_length_costs_the_connection),
+        cmocka_unit_test(a_greeting_that_is_not_answered_ends_the_link_which_comes_back_later),
+        cmocka_unit_test(the_oldest_call_alone_must_be_answered_in_time),
+        cmocka_unit_test(a_link_that_nobody_wants_does_not_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ enum { PARTITIONS = 2, TIMEOUT_US = 1000 };
 struct place_test {
     struct script_space space;
     struct redis_url url;
+    struct loop loop;         /* its timers alone */
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct script_requests calls;
     unsigned given_up;
@@ -29,6 +30,7 @@ static int setup(void **state)
 {
     static struct place_test test;
     test = (struct place_test){.topology.options.url = &test.url};
+    timers_init(&test.loop.timers, 0);
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
     script_requests_init(&test.calls, &(struct script_requests_options){.space = &test.space,
@@ -250,7 +252,7 @@ static void make_nodes(struct place_test *test, unsigned count)
     test->topology.node_count = count;
     for (unsigned i = 0; i < count; i++) {
         struct node *node = &test->topology.nodes[i];
-        node_init(node, &(struct link_options){.epoll = -1}, &deaf);
+        node_init(node, &(struct link_options){.loop = &test->loop}, &deaf);
         node->ready = true;
         node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
     }
