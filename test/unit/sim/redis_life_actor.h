@@ -5,7 +5,7 @@
 #ifndef LATERD_TEST_REDIS_LIFE_ACTOR_H
 #define LATERD_TEST_REDIS_LIFE_ACTOR_H
 
-#include "redis_life_world.h"
+#include "redis_life_faults.h"
 
 enum { TOPICS = 2, DRAIN_MAX = 8 };
 
@@ -212,7 +212,8 @@ static inline void check_sure(const struct actor *actor, const struct version *v
 {
     const struct oracle *oracle = &actor->life->oracle;
     if (actor->sure && version->changes == 1 && version->lease == actor->lease && !version->loose &&
-        !oracle->silences && actor->life->now_us < version->held_until_us - oracle->slack_us)
+        !oracle->silences && oracle->failed_over_us < actor->sent_us &&
+        actor->life->now_us < version->held_until_us - oracle->slack_us)
         BROKEN(oracle, "P4: the lease of version %u is refused %lld us before its end",
                actor->version, (long long)(version->held_until_us - actor->life->now_us));
 }
@@ -234,7 +235,7 @@ static inline void got_end(struct actor *actor, const struct reply *reply)
             BROKEN(&life->oracle, "P2: version %u was acknowledged and is not there",
                    actor->version);
         if (version->acked)
-            oracle_ended(version, life->now_us);
+            oracle_missing(version, life->now_us);
         break;
     case ERR_STALE_LEASE:
     case ERR_WRONG_STATE:

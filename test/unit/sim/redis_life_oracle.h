@@ -20,10 +20,11 @@ struct version {
     unsigned topic;
     uint64_t seq; /* 0: not known */
     bool acked, ended;
-    bool loose; /* Redis may have lost what was done to it: only P3 holds */
-    bool free;  /* somebody may have changed its reservation: P4 does not hold until the next */
-    bool wild;  /* it was changed without a lease, perhaps while an answer was on its way */
-    bool bound; /* its newest lease is a connection's */
+    bool missing; /* ended: only because it was not found; nobody was told who ended it */
+    bool loose;   /* Redis may have lost what was done to it: only P3 holds */
+    bool free;    /* somebody may have changed its reservation: P4 does not hold until the next */
+    bool wild;    /* it was changed without a lease, perhaps while an answer was on its way */
+    bool bound;   /* its newest lease is a connection's */
     unsigned may_end;
     int64_t ended_us, due_us, held_until_us;
     uint64_t lease;   /* the newest that was seen */
@@ -66,9 +67,18 @@ static inline unsigned oracle_push(struct oracle *oracle, const struct version *
 
 static inline void oracle_ended(struct version *version, int64_t now_us)
 {
-    if (!version->ended)
+    if (!version->ended || version->missing)
         version->ended_us = now_us;
     version->ended = true;
+    version->missing = false;
+}
+
+static inline void oracle_missing(struct version *version, int64_t now_us)
+{
+    if (version->ended)
+        return;
+    oracle_ended(version, now_us);
+    version->missing = true;
 }
 
 /* Redis came back with less than it had: nobody knows what is there. */
@@ -78,7 +88,8 @@ static inline void oracle_lost(struct oracle *oracle)
         oracle->versions[i].loose = true;
 }
 
-/* What was not acknowledged may have been lost: reservations, and pushes that are made anew. */
+/* What was not acknowledged may have been lost: reservations, pushes that are made anew, and the
+   end of what was then not found. */
 static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
 {
     oracle->failed_over_us = now_us;
@@ -87,6 +98,8 @@ static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
         version->free = true;
         if (!version->acked)
             version->seq = 0;
+        if (version->missing)
+            version->ended = version->missing = false;
     }
 }
 

@@ -18,6 +18,7 @@ enum {
     ACTORS = 8,
     HELD_MAX = 4,
     SERVERS_MAX = 6,
+    MENDERS_MAX = 64,
     MS = 1000,
     SECOND_US = 1000 * MS,
     TURNS_MAX = 20000, /* at one moment; more is a daemon that spins */
@@ -67,6 +68,25 @@ struct actor {
     enum err err;         /* of its last command */
 };
 
+/* ---- faults that end, see redis_life_faults.h ---- */
+
+enum mending {
+    MEND_CUT,
+    MEND_DOWN,
+    MEND_FULL,
+    MEND_LOADING,
+    MEND_BUSY,
+    MEND_SAVE,
+    MEND_LAG,
+    MEND_FAIL_OVER
+};
+
+struct mender {
+    int64_t at_us;
+    enum mending what;
+    unsigned a, b;
+};
+
 struct life {
     struct oracle oracle;
     struct sim_random random;
@@ -90,6 +110,8 @@ struct life {
     int64_t late_us;  /* bytes may be */
     int64_t uncut_us; /* gentle: no path is cut before */
     unsigned turns;   /* since the clock moved */
+    struct mender menders[MENDERS_MAX];
+    unsigned mender_count;
 };
 
 static inline uint64_t below(struct life *life, uint64_t limit)

@@ -1,0 +1,213 @@
+/*
+ * What happens in redis_life_test.c to daemons, servers and the way between them; faults that end
+ * by themselves have a time for that.
+ */
+#ifndef LATERD_TEST_REDIS_LIFE_FAULTS_H
+#define LATERD_TEST_REDIS_LIFE_FAULTS_H
+
+#include "redis_life_world.h"
+
+/* ---- faults that end ---- */
+
+static inline void mend_at(struct life *life, int64_t after_us, enum mending what, unsigned a,
+                           unsigned b)
+{
+    if (life->mender_count < MENDERS_MAX)
+        life->menders[life->mender_count++] =
+            (struct mender){.at_us = life->now_us + after_us, .what = what, .a = a, .b = b};
+}
+
+static inline void take_over(struct life *life, unsigned old, unsigned new, bool orderly);
+
+static inline void mend(struct life *life, const struct mender *mender)
+{
+    struct sim_redis_settings *settings =
+        mender->what == MEND_CUT ? NULL : sim_redis_settings(life->servers[mender->a]);
+    switch (mender->what) {
+    case MEND_CUT: sim_network_cut(life->network, mender->a, mender->b, SIM_WHOLE); break;
+    case MEND_DOWN: sim_network_down(life->network, mender->a, false); break;
+    case MEND_LAG: settings->lag_us = 1 + span(life, 20 * MS); break;
+    case MEND_FULL: settings->full = false; break;
+    case MEND_LOADING: settings->loading = false; break;
+    case MEND_BUSY: settings->busy = false; break;
+    case MEND_SAVE: settings->cannot_save = false; break;
+    case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
+    }
+}
+
+static inline void mend_due(struct life *life, bool all)
+{
+    for (unsigned i = life->mender_count; i-- > 0;) {
+        struct mender mender = life->menders[i];
+        if (!all && mender.at_us > life->now_us)
+            continue;
+        life->menders[i] = life->menders[--life->mender_count];
+        mend(life, &mender);
+    }
+}
+
+/* ---- faults ---- */
+
+static inline unsigned any_server(struct life *life)
+{
+    return (unsigned)below(life, life->server_count + life->sentinel_count);
+}
+
+static inline unsigned any_master(struct life *life)
+{
+    unsigned server = (unsigned)below(life, life->server_count);
+    return sim_redis_is_replica(life->servers[server]) ? life->master : server;
+}
+
+static inline void cut_path(struct life *life)
+{
+    unsigned daemon = (unsigned)below(life, life->daemon_count), server = any_server(life);
+    int64_t us = life->gentle ? span(life, chance(life, 500) ? 900 * MS : 2600 * MS)
+                              : span(life, 6 * SECOND_US);
+    if (!life->gentle)
+        oracle_silence(&life->oracle);
+    else if (life->now_us < life->uncut_us) /* two would be a silence */
+        return;
+    life->uncut_us = life->now_us + us + 2 * SECOND_US;
+    sim_network_cut(life->network, daemon, server,
+                    chance(life, 600) ? SIM_CUT_ANSWERS : SIM_CUT_ALL);
+    mend_at(life, us, MEND_CUT, daemon, server);
+}
+
+static inline void restart_server(struct life *life)
+{
+    unsigned server = any_master(life);
+    enum sim_redis_kept kept = SIM_REDIS_KEEPS_ALL;
+    if (life->risky && chance(life, 500)) {
+        kept = chance(life, 500) ? SIM_REDIS_KEEPS_SAVED : SIM_REDIS_KEEPS_NOTHING;
+        oracle_lost(&life->oracle);
+    }
+    sim_network_down(life->network, server, true);
+    sim_redis_restart(life->servers[server], kept);
+    mend_at(life, span(life, 1200 * MS), MEND_DOWN, server, 0);
+    if (chance(life, 300)) {
+        sim_redis_settings(life->servers[server])->loading = true;
+        mend_at(life, span(life, 1500 * MS), MEND_LOADING, server, 0);
+    }
+}
+
+static inline void break_settings(struct life *life)
+{
+    unsigned server = any_master(life);
+    struct sim_redis_settings *settings = sim_redis_settings(life->servers[server]);
+    int64_t us = span(life, 1200 * MS);
+    switch (below(life, 3)) {
+    case 0:
+        settings->full = true;
+        mend_at(life, us, MEND_FULL, server, 0);
+        break;
+    case 1:
+        settings->busy = true;
+        mend_at(life, us, MEND_BUSY, server, 0);
+        break;
+    default: settings->cannot_save = true; mend_at(life, us, MEND_SAVE, server, 0);
+    }
+}
+
+static inline void flush_scripts(struct life *life)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(life->servers[any_master(life)]);
+    sim_redis_input(conn, BYTES("*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n"));
+    sim_redis_hang_up(conn);
+}
+
+/*
+ * The replica takes over. What was acknowledged is there: the change of hands was orderly, or the
+ * daemons wait for replicas; else what it had not got is lost.
+ */
+static inline void take_over(struct life *life, unsigned old, unsigned new, bool orderly)
+{
+    if (!sim_redis_is_replica(life->servers[new]) || sim_redis_is_replica(life->servers[old]))
+        return;
+    if (orderly)
+        sim_redis_catch_up(life->servers[new]);
+    else
+        oracle_failed_over(&life->oracle, life->now_us);
+    if (!orderly && !life->wait_replicas)
+        oracle_lost(&life->oracle);
+    if (life->shape == SHAPE_CLUSTER) {
+        sim_cluster_take_over(&life->cluster, life->servers[new], life->servers[old]);
+    } else {
+        sim_redis_follow(life->servers[new], NULL);
+        sim_redis_follow(life->servers[old], life->servers[new]);
+        for (unsigned i = 0; i < life->sentinel_count; i++)
+            sim_redis_name_master(life->sentinels[i], life->servers[new], true);
+        life->master = new;
+    }
+    sim_network_down(life->network, old, true);
+    mend_at(life, span(life, SECOND_US), MEND_DOWN, old, 0);
+}
+
+/* In disorder: the replica hears nothing any more for a while, and then its master dies. */
+static inline void fail_over(struct life *life)
+{
+    unsigned old = life->shape == SHAPE_SENTINEL ? life->master : any_master(life);
+    unsigned new = life->shape == SHAPE_SENTINEL ? 1 - old : (old + 3) % 6;
+    bool orderly = chance(life, 300) || life->moving || !(life->wait_replicas || life->risky);
+    if (orderly) {
+        take_over(life, old, new, true);
+        return;
+    }
+    int64_t us = span(life, 600 * MS);
+    sim_redis_settings(life->servers[new])->lag_us = INT64_MAX;
+    mend_at(life, us, MEND_LAG, new, 0);
+    mend_at(life, us, MEND_FAIL_OVER, old, new);
+}
+
+static inline void move_slot(struct life *life)
+{
+    struct sim_cluster *cluster = &life->cluster;
+    char tag[16];
+    int len = snprintf(tag, sizeof(tag), "{q:%u}", (unsigned)below(life, life->partitions));
+    unsigned slot = sim_cluster_slot(bytes_of(tag, (size_t)len));
+    unsigned to = (unsigned)below(life, life->server_count);
+    if (cluster->to[slot] != SIM_CLUSTER_NONE)
+        (void)sim_cluster_move_key(cluster, slot); /* one more */
+    else if (to != cluster->owner[slot] && !sim_redis_is_replica(life->servers[to]))
+        sim_cluster_begin_move(cluster, slot, to);
+}
+
+static inline void disturb_daemon(struct life *life)
+{
+    struct daemon *daemon = &life->daemons[below(life, life->daemon_count)];
+    if (!is_awake(daemon))
+        return;
+    oracle_silence(&life->oracle);
+    if (chance(life, 500))
+        daemon_stop(daemon, true);
+    else if (chance(life, 500))
+        daemon_stop(daemon, false);
+    else
+        daemon->frozen_until_us = life->now_us + span(life, 8 * SECOND_US);
+}
+
+static inline void fault(struct life *life)
+{
+    uint64_t dice = below(life, 1000);
+    if (dice < 200)
+        sim_network_reset(life->network, (unsigned)below(life, life->daemon_count),
+                          any_server(life));
+    else if (dice < 350)
+        cut_path(life);
+    else if (dice < 450)
+        restart_server(life);
+    else if (dice < 550)
+        break_settings(life);
+    else if (dice < 600)
+        flush_scripts(life);
+    else if (dice < 650 && life->risky)
+        sim_redis_save(life->servers[any_master(life)]);
+    else if (dice < 750 && life->shape != SHAPE_SINGLE)
+        fail_over(life);
+    else if (dice < 900 && life->shape == SHAPE_CLUSTER && life->moving)
+        move_slot(life);
+    else if (!life->gentle)
+        disturb_daemon(life);
+}
+
+#endif
