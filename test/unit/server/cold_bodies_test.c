@@ -309,8 +309,32 @@ static void the_whole_ttr_is_left_when_a_job_is_handed_out_late(void **state)
     world_hold_disk(world, false);
     pass(world, 1000);
     assert_int_equal(take_jobs(peer, 8, NULL), 1);
+    assert_string_equal(figure(world, peer, "stats-job 1\r\n", "timeouts"), "0");
     pass(world, SECOND_US * 9 / 10);
     tell(world, peer, "touch 1\r\n", "TOUCHED\r\n");
+    world_free(world);
+}
+
+/* So many large ones that the disk's threads do not read all of the second reply's at once. */
+static void a_reply_waits_for_the_bodies_of_all_its_jobs(void **state)
+{
+    enum { EACH = 9, LARGE = 60 * 1000 };
+    (void)state;
+    struct world *world = begin_cold(2 * EACH, LARGE, (struct world_options){.seed = 11});
+    struct sim_peer *peers[2];
+    for (unsigned i = 0; i < 2; i++) {
+        peers[i] = sim_loop_client(world_loop(world), WORLD_DELAY_QUEUE);
+        send_text(peers[i], "POST /v1/reserve HTTP/1.1\r\nHost: localhost\r\n"
+                            "Content-Length: 30\r\n\r\n{\"topics\":[\"default\"],\"max\":9}");
+        settle(world);
+    }
+    pass(world, SECOND_US);
+    for (unsigned job = 0; job < 2 * EACH; job++) {
+        char want[16];
+        int len = snprintf(want, sizeof(want), "%08uxxx", job);
+        struct bytes have = sim_peer_received(peers[job / EACH]);
+        assert_non_null(memmem(have.at, have.len, want, (size_t)len));
+    }
     world_free(world);
 }
 
@@ -324,6 +348,7 @@ int main(void)
         cmocka_unit_test(a_deleted_job_leaves_the_wait_to_the_next_ready_one),
         cmocka_unit_test(p6_who_leaves_after_its_job_was_deleted_is_handed_no_other),
         cmocka_unit_test(a_long_poll_waits_on_when_its_job_is_deleted),
+        cmocka_unit_test(a_reply_waits_for_the_bodies_of_all_its_jobs),
         cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
         cmocka_unit_test(one_consumer_is_served_in_order_faster_than_the_disk_reads),
         cmocka_unit_test(p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs),
