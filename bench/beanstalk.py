@@ -140,13 +140,10 @@ class Bench(Suite):
         chosen = [row for row in SCENARIOS if self.wanted(row[1])]
         if not chosen:
             return
-        for repeat in range(self.repeats):
-            for pinned in (True, False):
-                for name in SERVERS:
-                    self.measure(pinned, name, pinned,
-                                 [(scenario, [*words, "--jobs", slow if name == SYNC_PEER else jobs])
-                                  for scenario, _, words, jobs, slow in chosen])
-            print(f"  round {repeat + 1} of {self.repeats}", file=sys.stderr, flush=True)
+        for pinned, name in self.rounds():
+            self.measure(pinned, name, pinned,
+                         [(scenario, [*words, "--jobs", slow if name == SYNC_PEER else jobs])
+                          for scenario, _, words, jobs, slow in chosen])
         cpu, rate = {}, {}
         for scenario, *_ in chosen:
             cpu[scenario] = self.figure(f"{scenario}, pinned, µs of CPU", scenario, True,

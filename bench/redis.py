@@ -162,15 +162,11 @@ class Bench(Suite):
         chosen = [row for row in SCENARIOS if self.wanted(row[1])]
         if not chosen:
             return
-        for repeat in range(self.repeats):
-            for pinned in (True, False):
-                for name in SERVERS:
-                    steps = [(scenario, [*words, "--jobs", jobs])
-                             for scenario, _, words, jobs in chosen]
-                    if name == HTTP and self.wanted("put"):
-                        steps.append((NO_IDS, ["put", *LONE, "--id-bytes", 0, "--jobs", 40000]))
-                    self.measure(name, pinned, steps)
-            print(f"  round {repeat + 1} of {self.repeats}", file=sys.stderr, flush=True)
+        for pinned, name in self.rounds():
+            steps = [(scenario, [*words, "--jobs", jobs]) for scenario, _, words, jobs in chosen]
+            if name == HTTP and self.wanted("put"):
+                steps.append((NO_IDS, ["put", *LONE, "--id-bytes", 0, "--jobs", 40000]))
+            self.measure(name, pinned, steps)
         for scenario, group in [row[:2] for row in chosen] + [(NO_IDS, "ids")] * self.wanted("put"):
             cpu = self.figure(f"{scenario}, pinned, µs of CPU", scenario, True,
                               lambda r: r["server_us_per_operation"])

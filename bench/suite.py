@@ -5,6 +5,7 @@ import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
 import report
@@ -59,6 +60,14 @@ class Suite:
             self.problems.append(f"{' '.join(command[-12:])}: exit {done.returncode} "
                                  f"{done.stderr.strip()[-200:]}")
         return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+    def rounds(self):
+        """(pinned, server) of each run, all servers in turn in each repeat."""
+        for repeat in range(self.repeats):
+            for pinned in (True, False):
+                for name in self.SERVERS:
+                    yield pinned, name
+            print(f"  round {repeat + 1} of {self.repeats}", file=sys.stderr, flush=True)
 
     def median(self, scenario, pinned, name, show):
         results = self.results.get((scenario, pinned, name))

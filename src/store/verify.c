@@ -249,27 +249,43 @@ static enum err verify_batches(struct verify *verify, const char *name, struct s
     return err;
 }
 
-static enum err verify_segment(struct verify *verify, const struct found *found, uint64_t batch_end)
+/* The segment's file as a scan, and its name; close_segment() ends that. */
+static enum err open_segment(struct verify *verify, const struct found *found, struct scan *scan,
+                             char name[static DISK_NAME_MAX])
 {
-    char name[DISK_NAME_MAX];
     struct disk_file *file;
-    struct scan scan;
     segment_name(found->number, name);
     enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
     if (err)
         return err;
-    scan_init(&scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = verify->tag;
-    verify->counts.segments++;
+    scan_init(scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
+    scan->number = found->number;
+    scan->tag = verify->tag;
     verify->counts.bytes += found->size_bytes;
+    return OK;
+}
+
+static void close_segment(struct verify *verify, struct scan *scan)
+{
+    struct disk_file *file = scan->file;
+    scan_fini(scan);
+    verify->disk->verbs->close(verify->disk, file);
+}
+
+static enum err verify_segment(struct verify *verify, const struct found *found, uint64_t batch_end)
+{
+    char name[DISK_NAME_MAX];
+    struct scan scan;
+    enum err err = open_segment(verify, found, &scan, name);
+    if (err)
+        return err;
+    verify->counts.segments++;
     err = verify_batches(verify, name, &scan, batch_end);
     if (err) {
         tell(verify, "%s: the disk cannot read it", name);
         verify->counts.bad++;
     }
-    scan_fini(&scan);
-    verify->disk->verbs->close(verify->disk, file);
+    close_segment(verify, &scan);
     return OK; /* the other segments are worth reading, too */
 }
 
@@ -277,25 +293,18 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
 static enum err verify_unused(struct verify *verify, const struct found *found)
 {
     char name[DISK_NAME_MAX];
-    struct disk_file *file;
     struct scan scan;
     uint64_t dirty = 0;
-    segment_name(found->number, name);
-    enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
+    enum err err = open_segment(verify, found, &scan, name);
     if (err)
         return err;
-    scan_init(&scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = verify->tag;
-    verify->counts.bytes += found->size_bytes;
     err = verify_rest(verify, &scan, 0, &dirty);
     if (err || dirty) {
         tell(verify, "%s: %s", name,
              err ? "the disk cannot read it" : "it has no header, and is not empty");
         verify->counts.bad++;
     }
-    scan_fini(&scan);
-    verify->disk->verbs->close(verify->disk, file);
+    close_segment(verify, &scan);
     return OK;
 }
 

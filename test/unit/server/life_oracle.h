@@ -17,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/mem.h"
+#include "test/unit/support/broken.h"
 
 enum { IDS = 40, TOPICS = 3, NO_ID = IDS };
 
@@ -47,14 +48,6 @@ struct oracle {
     bool late_answers;
     uint64_t pushed, delivered, finished, crashes, full, failures;
 };
-
-#define BROKEN(oracle, ...)                                                                        \
-    do {                                                                                           \
-        (void)fprintf(stderr, "seed %llu: ", (unsigned long long)(oracle)->seed);                  \
-        (void)fprintf(stderr, __VA_ARGS__);                                                        \
-        (void)fprintf(stderr, "\n");                                                               \
-        abort();                                                                                   \
-    } while (0)
 
 static inline void oracle_fini(struct oracle *oracle)
 {

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/mem.h"
 #include "core/cmd.h"
+#include "test/unit/support/broken.h"
 
 /* One job that was pushed. All times are the world's. */
 struct version {
@@ -41,14 +42,6 @@ struct oracle {
     uint64_t delivered, finished;
     uint64_t trace;
 };
-
-#define BROKEN(oracle, ...)                                                                        \
-    do {                                                                                           \
-        (void)fprintf(stderr, "seed %llu: ", (unsigned long long)(oracle)->seed);                  \
-        (void)fprintf(stderr, __VA_ARGS__);                                                        \
-        (void)fprintf(stderr, "\n");                                                               \
-        abort();                                                                                   \
-    } while (0)
 
 static inline void oracle_body(unsigned number, struct buf *out)
 {
