@@ -31,6 +31,7 @@ static struct {
     uint32_t count;
     struct sim_lua_host *host;
     bool running;
+    uint64_t work; /* see sim_lua_work */
 } state;
 
 /* ---- answers of commands, from RESP ---- */
@@ -65,6 +66,7 @@ static void push_reply(lua_State *lua, struct bytes *in)
     struct bytes line;
     char kind = in->at[0];
     (void)take_line(in, &line); /* we wrote it ourselves */
+    state.work++;
     long long number = kind == '+' || kind == '-' ? 0 : number_of(line);
     luaL_checkstack(lua, 8, "an answer is too deep");
     switch (kind) {
@@ -107,6 +109,7 @@ static int call_command(lua_State *lua, bool raise)
         return raise_text(lua,
                           "ERR Please specify at least one argument for this redis.call() call");
     CHECK(count <= WORDS_MAX);
+    state.work += (uint64_t)count;
     for (int i = 0; i < count; i++) {
         if (lua_type(lua, i + 1) == LUA_TNUMBER) {
             int len = snprintf(numbers[i], sizeof(numbers[i]), "%.17g", lua_tonumber(lua, i + 1));
@@ -371,6 +374,7 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
     lua_State *lua = state.lua;
     CHECK(script < state.count && !state.running);
     state.host = host;
+    state.work = 0;
     state.running = true;
     lua_rawgeti(lua, LUA_REGISTRYINDEX, state.on_error);
     set_words(lua, "KEYS", keys);
@@ -383,4 +387,9 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
     lua_pop(lua, 1); /* the handler */
     CHECK(lua_gettop(lua) == 0);
     state.running = false;
+}
+
+uint64_t sim_lua_work(void)
+{
+    return state.work;
 }

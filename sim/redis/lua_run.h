@@ -38,4 +38,8 @@ uint32_t sim_lua_find(struct bytes sha);
 void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_words arguments,
                  struct sim_lua_host *host, struct buf *out);
 
+/* What the last script did, as far as that grows with data: the words of its commands, and the
+ * parts of their answers. */
+uint64_t sim_lua_work(void);
+
 #endif

@@ -213,8 +213,8 @@ class Queue:
         seconds, micros = self.redis.call("TIME")
         return int(seconds) * 1000000 + int(micros)
 
-    def open(self, partitions=None):
-        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2)
+    def open(self, partitions=None, places=4096):
+        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2, places)
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""
@@ -227,7 +227,14 @@ class Queue:
     def forget(self, *living, most=100, young_us=0):
         """All daemons but these, and this one; none: this one."""
         names = b"".join(living + (self.daemon,)) if living else b""
-        return self.ask("reap_dead", most, names, young_us)
+        forgotten, start = 0, b""
+        while True:
+            answer = self.ask("reap_dead", most, names, young_us, start)
+            forgotten += answer.count
+            if not answer.more or most < 100:
+                answer.count = forgotten
+                return answer
+            start = struct.pack("<Q", answer.seq) if answer.seq else b""
 
     def promote(self, most=100):
         return self.ask("promote", most)

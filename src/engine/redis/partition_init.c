@@ -46,7 +46,8 @@ static void opened(void *owner, struct script_request *call, enum err err,
     opening->was_there = true;
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
-    script_requests_open(partition_init->options.calls, opening->partition, call->addressed);
+    script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
+                         opening->places);
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
@@ -57,7 +58,8 @@ static void open_it(struct opening *opening)
     struct partition_init *partition_init = opening->partition_init;
     struct script_request *call =
         script_requests_new_unkept(partition_init->options.calls, opening->partition);
-    script_ask_open(&call->request, partition_init->options.space, &call->id);
+    opening->places = script_requests_places(partition_init->options.calls, opening->partition);
+    script_ask_open(&call->request, partition_init->options.space, &call->id, opening->places);
     call->urgent = true;
     opening->again = false;
     opening->asked = true;
@@ -68,6 +70,7 @@ static bool wants(const struct partition_init *partition_init, const struct open
 {
     return partition_init->started && !opening->asked &&
            (opening->again ||
+            script_requests_wants_places(partition_init->options.calls, opening->partition) ||
             !script_requests_is_open(partition_init->options.calls, opening->partition)) &&
            script_requests_node(partition_init->options.calls, opening->partition);
 }

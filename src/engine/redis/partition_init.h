@@ -14,6 +14,7 @@ struct opening {
     struct partition_init *partition_init;
     uint32_t partition;
     bool asked;
+    uint32_t places;  /* of our ring, as it says */
     bool again;       /* although it is open */
     bool was_there;   /* when it was opened before, */
     int64_t since_us; /* for the first time then */

@@ -5,6 +5,7 @@
 enum {
     AGAIN_US = 100 * 1000, /* after a call that failed */
     STEPS = 500,           /* of one promote: a few milliseconds of Redis' time */
+    GIVEN_BACK = 20,       /* jobs by one reap_dead: less than a millisecond */
 };
 
 void promoter_init(struct promoter *promoter, const struct promoter_options *options)
@@ -18,6 +19,7 @@ void promoter_init(struct promoter *promoter, const struct promoter_options *opt
             .partition = i,
             .promote_at_us = INT64_MAX,
             .forget_at_us = INT64_MAX,
+            .young_at_us = INT64_MAX,
         };
     }
 }
@@ -85,9 +87,18 @@ static void forgot(void *owner, struct script_request *call, enum err err,
     timer->forget_asked = false;
     if (!err)
         err = read_answer(timer, parts, count, &answer);
-    int64_t again_us = err ? timer->promoter->now_us + AGAIN_US : answer.next_us;
-    if (again_us < timer->forget_at_us) /* else another has died meanwhile */
-        timer->forget_at_us = again_us;
+    bool another = timer->forget_at_us != INT64_MAX; /* has died meanwhile: from the start */
+    timer->forget_from = err || another || !answer.more ? 0 : answer.seq;
+    if (!err && answer.next_us < timer->young_at_us)
+        timer->young_at_us = answer.next_us;
+    if (another)
+        return;
+    if (err || answer.more) {
+        timer->forget_at_us = timer->promoter->now_us + (err ? AGAIN_US : 0);
+    } else {
+        timer->forget_at_us = timer->young_at_us;
+        timer->young_at_us = INT64_MAX;
+    }
 }
 
 static void forget(struct promoter_timer *timer)
@@ -101,7 +112,10 @@ static void forget(struct promoter_timer *timer)
     timer->forget_at_us = INT64_MAX;
     timer->forget_asked = true;
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
-                         buf_bytes(&promoter->living), members->options.alive_us, STEPS);
+                         &(struct script_reap){.living = buf_bytes(&promoter->living),
+                                               .young_us = members->options.alive_us,
+                                               .from = timer->forget_from,
+                                               .max = GIVEN_BACK});
     script_requests_send(call, timer, forgot);
 }
 
@@ -123,7 +137,8 @@ static void forget_me(struct promoter_timer *timer)
     struct promoter *promoter = timer->promoter;
     struct script_request *call =
         script_requests_new_unkept(promoter->options.calls, timer->partition);
-    script_ask_reap_dead(&call->request, promoter->options.space, &call->id, BYTES(""), 0, STEPS);
+    script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
+                         &(struct script_reap){.max = GIVEN_BACK});
     promoter->leaving++;
     script_requests_send(call, timer, forgot_me);
 }

@@ -19,6 +19,8 @@ struct promoter_timer {
     bool promote_again;    /* a notice came while promote was under way */
     int64_t promote_at_us; /* of the owner */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
+    uint64_t forget_from;  /* where that goes on; 0: at the start */
+    int64_t young_at_us;   /* the first of those that were left alone since the start is old */
     uint64_t gone;         /* members::gone, when they were last */
 };
 

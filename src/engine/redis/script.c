@@ -528,14 +528,15 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call)
+                     const struct script_call *call, uint32_t places)
 {
     char room[SCRIPT_PREFIX_MAX + 32];
-    script_begin(out, space, call, SCRIPT_OPEN, 4);
+    script_begin(out, space, call, SCRIPT_OPEN, 5);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, script_channel(space, room));
     script_add_i64(out, SCRIPT_LAYOUT);
+    script_add_i64(out, places);
 }
 
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,
@@ -548,11 +549,13 @@ void script_ask_heartbeat(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_reap_dead(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, struct bytes living, int64_t young_us,
-                          uint32_t max)
+                          const struct script_call *call, const struct script_reap *reap)
 {
-    script_begin(out, space, call, SCRIPT_REAP_DEAD, 3);
-    script_add_i64(out, max);
-    script_add(out, living);
-    script_add_i64(out, young_us);
+    char name[SCRIPT_NAME];
+    put_u64(name, reap->from);
+    script_begin(out, space, call, SCRIPT_REAP_DEAD, 4);
+    script_add_i64(out, reap->max);
+    script_add(out, reap->living);
+    script_add_i64(out, reap->young_us);
+    script_add(out, reap->from ? bytes_of(name, sizeof(name)) : (struct bytes){0});
 }

@@ -37,6 +37,7 @@ enum {
     SCRIPT_PARTITIONS_MAX = 1024,
     SCRIPT_PREFIX_MAX = 64,  /* bytes */
     SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: others wait */
+    SCRIPT_RING_FIRST = 256, /* of these, how many a daemon begins with: see script_ask_open */
     SCRIPT_DIGEST = 40,      /* hex digits of SHA-1 */
     SCRIPT_PARTS_MAX = 4096, /* of any answer */
     SCRIPT_NAME = 8,         /* bytes of a daemon's name */
@@ -147,13 +148,14 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 
 /*
  * The first call to each partition over a new connection: makes the partition, if need be, and
- * leaves word there that answers and connections of this daemon are in it. The answer: err
+ * leaves word there that answers and connections of this daemon are in it, the answers in the first
+ * `places` of its ring: before it takes others it must say so by this call. The answer: err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
  * it left are gone).
  */
 void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call);
+                     const struct script_call *call, uint32_t places);
 
 /* How a daemon is. */
 enum script_how {
@@ -175,16 +177,21 @@ struct script_member {
     int64_t age_us; /* since it said so, by Redis' clock; for a notice: 0 */
 };
 
+struct script_reap {
+    struct bytes living; /* names, one behind the other; empty: forgets the asker, which leaves */
+    int64_t young_us;    /* one that left word less than that ago is left alone */
+    uint64_t from;       /* goes on there; 0: at the start */
+    uint32_t max;        /* jobs given back by this call */
+};
+
 /*
  * Forgets daemons that left word in the partition and are not among the living: what their
- * connections held is ready again, the answers kept for them go. One that left word less than
- * young_us ago is left alone. `living` are names, one behind the other; empty: forgets the asker
- * itself, which leaves. Up to `max` jobs. The answer: count (daemons forgotten), more (call again),
- * next_us (then, because of one that was left alone; INT64_MAX: none was).
+ * connections held is ready again, the answers kept for them go. The answer: count (daemons
+ * forgotten), next_us (then, because of one that was left alone; INT64_MAX: none was), more: call
+ * again, from its seq.
  */
 void script_ask_reap_dead(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, struct bytes living, int64_t young_us,
-                          uint32_t max);
+                          const struct script_call *call, const struct script_reap *reap);
 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);

@@ -52,8 +52,9 @@ static struct partition *partition_of(const struct script_request *call)
  * than one more, and so few are kept as there were calls at once. False: all are taken. */
 static bool ring_take(struct partition *partition, uint32_t *out_place)
 {
-    for (uint32_t i = 0; i < CALL_RING_WORDS; i++) {
-        uint32_t word = (partition->ring_from + i) % CALL_RING_WORDS;
+    uint32_t words = partition->places / 64;
+    for (uint32_t i = 0; i < words; i++) {
+        uint32_t word = (partition->ring_from + i) % words;
         uint64_t free = ~partition->ring_taken[word];
         if (free) {
             partition->ring_taken[word] |= free & -free;
@@ -61,6 +62,8 @@ static bool ring_take(struct partition *partition, uint32_t *out_place)
             return true;
         }
     }
+    if (partition->places < SCRIPT_RING)
+        partition->places_wanted = 4 * partition->places;
     return false;
 }
 
@@ -502,6 +505,7 @@ void script_requests_init(struct script_requests *calls,
         list_init(&partition->calls);
         list_init(&partition->unsent);
         list_init(&partition->roomless);
+        partition->places = partition->places_wanted = SCRIPT_RING_FIRST;
         partition->slot = topology_slot(script_tag(options->space, i, tag));
     }
     calls->loading = mem_zalloc(REDIS_NODES_MAX * sizeof(struct loading));
@@ -605,9 +609,23 @@ bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_
 }
 
 void script_requests_open(struct script_requests *calls, uint32_t partition,
-                          const struct node *node)
+                          const struct node *node, uint32_t places)
 {
-    calls->partitions[partition].open_at = node;
+    struct partition *to = &calls->partitions[partition];
+    to->open_at = node;
+    to->places = places;
+    share_places(to);
+}
+
+uint32_t script_requests_places(const struct script_requests *calls, uint32_t partition)
+{
+    return calls->partitions[partition].places_wanted;
+}
+
+bool script_requests_wants_places(const struct script_requests *calls, uint32_t partition)
+{
+    const struct partition *to = &calls->partitions[partition];
+    return to->places_wanted > to->places;
 }
 
 void script_requests_give_up(struct script_requests *calls, uint32_t partition)

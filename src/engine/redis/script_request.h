@@ -55,6 +55,8 @@ struct partition {
     uint64_t number;                      /* of the newest request */
     uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
     uint32_t ring_from;                   /* the word in which to look for a free one first */
+    uint32_t places;                      /* of the ring, which Redis knows of */
+    uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
     const struct node *open_at; /* the script `open` was answered there; NULL: nowhere */
 };
@@ -123,9 +125,14 @@ struct node *script_requests_node(const struct script_requests *calls, uint32_t 
 bool script_requests_is_open(const struct script_requests *calls, uint32_t partition);
 /* Its node has too few replicas for wait_replicas, as far as we know. */
 bool script_requests_lacks_replicas(const struct script_requests *calls, uint32_t partition);
-/* It was opened, by a call addressed to this node: if it is still there, what waited goes out. */
+/* It was opened, by a call addressed to this node that spoke of so many places: if it is still
+   there, what waited goes out. */
 void script_requests_open(struct script_requests *calls, uint32_t partition,
-                          const struct node *node);
+                          const struct node *node, uint32_t places);
+/* Of the ring, as `open` is to say, so that Redis knows what to forget with us. */
+uint32_t script_requests_places(const struct script_requests *calls, uint32_t partition);
+/* Calls wait for more places than it has said: it is to be opened again. */
+bool script_requests_wants_places(const struct script_requests *calls, uint32_t partition);
 /* The answers that the partition kept for us are gone: an `at_most_once` that was done already
    would be done once more, and take other jobs. Gives up those. */
 void script_requests_give_up(struct script_requests *calls, uint32_t partition);

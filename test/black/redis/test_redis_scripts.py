@@ -524,7 +524,7 @@ def test_p6_a_dead_daemons_bound_jobs_go_back(queue, script_port):
 
 def test_a_daemon_that_leaves_gives_back_what_it_held_and_no_more(queue, script_port):
     other = Queue(script_port, daemon=b"daemon-2")
-    other.open()
+    other.open(places=256)
     seqs = [queue.push().seq for _ in range(4)]
     other.reserve("t", most=3, options="b"), queue.reserve("t", options="b")
     answer = other.forget(most=2)

@@ -109,9 +109,34 @@ static void the_place_of_an_ended_call_is_taken_again(void **state)
     assert_int_equal(send_one(test, 0), 2);
 }
 
+static void only_places_that_redis_knows_of_are_taken(void **state)
+{
+    struct place_test *test = *state;
+    for (uint32_t i = 0; i < SCRIPT_RING_FIRST; i++)
+        assert_int_equal(send_one(test, 1), i);
+    assert_false(script_requests_wants_places(&test->calls, 1));
+    struct script_request *call = script_requests_new(&test->calls, 1);
+    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    script_requests_send(call, test, given_up);
+    assert_int_equal(call->id.place, SCRIPT_RING);
+    assert_true(script_requests_wants_places(&test->calls, 1));
+    uint32_t places = script_requests_places(&test->calls, 1);
+    script_requests_open(&test->calls, 1, NULL, places);
+    assert_int_equal(call->id.place, SCRIPT_RING_FIRST);
+    assert_false(script_requests_wants_places(&test->calls, 1));
+    assert_false(script_requests_wants_places(&test->calls, 0));
+}
+
+static void all_places(struct place_test *test)
+{
+    for (uint32_t i = 0; i < PARTITIONS; i++)
+        script_requests_open(&test->calls, i, NULL, SCRIPT_RING);
+}
+
 static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
 {
     struct place_test *test = *state;
+    all_places(test);
     static bool seen[SCRIPT_RING];
     for (uint32_t i = 0; i < SCRIPT_RING; i++) {
         uint32_t place = send_one(test, 1);
@@ -137,6 +162,7 @@ static struct script_request *send_any(struct place_test *test)
 static void who_finds_no_place_waits_for_one(void **state)
 {
     struct place_test *test = *state;
+    all_places(test);
     for (uint32_t i = 0; i < SCRIPT_RING; i++)
         (void)send_any(test);
     script_requests_tick(&test->calls, TIMEOUT_US / 2);
@@ -160,6 +186,7 @@ static void who_waits_for_a_place_for_too_long_is_told(void **state)
 {
     struct place_test *test = *state;
     struct script_request *calls[SCRIPT_RING];
+    all_places(test);
     for (uint32_t i = 0; i < SCRIPT_RING; i++) {
         calls[i] = send_any(test);
         calls[i]->at_most_once = true;
@@ -317,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_place_of_an_ended_call_is_taken_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_places_that_redis_knows_of_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(as_many_calls_as_there_are_places_may_be_unanswered, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(who_finds_no_place_waits_for_one, setup, teardown),

@@ -315,13 +315,15 @@ static void ask_care(struct pair *pair)
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
     struct buf living = {0};
     switch (below(pair, 5)) {
-    case 0: script_ask_open(&pair->request, from, &call); break;
+    case 0: script_ask_open(&pair->request, from, &call, 256); break;
     case 1: script_ask_heartbeat(&pair->request, from, &call, SCRIPT_SERVES); break;
     case 2:
         if (chance(pair, 700))
             buf_add(&living, "daemon-1daemon-2", 8 * (1 + below(pair, 2)));
-        script_ask_reap_dead(&pair->request, from, &call, buf_bytes(&living),
-                             (int64_t)below(pair, 5 * SECOND_US), 10);
+        script_ask_reap_dead(&pair->request, from, &call,
+                             &(struct script_reap){.living = buf_bytes(&living),
+                                                   .young_us = (int64_t)below(pair, 5 * SECOND_US),
+                                                   .max = 10});
         break;
     default: script_ask_promote(&pair->request, from, &call, 1 + (uint32_t)below(pair, 40)); break;
     }
@@ -547,7 +549,7 @@ static void sequence(struct pair *pair, uint64_t seed)
     load_scripts(pair);
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         struct script_call call = next_call(pair, i);
-        script_ask_open(&pair->request, &pair->space[0], &call);
+        script_ask_open(&pair->request, &pair->space[0], &call, 256);
         ask(pair);
     }
     for (pair->step = 0; pair->step < STEPS; pair->step++) {

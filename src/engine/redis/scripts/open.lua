@@ -1,5 +1,6 @@
 -- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
--- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout. Answer: {it}:
+-- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout, 6 the places that
+-- this daemon's ring has until it says otherwise. Answer: {it}:
 -- replaced: it was made; count: 1 if the daemon was unknown here. INVALID: count partitions are
 -- there, of layout seq.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -22,5 +23,6 @@ if stored ~= partitions or found[2] ~= ARGV[5] then
 end
 even_if_full()
 call('ZADD', order, 0, 'd' .. daemon)
-local unknown = call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8', now))
+local here = pack('<I8I2', now, tonumber(ARGV[6]))
+local unknown = call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, here)
 return { say(OK, 0, flags, unknown, now, 0, 0) }

@@ -1,18 +1,20 @@
 -- Daemons that are dead: what their connections held waits again, as if it had not been tried, and
--- the answers kept for them go. ARGV: 2 steps at most, 3 names of those that live, one behind the
--- other, 4 who came here less than that ago is left alone: the asker may not know yet that it
--- lives. Or 3 '' : the asker itself goes. Answer: {it}: count of daemons forgotten, more; next_us:
--- when the first of those left alone is no longer young, FOREVER if none was.
+-- the answers kept for them go. ARGV: 2 jobs given back at most, 3 names of those that live, one
+-- behind the other, 4 who came here less than that ago is left alone: the asker may not know yet
+-- that it lives; 5 goes on behind this name ('' from the start). Or 3 '' : the asker itself goes.
+-- Answer: {it}: count of daemons forgotten; next_us: when the first of those left alone that were
+-- seen is no longer young, FOREVER if none was; more: call again, from the name in place of seq.
+local NAMES, PLACES = 64, 512 -- daemons looked at, and places of rings emptied, in one call
 local most, living, young_us, now = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), clock()
+local from, places, forgotten, next_us = ARGV[5], PLACES, 0, FOREVER
 if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 
-local lives, forgotten, steps, next_us = {}, 0, 0, FOREVER
-for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
-
+-- False: there is more.
 local function give_back(daemon)
     local held = call('ZRANGEBYLEX', order, '[h' .. daemon, '(h' .. daemon .. string.rep('\255', 9),
-        'LIMIT', 0, most - steps)
-    for i = 1, #held do
+        'LIMIT', 0, most + 1)
+    local count = math.min(#held, most)
+    for i = 1, count do
         local job = find('', sub(held[i], -8))
         if job and job.state == RESERVED then
             lift(job)
@@ -21,37 +23,55 @@ local function give_back(daemon)
             call('ZREM', order, held[i])
         end
     end
-    steps = steps + #held
-    return steps < most
+    most = most - count
+    return #held == count
 end
 
-local function forget(daemon)
-    for from = 0, 4095, 1024 do
-        local answers = {}
-        for i = from, from + 1023 do answers[#answers + 1] = 'a' .. daemon .. pack('>I2', i) end
-        call('HDEL', hash, unpack(answers))
+-- Behind the time since when it is here, its field says how many places its ring may have. False:
+-- there are more.
+local function forget(daemon, since)
+    local left = #since > 8 and unpack_bytes('<I2', since, 9) or 4096
+    local answers = {}
+    while left > 0 and places > 0 do
+        left, places = left - 1, places - 1
+        answers[#answers + 1] = 'a' .. daemon .. pack('>I2', left)
+    end
+    if #answers > 0 then call('HDEL', hash, unpack(answers)) end
+    if left > 0 then
+        call('HSET', hash, 'd' .. daemon, sub(since, 1, 8) .. pack('<I2', left))
+        return false
     end
     call('HDEL', hash, 'd' .. daemon)
     call('ZREM', order, 'd' .. daemon)
     forgotten = forgotten + 1
+    return true
 end
 
-local function is_dead(daemon)
-    local since = call('HGET', hash, 'd' .. daemon)
-    if lives[daemon] then return false end
-    local old_at = since and unpack_bytes('<I8', since) + young_us or now
+local function is_young(since)
+    local old_at = unpack_bytes('<I8', since) + young_us
     if old_at > now then next_us = math.min(next_us, old_at) end
-    return old_at <= now
+    return old_at > now
+end
+
+local function answer(more)
+    local first = say(OK, 0, more and MORE or 0, forgotten, now, next_us, 0)
+    if not more or from == '' then return { first } end
+    return { sub(first, 1, 16) .. from .. sub(first, 25) }
 end
 
 even_if_full()
-local daemons = living == '' and { 'd' .. sub(slot, 2, 9) } or
-    call('ZRANGEBYLEX', order, '[d', '(e')
-for i = 1, #daemons do
-    local daemon = sub(daemons[i], 2)
-    if living == '' or is_dead(daemon) then
-        if not give_back(daemon) then return { say(OK, 0, MORE, forgotten, now, now, 0) } end
-        forget(daemon)
-    end
+local names = { 'd' .. sub(slot, 2, 9) }
+if living ~= '' then
+    names = call('ZRANGEBYLEX', order, from == '' and '[d' or '(d' .. from, '(e', 'LIMIT', 0, NAMES)
 end
-return { say(OK, 0, 0, forgotten, now, next_us, 0) }
+local found = #names > 0 and call('HMGET', hash, unpack(names)) or {}
+local lives = {}
+for at = 1, #living, 8 do lives[sub(living, at, at + 7)] = true end
+for i = 1, #names do
+    local daemon, since = sub(names[i], 2), found[i] or '\0\0\0\0\0\0\0\0'
+    if living == '' or not (lives[daemon] or is_young(since)) then
+        if not (give_back(daemon) and forget(daemon, since)) then return answer(true) end
+    end
+    from = daemon
+end
+return answer(living ~= '' and #names == NAMES)

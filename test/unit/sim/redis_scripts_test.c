@@ -1,0 +1,244 @@
+/*
+ * The scripts on a simulated Redis, one call after another, without an engine: what they do, and
+ * that no call does more than its share, however much there is (sim_lua_work counts it).
+ */
+#include <stdio.h>
+
+#include "../engine/redis_scripted.h"
+#include "sim/redis/lua_run.h"
+#include "sim/redis/server.h"
+
+enum {
+    DAEMONS = 3,
+    PARTS_MAX = 4096,
+    SECOND_US = 1000000,
+    /* Of any call, in words and parts. Redis takes 0.2 to 0.5 us for one: 2 ms at most. */
+    WORK_MAX = 4000,
+};
+
+static const int64_t EPOCH_US = INT64_C(1700000000) * SECOND_US;
+
+static struct sim_redis *redis;
+static struct sim_redis_conn *conn;
+static struct script_space spaces[DAEMONS];
+static struct buf request;
+static struct bytes parts[PARTS_MAX]; /* of the last answer */
+static uint32_t part_count;
+static uint64_t number, most_work;
+static int64_t now_us;
+
+/* ---- asking ---- */
+
+static struct bytes take_part(struct bytes *in)
+{
+    uint64_t len = take_count(in, '$');
+    struct bytes part = bytes_of(in->at, len);
+    *in = bytes_of(in->at + len + 2, in->len - len - 2);
+    return part;
+}
+
+/* Sends `request`; the answer's parts are good until the next one. */
+static struct script_answer ask(uint32_t partition)
+{
+    struct buf *out = sim_redis_output(conn);
+    struct script_answer answer;
+    out->len = 0;
+    sim_redis_time(redis, now_us);
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    struct bytes in = buf_bytes(out);
+    assert_true(in.len > 0);
+    if (in.at[0] == '-')
+        fail_msg("%.*s", (int)in.len, in.at);
+    part_count = in.at[0] == '$' ? 1 : (uint32_t)take_count(&in, '*');
+    assert_in_range(part_count, 1, PARTS_MAX);
+    for (uint32_t i = 0; i < part_count; i++)
+        parts[i] = take_part(&in);
+    struct script_parts said = {.partition = partition, .at = parts, .count = part_count};
+    assert_int_equal(script_read_answer(&spaces[0], &said, &answer), OK);
+    if (sim_lua_work() > most_work)
+        most_work = sim_lua_work();
+    return answer;
+}
+
+static struct script_call next_call(void)
+{
+    number++;
+    return (struct script_call){
+        .place = (uint32_t)(number % 256), .number = number, .now_us = now_us};
+}
+
+static struct script_answer open_as(unsigned daemon, uint32_t places)
+{
+    struct script_call call = next_call();
+    script_ask_open(&request, &spaces[daemon], &call, places);
+    return ask(0);
+}
+
+static struct script_answer push(const char *topic, int64_t due_us)
+{
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = bytes_str(topic),
+                               .due_us = due_us,
+                               .ttr_us = SECOND_US,
+                               .body = BYTES("body")}};
+    script_ask(&request, &spaces[0], &call, &cmd);
+    return ask(0);
+}
+
+static struct script_answer reserve(unsigned daemon, const char *topic, uint32_t max, bool bound)
+{
+    struct bytes name = bytes_str(topic);
+    struct script_call call = next_call();
+    struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .bound = bound};
+    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, false);
+    return ask(0);
+}
+
+/* A command as a client of Redis sends it; its answer, if that is a number. */
+static uint64_t redis_says(const char *const *words)
+{
+    struct buf *out = sim_redis_output(conn);
+    uint32_t count = 0;
+    while (words[count])
+        count++;
+    request.len = 0;
+    buf_addf(&request, "*%u\r\n", count);
+    for (uint32_t i = 0; i < count; i++)
+        script_add(&request, bytes_str(words[i]));
+    out->len = 0;
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    struct bytes in = buf_bytes(out);
+    return in.len && in.at[0] == ':' ? take_count(&in, ':') : 0;
+}
+
+#define REDIS(...) redis_says((const char *const[]){__VA_ARGS__, NULL})
+
+static uint64_t fields(void)
+{
+    return REDIS("HLEN", "{laterd:0}:h");
+}
+
+static int start(void **state)
+{
+    (void)state;
+    now_us = EPOCH_US;
+    number = most_work = 0;
+    redis = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = 7000}, now_us);
+    conn = sim_redis_accept(redis);
+    for (unsigned i = 0; i < DAEMONS; i++) {
+        char name[9] = "daemon-0";
+        name[7] = (char)('1' + i);
+        if (script_space_init(&spaces[i], BYTES("laterd"), 1, name))
+            return -1;
+    }
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        buf_addf(&request, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n");
+        script_add(&request, script_text(&spaces[0], kind));
+    }
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+    assert_int_equal(open_as(0, 256).err, OK);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < DAEMONS; i++)
+        script_space_fini(&spaces[i]);
+    buf_fini(&request);
+    sim_redis_free(redis);
+    return 0;
+}
+
+/* ---- daemons that are dead ---- */
+
+/* All but the first daemon. How many calls it took. */
+static unsigned forget_others(void)
+{
+    struct script_answer answer = {.more = true};
+    unsigned calls = 0;
+    while (answer.more) {
+        struct script_call call = next_call();
+        script_ask_reap_dead(
+            &request, &spaces[0], &call,
+            &(struct script_reap){.living = bytes_of(spaces[0].daemon, SCRIPT_NAME),
+                                  .young_us = 5 * SECOND_US,
+                                  .from = answer.seq,
+                                  .max = 20});
+        answer = ask(0);
+        assert_in_range(++calls, 1, 100000);
+    }
+    return calls;
+}
+
+static void many_dead_daemons_are_forgotten_in_small_steps(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 300; i++)
+        (void)push("t", 1);
+    uint64_t before = fields();
+    for (unsigned i = 0; i < 300; i++) {
+        memcpy(spaces[1].daemon, "dead-", 5);
+        (void)snprintf(spaces[1].daemon + 5, 3, "%02x", i % 256);
+        spaces[1].daemon[7] = (char)(i / 256);
+        assert_int_equal(open_as(1, i == 7 ? 4096 : 256).count, 1);
+        assert_int_equal(reserve(1, "t", 1, true).count, 1);
+    }
+    now_us += 6 * SECOND_US;
+    (void)open_as(0, 256);
+    most_work = 0;
+    assert_in_range(forget_others(), 300 / 20, 300);
+    assert_in_range(most_work, 1, WORK_MAX);
+    /* The topic has two counters more, of jobs that are and were reserved; the answers that the
+       first daemon's pushes left are still there. */
+    assert_int_equal(fields(), before + 2);
+    assert_int_equal(reserve(0, "t", 300, false).count, 300);
+}
+
+static void a_ring_is_forgotten_as_far_as_it_was_announced(void **state)
+{
+    (void)state;
+    uint64_t before = fields();
+    (void)open_as(1, 4096);
+    struct script_call call = next_call();
+    struct cmd cmd = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .ttr_us = SECOND_US}};
+    call.place = SCRIPT_RING - 1;
+    script_ask(&request, &spaces[1], &call, &cmd);
+    (void)ask(0);
+    now_us += 6 * SECOND_US;
+    (void)forget_others();
+    assert_int_equal(fields(), before + 3); /* the job, its content, its topic's counter */
+}
+
+/* Who left word a moment ago is left alone, and said when it may be looked at again. */
+static void the_living_and_the_young_do_not_hide_the_dead(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) { /* older ones, which come first by name */
+        (void)snprintf(spaces[1].daemon, SCRIPT_NAME, "a-%03u", i);
+        (void)open_as(1, 256);
+    }
+    now_us += 6 * SECOND_US;
+    for (unsigned i = 0; i < 199; i++) {
+        (void)snprintf(spaces[1].daemon, SCRIPT_NAME, "a-%03u", i);
+        (void)open_as(1, 256);
+    }
+    uint64_t before = fields();
+    (void)forget_others();
+    assert_int_equal(fields(), before - 1);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+    const struct CMUnitTest tests[] = {
+        STARTED(many_dead_daemons_are_forgotten_in_small_steps),
+        STARTED(a_ring_is_forgotten_as_far_as_it_was_announced),
+        STARTED(the_living_and_the_young_do_not_hide_the_dead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
