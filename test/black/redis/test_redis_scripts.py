@@ -19,6 +19,12 @@ from redis_scripts import (BURIED, Connection, DELAYED, FOREVER, HOUR, Job, Queu
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
 
 
+def make_topics(queue, *topics):
+    """Their first jobs are told to all daemons: see what is told of others."""
+    for topic in topics:
+        queue.delete(queue.push(topic).seq)
+
+
 def test_a_job_goes_its_way_from_push_to_finish(queue):
     pushed = queue.push("orders", b"hello", ttr=HOUR)
     assert (pushed.err, pushed.state) == ("ok", READY)
@@ -95,6 +101,7 @@ def test_a_listed_reserve_that_has_enough_looks_no_further(queue):
 
 
 def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
+    make_topics(queue, "t", "u")
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     queue.push("t")
@@ -113,6 +120,7 @@ def test_a_mark_of_two_daemons_is_eaten_by_neither(queue, script_port):
     other = Queue(script_port, daemon=b"daemon-2")
     ear = Connection(script_port)
     ear.socket.settimeout(2)
+    make_topics(queue, "t")
     for first, second in ((queue, other), (other, queue)):
         first.reserve("t", options="w"), second.reserve("t", options="w")
         second.push("t", due=second.now() + 50_000)
@@ -379,6 +387,7 @@ def test_what_is_not_answered_yet_is_done_when_sent_again(queue):
 
 
 def test_a_mark_brings_one_notice(queue, script_port):
+    make_topics(queue, "t", "u")
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     queue.push("t")
@@ -394,6 +403,7 @@ def test_a_mark_brings_one_notice(queue, script_port):
 
 
 def test_a_promote_tells_its_asker_alone_where_nobody_else_waits(queue, script_port):
+    make_topics(queue, "mine", "both", "other", "nobodys", "younger")
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     ear.socket.settimeout(0.2)
@@ -454,6 +464,7 @@ def test_who_may_not_publish_leaves_no_job_half_moved(queue):
 
 
 def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
+    make_topics(queue, "t")
     ear = Connection(script_port)
     ear.call("SUBSCRIBE", "laterd:notice")
     due = queue.now() + HOUR

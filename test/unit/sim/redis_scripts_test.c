@@ -19,7 +19,7 @@ enum {
 static const int64_t EPOCH_US = INT64_C(1700000000) * SECOND_US;
 
 static struct sim_redis *redis;
-static struct sim_redis_conn *conn;
+static struct sim_redis_conn *conn, *listener;
 static struct script_space spaces[DAEMONS];
 static struct buf request;
 static struct bytes parts[PARTS_MAX]; /* of the last answer */
@@ -87,13 +87,19 @@ static struct script_answer push(const char *topic, int64_t due_us)
     return ask(0);
 }
 
-static struct script_answer reserve(unsigned daemon, const char *topic, uint32_t max, bool bound)
+static struct script_answer reserve_as(unsigned daemon, const char *topic, uint32_t max, bool bound,
+                                       bool wait)
 {
     struct bytes name = bytes_str(topic);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .bound = bound};
-    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, false);
+    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, wait);
     return ask(0);
+}
+
+static struct script_answer reserve(unsigned daemon, const char *topic, uint32_t max, bool bound)
+{
+    return reserve_as(daemon, topic, max, bound, false);
 }
 
 /* A command as a client of Redis sends it; its answer, if that is a number. */
@@ -121,6 +127,20 @@ static uint64_t fields(void)
     return REDIS("HLEN", "{laterd:0}:h");
 }
 
+/* How many notices have come that say `words`, since the last time. */
+static unsigned notices(const char *words)
+{
+    struct buf *out = sim_redis_output(listener);
+    struct bytes in = buf_bytes(out);
+    size_t len = strlen(words);
+    const char *at;
+    unsigned count = 0;
+    for (; (at = memmem(in.at, in.len, words, len)); count++)
+        in = bytes_of(at + len, in.len - (size_t)(at - in.at) - len);
+    out->len = 0;
+    return count;
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -128,6 +148,8 @@ static int start(void **state)
     number = most_work = 0;
     redis = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = 7000}, now_us);
     conn = sim_redis_accept(redis);
+    listener = sim_redis_accept(redis);
+    sim_redis_input(listener, BYTES("*2\r\n$9\r\nSUBSCRIBE\r\n$13\r\nlaterd:notice\r\n"));
     for (unsigned i = 0; i < DAEMONS; i++) {
         char name[9] = "daemon-0";
         name[7] = (char)('1' + i);
@@ -232,6 +254,45 @@ static void the_living_and_the_young_do_not_hide_the_dead(void **state)
     assert_int_equal(fields(), before - 1);
 }
 
+/* ---- marks ---- */
+
+/* A topic that nobody has pushed to costs nothing: its first job is announced anyway. */
+static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
+{
+    char name[16];
+    (void)state;
+    uint64_t before = fields();
+    for (unsigned i = 0; i < 500; i++) {
+        (void)snprintf(name, sizeof(name), "none-%u", i);
+        struct script_answer answer = reserve_as(0, name, 1, false, true);
+        assert_int_equal(answer.err, ERR_EMPTY);
+        assert_true(answer.marked);
+    }
+    assert_int_equal(fields(), before);
+    (void)notices("r");
+    (void)push("none-7", 1);
+    assert_int_equal(notices("r0 none-7"), 1);
+    (void)push("none-8", now_us + SECOND_US); /* who waits for it asks, and leaves a mark now */
+    assert_int_equal(notices("r0 none-8"), 1);
+    (void)push("none-8", 1);
+    assert_int_equal(notices("r0 none-8"), 0);
+}
+
+static void a_mark_ends_with_the_next_job_or_its_topic(void **state)
+{
+    (void)state;
+    (void)push("t", 1);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    uint64_t before = fields();
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(reserve_as(i, "t", 1, false, true).marked);
+    assert_int_equal(fields(), before + 1);
+    (void)notices("r");
+    (void)push("t", 1);
+    assert_int_equal(notices("r0 t"), 1);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -239,6 +300,8 @@ int main(void)
         STARTED(many_dead_daemons_are_forgotten_in_small_steps),
         STARTED(a_ring_is_forgotten_as_far_as_it_was_announced),
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
+        STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
+        STARTED(a_mark_ends_with_the_next_job_or_its_topic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@ if not found[2] then -- the first job of its topic
         return { say(TOPICS_LIMIT, 0, 0, 0, now, 0, 0) }
     end
     call('ZADD', order, 0, 't' .. topic)
+    call('HDEL', hash, '#w' .. topic) -- who waits for it is told below
 end
 if old then
     local job = read(old)
@@ -40,4 +41,5 @@ call('HSET', hash, 's', pack('<I8I8I8I8', seq, pushed + 1, partitions, wake),
 if id ~= '' then call('HSET', hash, id, job.name) end
 call('HINCRBY', hash, ARGV[7], 1)
 place(job, ARGV[9] == 'b' and BURIED or WAITING, now)
+if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }

@@ -123,11 +123,14 @@ for i = at, #spots do
     first_of[topic] = first_of[topic] or sub(spots[i], -20, -9)
 end
 local flags = next(first_of) and MORE or 0
+-- A topic into which nothing was ever pushed needs no mark: its first job tells all daemons. So
+-- there are no more marks than topics, and they end with these.
 if wait and (most == 0 or count < most and bytes < most_bytes) then
     flags = flags + MARKED
     for i = 1, #topics do
         local n, mark = #sets, found[4 * i + 1]
-        if not first_of[topics[i]] and mark ~= '*' then
+        if not first_of[topics[i]] and mark ~= '*' and
+            (mark or call('HEXISTS', hash, '#p' .. topics[i]) == 1) then
             local ours = not mark or sub(mark, 1, 8) == daemon
             sets[n + 1], sets[n + 2] = '#w' .. topics[i], ours and daemon .. request or '*'
         end
