@@ -11,7 +11,7 @@ How to run it:
 What it does: `later bench` gives laterd the same load over HTTP and over beanstalkd's protocol,
 and `redis_floor` gives it, with the same load engine, to three small scripts in Redis itself: the
 floor. They take turns within one run, three times over, each with a Redis and a laterd of its
-own, started anew; the figures are medians. Redis appends to its file, synced every second
+own, started again for it; the figures are medians. Redis appends to its file, synced every second
 (--fsync), and does not rewrite it meanwhile, which would be somebody else's work within the
 measured time.
 

@@ -14,7 +14,9 @@ FORMAT_OK := $(C_FILES:%=$(STAMPS)/format/%.ok)
 TEXT_OK   := $(C_FILES:%=$(STAMPS)/text/%.ok)
 
 # Documents and what operators read: checked for words only.
-TEXTS     := $(wildcard *.md docs/*.md docs/decisions/*.md man/*.scd conf/* src/engine/redis/scripts/*.lua)
+TEXTS     := $(wildcard *.md docs/*.md docs/decisions/*.md man/*.scd conf/* src/*/README.md src/*/*/README.md \
+               src/engine/redis/scripts/*.lua test/*.md test/*/*.md test/black/*/*.py test/black/*.py \
+               test/clients/*.py test/crash/*.py test/harness/*.py bench/*.py)
 WORDS_OK  := $(TEXTS:%=$(STAMPS)/words/%.ok)
 
 LINT_TOOLS := $(wildcard tools/lint-* tools/*.txt tools/csource.py)

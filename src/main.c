@@ -129,7 +129,7 @@ static void handle_signals(struct program *program)
         drain(program);
 }
 
-/* Turns until a stop signal; then politely on until all are answered, but not for ever. */
+/* Turns until a stop signal; then on until all are answered, or the time for that is up. */
 static bool run(struct program *program)
 {
     struct server *server = program->server;

@@ -17,7 +17,7 @@ void reload(struct command_line *line)
         return;
     }
     config_init(&config);
-    optind = 0; /* getopt begins anew */
+    optind = 0; /* getopt starts over */
     if (laterd_options_read(line->argc, line->argv, &config, &options, &error)) {
         log_event(LOG_ERROR, "reload_failed", "error=\"%s\" hint=\"nothing was changed\"",
                   error.text);

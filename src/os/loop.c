@@ -391,7 +391,7 @@ struct loop *os_loop_port(struct os_loop *loop)
 void os_loop_listen(struct os_loop *loop, int fd, unsigned listener)
 {
     CHECK(loop->listener_count < LOOP_LISTENERS_MAX);
-    /* A beanstalkd client may be silent for ever and hold jobs. */
+    /* A beanstalkd client may be silent forever and hold jobs. */
     socket_ask_silent(fd, SILENT_S, SILENT_AGAIN_S, SILENT_TIMES);
     struct listener *at = &loop->listeners[loop->listener_count++];
     *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};

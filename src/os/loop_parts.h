@@ -127,7 +127,7 @@ void streams_end_lingering(struct os_loop *loop);
 /* It is the system's to ask whether somebody who says nothing is there. Sockets that a listening
    one accepts inherit this; for Unix sockets it means nothing. */
 void socket_ask_silent(int fd, int silent_s, int again_s, int times);
-/* What the system says; good for ever. */
+/* What the system says; good forever. */
 const char *errno_text(int number);
 
 /* ---- stream_open.c ---- */

@@ -25,10 +25,10 @@ struct socket_address {
     struct sockaddr_storage any;
 };
 
-/* Somebody's question. Owned by the asker, zeroed at first. */
+/* A question. Owned by the caller, zeroed at first. */
 struct name_query {
-    /* Not called before resolver_ask() returned. `error`: why there is no address, good for ever;
-       then `address` is NULL. The query may be asked anew, or freed. */
+    /* Not called before resolver_ask() returned. `error`: why there is no address, good forever;
+       then `address` is NULL. The query may be asked again, or freed. */
     void (*answered)(struct name_query *query, const struct socket_address *address,
                      const char *error);
     uint16_t port;

@@ -112,7 +112,7 @@ static enum err refuse(const struct tls_options *options, struct tls_error *erro
     return ERR_IO;
 }
 
-/* A key that is encrypted is an error, and not a question to the terminal that waits for ever. */
+/* A key that is encrypted is an error, and not a question to the terminal that waits forever. */
 static int no_password(char *room, int room_bytes, int writing, void *ctx)
 {
     (void)room, (void)room_bytes, (void)writing, (void)ctx;
@@ -237,7 +237,7 @@ enum tls_agreed tls_agree(struct tls_session *session)
     ssize_t came_to = outcome(session, returned, 1);
     if (came_to > 0)
         return TLS_DONE;
-    if (came_to == 0) { /* it said goodbye in the middle */
+    if (came_to == 0) { /* closed in the middle of the handshake */
         (void)snprintf(session->error, sizeof(session->error), "TLS: it closed the connection");
         return TLS_FAILED;
     }

@@ -55,7 +55,7 @@ ssize_t tls_send(struct tls_session *session, const void *at, size_t len);
 ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes);
 /* It could not send for want of something to receive: room in the socket would not help. */
 bool tls_waits(const struct tls_session *session);
-/* It holds bytes that were received and can be had: the socket will not tell of them. */
+/* It holds bytes that were received and not read yet: the socket does not report them. */
 bool tls_holds(const struct tls_session *session);
 /* Tells the other side that nothing more will be sent. */
 void tls_shut(struct tls_session *session);

@@ -13,7 +13,7 @@ struct engine {
     const struct engine_verbs *verbs;
 };
 
-/* One command under way. The asker owns it and keeps it until answered or cancelled. */
+/* One command under way. The caller owns it and keeps it until answered or cancelled. */
 struct ticket {
     /* The command's reply, whose bytes are good until this returns; it must call no verb but
        health and describe. */
@@ -71,7 +71,7 @@ struct engine_verbs {
      * whether it could be; not for commands that reserve.
      */
     enum submitted (*submit)(struct engine *engine, const struct cmd *cmd, struct ticket *ticket);
-    /* The asker has gone: a parked reserve takes no job; no answer comes (P6). */
+    /* Nobody waits for it any more: a parked reserve takes no job; no answer comes (P6). */
     void (*cancel)(struct engine *engine, struct ticket *ticket);
     /* Ready jobs meet waiting consumers. */
     void (*match)(struct engine *engine);

@@ -69,7 +69,7 @@ struct stream_verbs {
      * that is being opened all is kept until it is open. Empties `data`, or takes its memory over.
      */
     void (*send)(struct stream *stream, struct buf *data);
-    /* Bytes kept. A broken stream keeps them for ever; `gone` follows in the next gather. */
+    /* Bytes kept. A broken stream keeps them forever; `gone` follows in the next gather. */
     size_t (*unsent)(const struct stream *stream);
     /* Memory that its buffers take, in both directions, in bytes. O(1). */
     size_t (*held)(const struct stream *stream);

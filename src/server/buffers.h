@@ -4,7 +4,7 @@
  * What a connection takes (its footprint): input kept by the network, the part of a request that
  * has come, commands under way and their held replies, answers that wait for older ones or for the
  * turn's end, and what the client has not taken yet. docs/memory.md has the list, and what bounds
- * all other memory. Footprints are counted anew once a turn for the connections that changed, in
+ * all other memory. Footprints are counted again once a turn for the connections that changed, in
  * O(1) each, so the sum may be too low by what one turn does.
  *
  * Connections hang in lists by the size of their footprint, to a power of two, and in each list the
@@ -30,7 +30,7 @@ struct buffers {
     uint64_t bytes;                   /* the sum of all footprints that are counted */
     uint64_t max_bytes;               /* connections are closed beyond this */
     uint64_t work_bytes;              /* what the worker has: closing does not free it */
-    struct list changed;              // session::changed: to be counted anew
+    struct list changed;              // session::changed: to be counted again
     struct list sizes[BUFFERS_SIZES]; // session::of_size
     uint64_t occupied;                /* bit i: sizes[i] is not empty */
     int64_t said_us;                  /* when the log last told of a closed connection */

@@ -32,7 +32,7 @@ struct principal {
 enum submitted server_submit(struct server *server, const struct principal *principal,
                              const struct cmd *cmd, struct ticket *ticket);
 
-/* The asker has gone: no answer comes, a parked reserve takes no job (P6). */
+/* Nobody waits for it any more: no answer comes, a parked reserve takes no job (P6). */
 void server_cancel(struct server *server, struct ticket *ticket);
 
 /* OK, or why pushes are not taken now, whoever asks. */

@@ -43,7 +43,7 @@ void server_look_at_clock(struct server *server)
 
 /*
  * How the work of a turn is shared out, in percent. A stage may overdraw its share by one step (one
- * request, one reply with its bodies), so the sum is planned well below the 5 ms that no turn shall
+ * request, one reply with its bodies), so the sum is planned well below the 5 ms that no turn may
  * take.
  */
 enum { TURN_NS = 3 * 1000 * 1000 };

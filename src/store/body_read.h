@@ -4,7 +4,7 @@
  * because jobs that were pushed one after the other are mostly wanted one after the other.
  *
  *     fetch ─▶ queue ─▶ a read: WAITING ─▶ UNDER_WAY (disk's threads) ─▶ KEPT ─▶ forgotten
- *                                               └─ fails: its fetches are read anew, each alone
+ *                                               └─ fails: its fetches are read again, each alone
  *
  * Nobody outside this folder includes this.
  */

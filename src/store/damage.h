@@ -46,7 +46,7 @@ struct suspect {
     bool body_hurt;     /* JOB: they are not, and were not spoiled on purpose either */
     bool dead;          /* JOB: it was ended or replaced later */
     bool proven;        /* `died` is just what it says */
-    bool superseded;    /* a later record says anew all that it says */
+    bool superseded;    /* a later record repeats all that it says */
     bool known_before;  /* the log has an earlier record of a job of that number, or id */
     bool seq_known;     /* the same, of that number */
     bool harmless;

@@ -35,7 +35,7 @@ enum err directory_read(struct disk *disk, struct directory *out_directory,
  */
 enum err directory_read_lenient(struct disk *disk, struct directory *out_directory,
                                 struct store_error *out_error) MUST_USE;
-/* Puts `found` in its order again, and counts `used` anew. */
+/* Puts `found` in its order again, and counts `used` again. */
 void directory_sort(struct directory *directory);
 void directory_fini(struct directory *directory);
 

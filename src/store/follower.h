@@ -16,7 +16,7 @@
  *
  * Retention is bounded: while the cleaner wants a segment that a follower has not read, and the log
  * is larger than options.follower_bytes or the disk is full, the follower is dropped: a follower
- * loses before a client does. It learns of it by its state, and may begin anew.
+ * loses before a client does. It learns of it by its state, and may start over.
  *
  * Invariants
  * F1 cursor ≤ read ≤ the last batch appended.
@@ -56,9 +56,9 @@ struct follower_callbacks {
  */
 enum err follower_open(struct store *store, struct bytes name,
                        struct follower **out_follower) MUST_USE;
-/* It is dropped, or of no use any more: it begins anew, behind all that was appended so far. */
+/* It is dropped, or of no use any more: it starts over, behind all that was appended so far. */
 void follower_restart(struct follower *follower);
-/* It ends for ever; the pointer is not valid any more. */
+/* It ends; the pointer is not valid any more. */
 void follower_remove(struct follower *follower);
 
 enum follower_state follower_state(const struct follower *follower);

@@ -213,7 +213,7 @@ static enum err rot(struct recovery *recovery, const struct segment *segment, ui
     store_error_set(
         recovery->error, name, segment->end,
         "batch %llu was durable and is damaged, up to batch %llu at least; what it held was "
-        "acknowledged. All that is intact can be had with: later salvage DIR NEW; or restore "
+        "acknowledged. All that is intact can be recovered with: later salvage DIR NEW; or restore "
         "the file from a backup. Nothing was changed",
         (unsigned long long)first, (unsigned long long)last);
     return ERR_CORRUPT;
@@ -334,7 +334,7 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment, 
             segment_name(segment->number, name);
             store_error_set(
                 recovery->error, name, offset,
-                "the disk cannot read this place; if that stays so, all else can be had "
+                "the disk cannot read this place; if that stays so, all else can be recovered "
                 "with: later salvage DIR NEW");
             return err;
         }

@@ -257,7 +257,7 @@ static struct segment *first_unmade(const struct segments *segments)
     return first;
 }
 
-/* A spare that cannot be had whole is made as small as the cleaner needs: it makes the room. */
+/* A spare for which there is no room is made as small as the cleaner needs: it makes the room. */
 static bool shrink_spare(const struct segments *segments, struct segment *spare)
 {
     if (segments->wanted_bytes && segments->wanted_bytes < spare->size_bytes) {

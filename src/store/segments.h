@@ -110,7 +110,8 @@ uint64_t segments_unused(const struct segments *segments);
 uint64_t segments_room(const struct segments *segments);
 /* Can records of up to `record_max` bytes, all together `bytes`, surely be written? */
 bool segments_fits(const struct segments *segments, uint64_t bytes, uint64_t record_max);
-/* Is there less room in hand, and to be had, than must be kept back for ends and for cleaning? */
+/* Is there less room, in files and on the disk, than must be kept back for ends and for cleaning?
+ */
 bool segments_scarce(const struct segments *segments);
 /* On a full disk the cleaner could work with a spare of so many bytes; 0: it can as it is. */
 void segments_cleaner_wants(struct segments *segments, uint64_t bytes);

@@ -75,8 +75,8 @@ struct store_callbacks {
     /* A write or sync failed (S5); every answer that waits must be a failure now. */
     void (*failed)(struct store_callbacks *callbacks, int sys_errno);
     /*
-     * Checkpoint: this job's record is in a segment that shall go. If the job still lives there,
-     * append it again (core_relocate); else do nothing.
+     * Checkpoint: this job's record is in a segment that is to be deleted. If the job still lives
+     * there, append it again (core_relocate); else do nothing.
      */
     void (*relocate)(struct store_callbacks *callbacks, uint64_t seq, uint64_t where,
                      struct bytes content_type, struct bytes body);

@@ -55,7 +55,7 @@ void write_buffers_drop(struct write_buffers *buffers, struct write_buffer *buff
     CHECK(buffers->bytes >= buffer->cap);
     buffers->bytes -= buffer->cap;
     if (buffer->cap == buffers->usual && !buffers->idle)
-        buffers->idle = buffer; /* spares the kernel from zeroing its pages anew */
+        buffers->idle = buffer; /* spares the kernel from zeroing its pages again */
     else
         free_one(buffer);
 }

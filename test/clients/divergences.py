@@ -71,7 +71,7 @@ def value_of(key, value):
 
 def normal(line, answer, tubes_kept=True):
     """What has to be the same of both answers, as text. `tubes_kept`: somebody watches all tubes,
-    so that none was forgotten with its counters and made anew."""
+    so that none was forgotten with its counters and made again."""
     word = line.split(" ")[0]
     if answer.word != "OK":
         return repr(answer)

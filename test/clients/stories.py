@@ -84,7 +84,7 @@ STORIES = {
         beat
         0 stats-job {0}
     """,
-    "a touch begins the time to run anew": """
+    "a touch starts the time to run again": """
         0 put 0 0 2
         0 reserve-with-timeout 0
         beat

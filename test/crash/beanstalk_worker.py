@@ -13,7 +13,7 @@ class BeanstalkWorker(threading.Thread):
     def __init__(self, port, oracle, seed, tubes, ttr_s):
         super().__init__(daemon=True)
         self.port, self.oracle, self.random = port, oracle, random.Random(seed)
-        self.tubes, self.ttr_s, self.trouble, self.connection = tubes, ttr_s, None, None
+        self.tubes, self.ttr_s, self.failure, self.connection = tubes, ttr_s, None, None
 
     def run(self):
         try:
@@ -25,7 +25,7 @@ class BeanstalkWorker(threading.Thread):
         except (Gone, OSError):
             pass
         except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
-            self.trouble = repr(error)
+            self.failure = repr(error)
 
     def attempt(self):
         """(nonce, bytes of its put)"""

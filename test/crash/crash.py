@@ -40,7 +40,7 @@ class Worker(threading.Thread):
         self.client = Client(port, seconds=20)
         self.oracle = oracle
         self.random = random.Random(seed)
-        self.trouble = None
+        self.failure = None
 
     def run(self):
         acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
@@ -52,7 +52,7 @@ class Worker(threading.Thread):
         except GONE:
             pass
         except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
-            self.trouble = repr(error)
+            self.failure = repr(error)
         finally:
             self.client.close()
 
@@ -156,7 +156,7 @@ def one_round(server, oracle, rng, threads):
     for worker in workers:
         worker.join(30)
     oracle.server_died()
-    return [worker.trouble for worker in workers if worker.trouble]
+    return [worker.failure for worker in workers if worker.failure]
 
 
 def drain(server, oracle):
@@ -208,31 +208,31 @@ def main():
     control()
     folder = os.path.join(ROOT, "build", f"crash-{seed}")
     shutil.rmtree(folder, ignore_errors=True)
-    rng, oracle, troubles = random.Random(seed), Oracle(seed), []
+    rng, oracle, failures = random.Random(seed), Oracle(seed), []
     server = Laterd(folder, CONFIG, listeners=("127.0.0.1:0",), beanstalk=["127.0.0.1:0"])
     begin = time.monotonic()
     print(f"crash: seed {seed}, {options.rounds} rounds, {options.threads} connections", flush=True)
     rounds = 0
     try:
         for rounds in range(1, options.rounds + 1):
-            troubles += one_round(server, oracle, rng, options.threads)
+            failures += one_round(server, oracle, rng, options.threads)
             if rounds % 50 == 0:
                 print(f"crash: {rounds} rounds, {oracle.counts()}", flush=True)
-            if troubles or any(oracle.faults.values()):
+            if failures or any(oracle.faults.values()):
                 break
         drain(server, oracle)
         oracle.count_lost()
     except DidNotStart as why:
-        troubles.append(f"laterd did not start again: {why}")
+        failures.append(f"laterd did not start again: {why}")
     finally:
         server.kill()
     counts = oracle.counts()
-    bad = bool(troubles) or any(counts[name] for name in FAULTS)
+    bad = bool(failures) or any(counts[name] for name in FAULTS)
     for name in FAULTS:
         if oracle.faults[name]:
             print(f"crash: {name}: {oracle.faults[name][:10]}")
-    for trouble in troubles[:10]:
-        print(f"crash: {trouble}")
+    for failure in failures[:10]:
+        print(f"crash: {failure}")
     print(f"crash: seed {seed}, {rounds} kills in {time.monotonic() - begin:.0f} s: "
           + ", ".join(f"{counts[name]} {name}" for name in counts))
     if bad or options.keep:

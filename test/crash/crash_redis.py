@@ -152,12 +152,12 @@ def run_part(name, rounds, part, one_round):
                 print(f"crash-redis: {name}: {done} rounds, {part.oracle.counts()}", flush=True)
         counts = part.end()
     except (DidNotStart, RuntimeError) as why:
-        part.troubles.append(str(why))
+        part.failures.append(str(why))
         counts = part.oracle.counts()
     finally:
         part.close()
-    for trouble in part.troubles[:10]:
-        print(f"crash-redis: {name}: {trouble}")
+    for failure in part.failures[:10]:
+        print(f"crash-redis: {name}: {failure}")
     for fault in FAULTS:
         if part.oracle.faults[fault]:
             print(f"crash-redis: {name}: {fault}: {part.oracle.faults[fault][:10]}")
@@ -166,7 +166,7 @@ def run_part(name, rounds, part, one_round):
     print(f"crash-redis: {name}: {done} rounds in {time.monotonic() - begin:.0f} s{slowest}: "
           + ", ".join(f"{counts[key]} {key}" for key in counts)
           + f", {part.oracle.not_now} not now", flush=True)
-    return None if part.troubles else counts
+    return None if part.failures else counts
 
 
 def redis_control(rng, threads):

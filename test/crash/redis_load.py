@@ -94,16 +94,16 @@ class HttpWorker(Worker):
         acts = [(self.push, 30), (self.push_batch, 6), (self.push_old_dialect, 8), (self.take, 34),
                 (self.delete, 8), (self.move, 6), (self.kick, 2)]
         verbs = [act for act, weight in acts for _ in range(weight)]
-        while not self.stopping and not self.trouble:
+        while not self.stopping and not self.failure:
             try:
                 self.random.choice(verbs)()
             except TimeoutError:
-                self.trouble = f"no answer within {PATIENCE_S} s"
+                self.failure = f"no answer within {PATIENCE_S} s"
             except GONE:
                 self.client.close()
                 time.sleep(AGAIN_S)
             except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
-                self.trouble = repr(error)
+                self.failure = repr(error)
         self.client.close()
 
     def pushed(self, nonce, status, job):
@@ -162,7 +162,7 @@ class TubeWorker(BeanstalkWorker):
         self.stopping = False
 
     def run(self):
-        while not self.stopping and not self.trouble:
+        while not self.stopping and not self.failure:
             try:
                 with TimedConnection(self.port, self.oracle) as self.connection:
                     for tube in self.tubes:
@@ -170,11 +170,11 @@ class TubeWorker(BeanstalkWorker):
                     while not self.stopping:
                         self.random.choice([self.put, self.put_many] + [self.take] * 5)()
             except TimeoutError:
-                self.trouble = f"no answer within {PATIENCE_S} s"
+                self.failure = f"no answer within {PATIENCE_S} s"
             except (Gone, OSError):
                 time.sleep(AGAIN_S)
             except Exception as error:  # noqa: BLE001: an answer nobody expects is a finding
-                self.trouble = repr(error)
+                self.failure = repr(error)
 
     def inserted(self, nonce, answer):
         if answer.word == "OUT_OF_MEMORY":
@@ -212,11 +212,11 @@ class Part:
     cut_off = 0.5  # of the failovers, after the replica was cut off
 
     def __init__(self, url, rng, threads, **settings):
-        self.rng, self.oracle, self.troubles = rng, Queue(rng.random()), []
+        self.rng, self.oracle, self.failures = rng, Queue(rng.random()), []
         self.slowest_s = 0.0  # from when Redis was back until both daemons were ready
         self.folder = tempfile.mkdtemp(prefix="laterd-crash-")
         config = {"engine": {"engine": "redis"}, "redis": {"url": url, **settings}}
-        # Ports of their own, so that clients find a daemon again when it is started anew.
+        # Ports of their own, so that clients find a daemon again when it is started again.
         self.daemons = [Laterd(os.path.join(self.folder, f"daemon{i}"), config,
                                listeners=(f"127.0.0.1:{free_port()}",),
                                beanstalk=[f"127.0.0.1:{free_port()}"]) for i in range(2)]
@@ -232,7 +232,7 @@ class Part:
 
     def wrong(self):
         found = any(self.oracle.faults[name] for name in FAULTS if name not in self.bears)
-        return found or any(worker.trouble for worker in self.workers)
+        return found or any(worker.failure for worker in self.workers)
 
     def wait_ready(self, since):
         for daemon in self.daemons:
@@ -249,7 +249,7 @@ class Part:
             worker.stopping = True
         for worker in self.workers:
             worker.join(2 * PATIENCE_S)
-        self.troubles += [worker.trouble for worker in self.workers if worker.trouble]
+        self.failures += [worker.failure for worker in self.workers if worker.failure]
         self.oracle.server_died()  # from here on, reservations are taken away
         drain(SimpleNamespace(start=lambda **_: None, port=self.daemons[0].port), self.oracle)
         self.oracle.count_lost()

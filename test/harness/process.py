@@ -61,7 +61,7 @@ class Laterd:
         sections["server"].setdefault("http", self.listeners)
         sections["server"].setdefault("beanstalk", self.beanstalk or "none")
         if self.redis_url and "engine" not in sections:
-            # A queue of its own, which it finds again when it is started anew.
+            # A queue of its own, which it finds again when it is started again.
             sections["engine"] = {"engine": "redis"}
             sections["redis"] = {"url": self.redis_url, "prefix": f"laterd-{self.queue()}",
                                  **sections.get("redis", {})}

@@ -34,7 +34,7 @@ struct memory_body {
     char bytes[];
 };
 
-/* A job that was reserved, and then its body could not be read, or its asker has gone. */
+/* A job that was reserved, and then its body could not be read, or its client has gone. */
 struct unread {
     uint64_t seq;
     uint64_t lease;
@@ -134,7 +134,7 @@ static bool settle_unread(struct embedded *embedded)
     return true;
 }
 
-/* The job leaves the reply, for its body cannot be had. */
+/* The job leaves the reply, for its body cannot be read. */
 static void leave_out(struct embedded *embedded, struct reply *reply, const struct job_view *job,
                       enum err err)
 {

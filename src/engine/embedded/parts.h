@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "engine/embedded/embedded.h"
 
-/* What ticket::held points to: the reply's ticket, NULL when its asker has gone. */
+/* What ticket::held points to: the reply's ticket, NULL when it was cancelled. */
 struct waiting_reply {
     struct ticket *ticket;
     bool for_bodies; /* it is a struct body_waiter, else a struct commit_waiter */
@@ -41,7 +41,7 @@ enum { AHEAD_TOPICS = 4 };
 struct bodies {
     struct list reading;  // body_waiter::link: some body is still to be read
     struct list whole;    // body_waiter::link: can be answered
-    struct list given_up; // body_waiter::link: the asker has gone; the jobs are to go back
+    struct list given_up; // body_waiter::link: cancelled; the jobs are to go back
     uint64_t count;       /* of all three */
     size_t held_bytes;    /* of memory of theirs, without what the store holds for them */
     int64_t renew_at_us;  /* before then no lease of a waiting reply's jobs runs out */
@@ -104,7 +104,7 @@ struct stored bodies_keep_in_memory(struct bodies *bodies, const struct event *e
 void bodies_forget_in_memory(struct bodies *bodies, uint64_t where);
 /* Fills in the bodies and answers: at once, if they are in memory, else when they have come. */
 void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
-/* The asker of a reply that waits for bodies has gone: its jobs go back (P6). */
+/* A reply that waits for bodies is cancelled: its jobs go back (P6). */
 void bodies_cancel(struct embedded *embedded, struct waiting_reply *reply);
 /* The beginning of a turn: leases of jobs that wait for their bodies do not run out. */
 void bodies_renew_leases(struct embedded *embedded);

@@ -1,6 +1,6 @@
 /*
  * What the store tells the core at recovery, and asks of it when it cleans: a job whose record is
- * in a segment that shall go is appended again.
+ * in a segment that is to be deleted is appended again.
  */
 #include "base/log.h"
 #include "engine/embedded/parts.h"

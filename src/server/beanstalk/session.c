@@ -216,7 +216,7 @@ static void fini(struct session *session, enum session_end end)
 }
 
 /*
- * A client that is silent between commands may be so for ever, as with beanstalkd. One that stops
+ * A client that is silent between commands may be so forever, as with beanstalkd. One that stops
  * in the midst of a command, or does not read its answers, holds memory: it is given up in time.
  */
 static int64_t deadline_us(const struct session *session)

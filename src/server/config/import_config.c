@@ -167,7 +167,7 @@ static void write_block_timeout(struct conversion *conversion)
 {
     uint64_t seconds = number_of(conversion, BLOCK_TIMEOUT);
     if (seconds == 0 || seconds > DAY_S) {
-        buf_add_str(conversion->out, "# A /pop waited longer than a day, or for ever (0); a day is "
+        buf_add_str(conversion->out, "# A /pop waited longer than a day, or forever (0); a day is "
                                      "the most here.\n");
         seconds = DAY_S;
     }

@@ -62,7 +62,7 @@ def test_p1_inserted_survives_kill_9(tmp_path, layout):
             server.kill()
             for worker in workers:
                 worker.join(20)
-                assert worker.trouble is None, worker.trouble
+                assert worker.failure is None, worker.failure
             oracle.server_died()
         server.start()
         for job in oracle.jobs.values():

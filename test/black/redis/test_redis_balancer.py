@@ -184,7 +184,7 @@ class Worker(threading.Thread):
     def __init__(self, protocol, front, name):
         super().__init__(daemon=True)
         self.client = protocol(front, name)
-        self.pushed, self.taken, self.tries, self.trouble = [], set(), 1, None
+        self.pushed, self.taken, self.tries, self.failure = [], set(), 1, None
         self.stopping = threading.Event()
         self.start()
 
@@ -199,8 +199,8 @@ class Worker(threading.Thread):
             end = time.monotonic() + 10  # what a dead daemon's connections held comes back
             while set(self.pushed) - self.taken and time.monotonic() < end:
                 self.take()
-        except Exception as trouble:  # noqa: BLE001: told by the test
-            self.trouble = trouble
+        except Exception as failure:  # noqa: BLE001: told by the test
+            self.failure = failure
 
     def take(self):
         job = self.insist(lambda again: self.client.take())
@@ -231,7 +231,7 @@ def judge(workers, most_tries):
     for worker in workers:
         worker.join(20)
         name = type(worker.client).__name__
-        assert not worker.is_alive() and worker.trouble is None, (name, worker.trouble)
+        assert not worker.is_alive() and worker.failure is None, (name, worker.failure)
         lost = set(worker.pushed) - worker.taken
         assert len(worker.pushed) > 20 and not lost, (name, len(worker.pushed), sorted(lost)[:5])
         assert worker.tries <= most_tries, (name, worker.tries)
@@ -240,7 +240,7 @@ def judge(workers, most_tries):
 def go_on(workers):
     """Until each has done some more."""
     before = [len(worker.pushed) for worker in workers]
-    assert eventually(lambda: all(len(worker.pushed) > count + 10 or worker.trouble
+    assert eventually(lambda: all(len(worker.pushed) > count + 10 or worker.failure
                                   for worker, count in zip(workers, before)), 20)
 
 

@@ -29,7 +29,7 @@ def redis():
 
 
 def cut_commands(redis):
-    """Ends all connections but the subscriptions; laterd comes back, and opens partitions anew."""
+    """Ends all connections but the subscriptions; laterd comes back, and opens partitions again."""
     redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 

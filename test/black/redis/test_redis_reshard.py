@@ -51,13 +51,13 @@ class Load:
     def acknowledged(self):
         return self.part.oracle.counts()["acknowledged"]
 
-    def __exit__(self, trouble, *_):
+    def __exit__(self, failure, *_):
         try:
-            if trouble:
+            if failure:
                 return
             self.goes_on()
             counts = self.part.end()
-            assert not self.part.troubles, self.part.troubles[:3]
+            assert not self.part.failures, self.part.failures[:3]
             assert not any(self.part.oracle.faults.values()), (counts, self.part.oracle.faults)
             slowest_s = self.part.oracle.slowest_answer_s
             assert slowest_s < TIMEOUT_S + NOISE_S, f"an answer took {slowest_s:.1f} s"

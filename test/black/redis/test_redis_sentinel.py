@@ -207,7 +207,7 @@ def array(*words):
 
 def test_sentinels_that_are_far_away_are_waited_for(laterd):
     with Redis() as redis:
-        for away in (0.4, 0.8):  # longer than answers are counted for, and than it takes to ask anew
+        for away in (0.4, 0.8):  # longer than answers are counted for, and than it takes to ask again
             fake = FakeSentinel(redis.port, away=away)
             server = laterd(config(f"redis+sentinel://127.0.0.1:{fake.port}/jobs"))
             with Client(server.port) as client:

@@ -35,7 +35,7 @@ def begins_and_ends(server, begin, end, words, hint):
     with Client(server.port) as client:
         assert client.get("/readyz").status == 503
     end()
-    assert eventually(lambda: server.events("redis_resumed"), 4), "nobody asked but the beats"
+    assert eventually(lambda: server.events("redis_resumed"), 4), "nobody asked but the heartbeats"
     with Client(server.port) as client:
         assert eventually(lambda: client.push("t", body="x").status == 201, 5)
         assert client.get("/readyz").status == 200

@@ -167,7 +167,7 @@ def test_a_topic_is_removed_with_its_jobs_in_all_states(client, topic):
     assert code(client.request("DELETE", f"/v1/topics/{topic}")) == "not_found"
     client.push_id(topic, id=f"{topic}-ready-0", body=2)
     counts = client.counts(topic)
-    assert counts["totals"]["pushed"] == 1 and not counts["paused"], "it is made anew"
+    assert counts["totals"]["pushed"] == 1 and not counts["paused"], "it is another topic"
     assert take(client, topic)["body"] == 2
 
 

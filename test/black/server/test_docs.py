@@ -157,7 +157,7 @@ def examples_of(document):
 
 
 def without_the_hour(text):
-    """What every run has anew is blotted out: times, and cursors, which hold one."""
+    """What differs between runs is replaced: times, and cursors, which hold one."""
     text = re.sub(r'"\d{4}-\d\d-\d\dT[^"]*Z"', '"TIME"', text)
     text = re.sub(r'_ms":\d{13}\b', '_ms":"MS"', text)
     text = re.sub(r'"rates":\{[^}]*\}', '"rates":"OF TEN SECONDS"', text)

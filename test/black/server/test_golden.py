@@ -1,4 +1,4 @@
-"""Stores that released versions wrote open for ever, and go on as if nothing had happened."""
+"""Stores that released versions wrote open in every later version, which goes on as if nothing had happened."""
 
 import glob
 import os

@@ -214,7 +214,7 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(laterd):
 def test_sighup_reads_the_log_level_again_and_ends_nothing(laterd):
     server = laterd()
     server.config["server"] = {"log_level": "error", "drain_seconds": 3, "http": "127.0.0.1:0"}
-    server.command()  # writes the file anew
+    server.command()  # writes the file again
     server.signal(signal.SIGHUP)
     assert server.wait_log("reloaded")
     (_, facts), = server.events("reloaded")

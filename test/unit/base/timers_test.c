@@ -16,7 +16,7 @@ struct alarm_clock {
     struct timer timer;
     struct timers *timers;
     unsigned rang;
-    int64_t again_us; /* armed anew for so much later when it expires; 0: not */
+    int64_t again_us; /* armed again for so much later when it expires; 0: not */
     int64_t want_us;  /* the model: INT64_MAX = not armed */
 };
 

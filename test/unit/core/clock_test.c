@@ -291,7 +291,7 @@ static void leases_and_pauses_keep_their_length(void **state)
     paused.topic = BYTES("over");
     paused.pause_until_us = START;
     assert_int_equal(core_replay(bed.core, &paused), OK);
-    paused.topic = BYTES("for ever");
+    paused.topic = BYTES("forever");
     paused.pause_until_us = INT64_MAX;
     assert_int_equal(core_replay(bed.core, &paused), OK);
     replayed();

@@ -16,7 +16,7 @@
 
 enum { SECOND = 1000000, START = 1000 * SECOND, REPLIES_MAX = 256 };
 
-/* A core with ears: the last replies and how many events of each kind there were. */
+/* A core, its last replies and how many events of each kind there were. */
 struct bed {
     struct event_sink sink;
     struct core_callbacks callbacks;

@@ -372,7 +372,7 @@ static void an_answer_that_is_cut_anywhere_is_corrupt(void **state)
             ERR_CORRUPT);
     }
     parts[1] = whole;
-    for (size_t field = 8; field <= 24; field += 16) { /* no script says a time beyond for ever */
+    for (size_t field = 8; field <= 24; field += 16) { /* no script says a time beyond forever */
         parts[0] = first_part(first, 0, 0, 1);
         put_u64(first + field, UINT64_MAX);
         assert_int_equal(

@@ -454,11 +454,11 @@ static void what_does_not_fit_waits_and_the_end_of_it_is_told(struct bed *bed)
 static void lingering_sends_what_is_kept_first(struct bed *bed)
 {
     open_stream(bed);
-    send_text(bed, "goodbye");
+    send_text(bed, "farewell");
     stream_close(bed->stream, STREAM_LINGER);
     bed->stream = NULL;
     UNTIL(bed, bed->far_closed);
-    assert_true(got(&bed->far_got, "goodbye"));
+    assert_true(got(&bed->far_got, "farewell"));
 }
 
 typedef void (*contract_case)(struct bed *bed);

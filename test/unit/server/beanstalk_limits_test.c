@@ -115,7 +115,7 @@ static void who_does_not_read_is_not_read(void **state)
     world_free(world);
 }
 
-/* Else a byte now and then would keep the answers of one who never reads for ever. */
+/* Else a byte now and then would keep the answers of one who never reads forever. */
 static void who_only_writes_is_given_up_as_well(void **state)
 {
     struct world *world = begin(&(struct world_options){.seed = 1});

@@ -33,7 +33,7 @@ static enum err read_line(const char *line)
         assert_true(count < WORDS_MAX);
         words[count++] = word;
     }
-    optind = 0; /* getopt begins anew */
+    optind = 0; /* getopt starts over */
     config_init(&config);
     return beanstalkd_options_read(count, words, &config, &options, &error);
 }

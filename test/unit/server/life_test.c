@@ -77,7 +77,7 @@ static void act(struct life *life, struct client *client)
     }
 }
 
-/* ---- what befalls the server ---- */
+/* ---- what happens to the server ---- */
 
 static void leave_all(struct life *life)
 {

@@ -81,7 +81,7 @@ static inline void oracle_lost(struct oracle *oracle)
         oracle->versions[i].loose = true;
 }
 
-/* What was not acknowledged may have been lost: reservations, pushes that are made anew, and the
+/* What was not acknowledged may have been lost: reservations, pushes that are made again, and the
    end of what was then not found. */
 static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
 {

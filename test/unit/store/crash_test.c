@@ -74,7 +74,7 @@ static void a_life_has_cleaning_and_torn_tails_in_it(void **state)
         struct model model;
         struct store_stats stats;
         model_init(&model, seed);
-        model.options.inline_us = 0; /* the cut shall come while the disk's thread writes */
+        model.options.inline_us = 0; /* so that the cut comes while the disk's thread writes */
         assert_int_equal(model_open(&model), OK);
         model_work(&model, TURNS);
         store_stats(model.store, &stats);

@@ -166,7 +166,7 @@ static void read_some(struct bed *bed, struct reader *reader)
         return;
     assert_true(reader->next == bed->count ||
                 bed->all[reader->next].batch > store_synced(bed->model.store));
-    assert_true(reader->batch >= store_synced(bed->model.store)); /* above it: just begun anew */
+    assert_true(reader->batch >= store_synced(bed->model.store)); /* above it: just started over */
 }
 
 static void follow_some(struct bed *bed)
