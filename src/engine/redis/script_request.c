@@ -242,7 +242,8 @@ static void set_clock(struct script_requests *calls, const struct node *node, in
 /*
  * Due times are by the clock of the partition's server: see script_space::ahead_us. The server
  * looked at its clock, which then said redis_us, some time between our sending and now. While what
- * we believe is possible, we go on believing it.
+ * we believe is possible, we go on believing it. The answer to a request that was sent again may be
+ * its first one, kept: then redis_us is older than that.
  */
 static void compare_clocks(const struct script_request *call, int64_t redis_us)
 {
@@ -252,7 +253,7 @@ static void compare_clocks(const struct script_request *call, int64_t redis_us)
     int64_t least_us = redis_us - calls->now_us;
     bool possible =
         believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
-    if (redis_us == 0 || possible ||
+    if (redis_us == 0 || possible || call->resent ||
         call->answered_by != script_requests_node(calls, call->id.partition))
         return;
     int64_t ahead_us =

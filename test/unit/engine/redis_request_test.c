@@ -319,6 +319,52 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
         buf_fini(&test->topology.nodes[i].link.out);
 }
 
+/* Answers an error, or one whose clock says that it is 0. */
+static void answer_at_zero(struct script_request *call, bool lost_first)
+{
+    struct script_requests *calls = call->calls;
+    list_remove(&call->on_link.place);
+    if (lost_first) {
+        call->on_link.done(&call->on_link, NULL);
+        script_requests_tick(calls, calls->now_us); /* it is sent again */
+        list_remove(&call->on_link.place);
+    }
+    redisReply *reply = redis_string(SCRIPT_ANSWER_BYTES);
+    reply->str[SCRIPT_ANSWER_BYTES - 8] = 1;
+    call->on_link.done(&call->on_link, reply);
+}
+
+static void answered(void *owner, struct script_request *call, enum err err,
+                     const struct bytes *parts, uint32_t count)
+{
+    (void)owner;
+    (void)call;
+    (void)parts;
+    assert_int_equal(err, OK);
+    assert_int_equal(count, 1);
+}
+
+/* It may be the first answer, kept: of a time before the request was sent again. */
+static void p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock(void **state)
+{
+    struct place_test *test = *state;
+    make_nodes(test, 1);
+    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    test->calls.options.timeout_us = INT64_C(60) * 1000 * 1000;
+    timers_init(&test->loop.timers, 0);
+    test->loop.now_us = 5 * 1000 * 1000;
+    script_requests_tick(&test->calls, test->loop.now_us);
+    script_requests_open(&test->calls, 0, &test->topology.nodes[0], SCRIPT_RING);
+    for (int lost = 1; lost >= 0; lost--) {
+        struct script_request *call = script_requests_new(&test->calls, 0);
+        script_ask_promote(&call->request, &test->space, &call->id, 1);
+        script_requests_send(call, test, answered);
+        answer_at_zero(call, lost);
+        assert_int_equal(test->space.ahead_us[0], lost ? 0 : 1 - test->loop.now_us);
+    }
+    buf_fini(&test->topology.nodes[0].link.out);
+}
+
 /* Two daemons that start on a new queue: what the other made may be opened before the news come. */
 static void news_of_a_new_queue_are_no_loss(void **state)
 {
@@ -354,6 +400,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(
             the_place_of_a_call_that_may_still_be_done_is_not_the_next_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock, setup, teardown),
         cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(news_of_a_new_queue_are_no_loss, setup, teardown),
