@@ -16,3 +16,5 @@ $(WRAPPED_TESTS): override LDFLAGS += -Wl,--wrap=getrandom
 sim: sim-redis
 sim-redis: $(BUILD)/test/sim/redis_life_test ## lives of daemons on a simulated Redis from SEEDS seeds (2000), or from one SEED
 	@SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $<
+
+$(BUILD)/test/sim/redis_life_test: override LDFLAGS += -Wl,--wrap=script_sha1
