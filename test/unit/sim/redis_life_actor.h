@@ -86,7 +86,7 @@ static inline void begin_change(struct actor *actor, const struct held *held)
     actor->version = held->version;
     actor->lease = held->lease;
     struct version *version = version_of(actor);
-    actor->stale = held->lease && held->lease < version->lease;
+    actor->stale = held->lease && held->lease < version->lease && !version->relapsed;
     actor->sure =
         held->lease == version->lease && !version->free && !version->loose && !life->risky;
     version->free = true;
@@ -136,6 +136,8 @@ static inline void ask_change(struct actor *actor, struct held held)
     } else if (cmd.kind == CMD_RELEASE && chance(life, 300)) {
         cmd.job.why = chance(life, 500) ? RELEASE_UNDELIVERED : RELEASE_ABANDONED;
         actor->stale = actor->sure = false; /* it is answered at once, and done later */
+        if (chance(life, 400))
+            cut_off(life, actor->daemon);
     }
     submit(actor, OP_CHANGE, &cmd);
 }
@@ -207,6 +209,12 @@ static inline void got_push(struct actor *actor, const struct reply *reply)
     }
 }
 
+/* Its lease was stale, and nothing can have made it good again. */
+static inline bool is_stale(const struct actor *actor, const struct version *version)
+{
+    return actor->stale && !version->loose && actor->life->oracle.failed_over_us < actor->sent_us;
+}
+
 /* A lease that must be good was refused. */
 static inline void check_sure(const struct actor *actor, const struct version *version)
 {
@@ -224,7 +232,7 @@ static inline void got_end(struct actor *actor, const struct reply *reply)
     struct version *version = version_of(actor);
     switch ((unsigned)reply->err) {
     case OK:
-        if (actor->stale && !version->loose)
+        if (is_stale(actor, version))
             BROKEN(&life->oracle, "P4: a stale lease finished version %u", actor->version);
         oracle_ended(version, life->now_us);
         life->oracle.finished++;
@@ -252,7 +260,7 @@ static inline void got_change(struct actor *actor, const struct reply *reply)
     if (!reply->err && actor->due_us && actor->lease && version->lease == actor->lease &&
         version->changes == 1)
         version->due_us = actor->due_us;
-    if (!reply->err && actor->stale && actor->lease && !version->loose && reply->kind != CMD_KICK &&
+    if (!reply->err && actor->lease && is_stale(actor, version) && reply->kind != CMD_KICK &&
         reply->kind != CMD_RUN)
         BROKEN(&actor->life->oracle, "P4: a stale lease changed version %u", actor->version);
     if (reply->err == ERR_STALE_LEASE && reply->kind != CMD_KICK)
@@ -272,6 +280,8 @@ static inline void actor_answered(struct ticket *ticket, const struct reply *rep
     actor->err = reply->err;
     actor->next_us =
         life->now_us + (actor->drains ? 60 * MS : span(life, (life->slow ? 1000 : 120) * MS));
+    if (actor->rests)
+        actor->next_us = INT64_MAX;
     life->oracle.trace = life->oracle.trace * 31 + (uint64_t)reply->err * 7 +
                          (uint64_t)life->now_us + (uint64_t)reply->kind;
     switch (actor->op) {

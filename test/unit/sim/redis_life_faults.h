@@ -74,6 +74,22 @@ static inline void cut_path(struct life *life)
     mend_at(life, us, MEND_CUT, daemon, server);
 }
 
+/*
+ * Nothing passes between the daemon and any server for longer than its requests wait: what it has
+ * begun fails, and has to be tried again.
+ */
+static inline void cut_off(struct life *life, unsigned daemon)
+{
+    if (!life->gentle || life->quiet || life->now_us < life->uncut_us)
+        return;
+    int64_t us = 2100 * MS + span(life, 500 * MS);
+    life->uncut_us = life->now_us + us + 2 * SECOND_US;
+    for (unsigned i = 0; i < life->server_count; i++) {
+        sim_network_cut(life->network, daemon, i, SIM_CUT_ALL);
+        mend_at(life, us, MEND_CUT, daemon, i);
+    }
+}
+
 static inline void restart_server(struct life *life)
 {
     unsigned server = any_master(life);
@@ -143,7 +159,8 @@ static inline void take_over(struct life *life, unsigned old, unsigned new, bool
     mend_at(life, span(life, SECOND_US), MEND_DOWN, old, 0);
 }
 
-/* In disorder: the replica hears nothing any more for a while, and then its master dies. */
+/* In disorder: the replica hears nothing any more, for longer than a WAIT takes perhaps, and then
+   its master dies. */
 static inline void fail_over(struct life *life)
 {
     unsigned old = life->shape == SHAPE_SENTINEL ? life->master : any_master(life);
@@ -153,7 +170,7 @@ static inline void fail_over(struct life *life)
         take_over(life, old, new, true);
         return;
     }
-    int64_t us = span(life, 600 * MS);
+    int64_t us = span(life, chance(life, 500) ? 600 * MS : 2 * SECOND_US);
     sim_redis_settings(life->servers[new])->lag_us = INT64_MAX;
     mend_at(life, us, MEND_LAG, new, 0);
     mend_at(life, us, MEND_FAIL_OVER, old, new);

@@ -21,11 +21,12 @@ struct version {
     unsigned topic;
     uint64_t seq; /* 0: not known */
     bool acked, ended;
-    bool missing; /* ended: only because it was not found; nobody was told who ended it */
-    bool loose;   /* Redis may have lost what was done to it: only P3 holds */
-    bool free;    /* somebody may have changed its reservation: P4 does not hold until the next */
-    bool wild;    /* it was changed without a lease, perhaps while an answer was on its way */
-    bool bound;   /* its newest lease is a connection's */
+    bool missing;  /* ended: only because it was not found; nobody was told who ended it */
+    bool loose;    /* Redis may have lost what was done to it: only P3 holds */
+    bool free;     /* somebody may have changed its reservation: P4 does not hold until the next */
+    bool wild;     /* it was changed without a lease, perhaps while an answer was on its way */
+    bool bound;    /* its newest lease is a connection's */
+    bool relapsed; /* a failover may have lost the newest lease: the one before is good again */
     unsigned may_end;
     int64_t ended_us, due_us, held_until_us;
     uint64_t lease;   /* the newest that was seen */
@@ -88,7 +89,7 @@ static inline void oracle_failed_over(struct oracle *oracle, int64_t now_us)
     oracle->failed_over_us = now_us;
     for (unsigned i = 0; i < oracle->count; i++) {
         struct version *version = &oracle->versions[i];
-        version->free = true;
+        version->free = version->relapsed = true;
         if (!version->acked)
             version->seq = 0;
         if (version->missing)
@@ -151,8 +152,8 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     version->lease = delivery->lease;
     version->held_until_us = delivery->until_us;
     version->bound = delivery->bound;
-    version->free = delivery->asked_us <= oracle->failed_over_us || version->wild ||
-                    (delivery->bound && oracle->silences);
+    version->relapsed = delivery->asked_us <= oracle->failed_over_us;
+    version->free = version->relapsed || version->wild || (delivery->bound && oracle->silences);
 }
 
 /* The first that was acknowledged, that nothing may have ended, and that is still to come; `count`:

@@ -143,7 +143,7 @@ static void drain(struct life *life)
 static void nobody_is_deaf(struct life *life)
 {
     for (unsigned i = 0; i < ACTORS; i++) {
-        life->actors[i].drains = false;
+        life->actors[i].rests = true;
         life->actors[i].next_us = INT64_MAX;
     }
     live(life, 100 * MS, 0);

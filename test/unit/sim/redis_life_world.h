@@ -55,7 +55,7 @@ struct actor {
     struct life *life;
     unsigned daemon, born;
     enum op op;
-    bool busy, parked, drains;
+    bool busy, parked, drains, rests;
     unsigned version;
     uint64_t lease; /* that was given, or 0 */
     bool stale;     /* a newer one had been seen */
