@@ -443,7 +443,7 @@ static enum err read_file(struct sim_disk *disk, const struct disk_file *file, u
 
 static enum err read_op(struct sim_disk *disk, struct disk_op *op)
 {
-    enum err err = op->file ? OK : disk_open(&disk->port, op->name, false, &op->file);
+    enum err err = op->file ? OK : disk_open(&disk->port, op->name, op->fresh, &op->file);
     if (!err)
         err = read_file(disk, op->file, op->offset, op->into, op->len, &op->got);
     return err;

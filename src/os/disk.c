@@ -338,7 +338,7 @@ static enum err disk_read(struct disk *disk, struct disk_file *file, uint64_t of
 
 static enum err read_file(struct os_disk *disk, struct disk_op *op)
 {
-    enum err err = op->file ? OK : disk_open(&disk->port, op->name, false, &op->file);
+    enum err err = op->file ? OK : disk_open(&disk->port, op->name, op->fresh, &op->file);
     if (!err)
         err = disk_read(&disk->port, op->file, op->offset, op->into, op->len, &op->got);
     return err;

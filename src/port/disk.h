@@ -2,8 +2,8 @@
  * What the store needs of a disk: one directory of files. Implemented by os/disk (Linux) and
  * sim/disk (crashes, torn writes, rot, full disks and failing syncs at will).
  *
- * The calls before `run` are synchronous; but for read_cached they are used at start, by `later
- * verify` and by the cleaner. `submit` starts an operation that ends later: its `done` is called on
+ * The calls before `run` are synchronous; but for read_cached they are used at start and by `later
+ * verify`. `submit` starts an operation that ends later: its `done` is called on
  * the owner's thread from disk_poll(). The lanes are independent of each other. Operations of
  * LANE_COMMIT (group commit) and of LANE_BACKGROUND (all other changes, may be slow) are done in
  * the order submitted, one at a time; those of LANE_READ (DISK_READ only) several at a time, and
@@ -45,8 +45,9 @@ enum disk_verb {
     DISK_RENAME,     /* `name` becomes the name that `data` is (text), durably; a file that has it
                         already is replaced */
     DISK_READ,       /* read `len` bytes at `offset` of `file` into `into`; `got` says how many:
-                        fewer only at the end of the file. Without `file` it opens `name` first and
-                        sets `file`, which is the owner's to close then, whatever `err` is. */
+                        fewer only at the end of the file. Without `file` it opens `name` first (see
+                        `fresh`) and sets `file`, which is the owner's to close then, whatever `err`
+                        is. */
 };
 
 struct disk_op {
@@ -58,6 +59,7 @@ struct disk_op {
     void *into;       /* DISK_READ: the same */
     size_t len;
     size_t got; /* out, DISK_READ */
+    bool fresh; /* DISK_READ that opens: past the page cache, as for open() */
     uint64_t offset;
     /* Called first, by the thread that does the operation; may change the bytes of `data`. */
     void (*prepare)(struct disk_op *op); /* or NULL */

@@ -210,17 +210,6 @@ static void serve_large(struct body_reads *reads, struct body_read *read)
     end_fetch(reads, fetch, err);
 }
 
-/* What it opened is the segment's from now on, unless that has one already. */
-static void take_file(struct store *store, struct segment *segment, struct disk_op *op)
-{
-    if (!op->file || op->file == segment->file)
-        return;
-    if (segment->file)
-        store->disk->verbs->close(store->disk, op->file);
-    else
-        segments_opened(store->segments, segment, op->file);
-}
-
 static void read_ended(struct disk_op *op)
 {
     struct body_read *read = op->owner;
@@ -231,8 +220,7 @@ static void read_ended(struct disk_op *op)
     reads->under_way_count--;
     reads->under_way_bytes -= op->len;
     list_remove(&read->link);
-    take_file(store, segment, op);
-    segments_read_end(store->segments, segment);
+    segments_read_end(store->segments, segment, op);
     if (op->err) {
         fail(reads, read);
     } else if (read->large) {
@@ -393,7 +381,6 @@ static void start(struct body_reads *reads, struct body_read *read)
         return;
     }
     CHECK(segment);
-    segments_read_begin(segment);
     read->state = READ_UNDER_WAY;
     list_add_tail(&reads->under_way, &read->link);
     reads->under_way_count++;
@@ -401,9 +388,6 @@ static void start(struct body_reads *reads, struct body_read *read)
     reads->under_way_bytes += len;
     read->bytes = mem_alloc(len);
     read->op = (struct disk_op){
-        .verb = DISK_READ,
-        .lane = LANE_READ,
-        .file = segment->file,
         .into = read->bytes,
         .len = len,
         .offset = read->start,
@@ -411,8 +395,7 @@ static void start(struct body_reads *reads, struct body_read *read)
         .done = read_ended,
         .owner = read,
     };
-    segment_name(segment->number, read->op.name);
-    store->disk->verbs->submit(store->disk, &read->op);
+    segments_read(store->segments, segment, &read->op);
 }
 
 static bool has_room(const struct body_reads *reads, const struct body_read *read)
@@ -459,11 +442,8 @@ static enum err read_cached(struct store *store, uint64_t where, char *at, size_
 {
     struct segment *segment = segments_find(store->segments, where_segment(where));
     size_t got = 0;
-    uint64_t offset = where_offset(where);
-    struct disk_file *file;
-    enum err err = segments_file(store->segments, segment, &file);
-    if (!err)
-        err = store->disk->verbs->read_cached(store->disk, file, offset, at, len, &got);
+    enum err err =
+        segments_read_cached(store->segments, segment, where_offset(where), at, len, &got);
     return err ? ERR_AGAIN : got == len ? OK : ERR_DAMAGED;
 }
 

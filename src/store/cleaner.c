@@ -48,6 +48,9 @@ struct cleaner {
     unsigned tries;          /* how often it could not be read … */
     int64_t retry_at_us;     /* … and when it is tried again */
     struct disk_file *fresh; /* the same segment past the page cache, while retrying */
+    bool reading;            /* the disk's threads bring the scan's window … */
+    struct disk_op read;     /* … and say of it, … */
+    enum err read_err;       /* … when it failed, why */
     uint64_t lost_jobs;      /* so many had no body that can be read */
     uint32_t cursor;         /* CLEAN_UNREAD, CLEAN_REST */
     uint64_t batch_last;     /* CLEAN_DURABLE: wait for this one */
@@ -165,6 +168,52 @@ static bool let_go(struct cleaner *cleaner, uint64_t batch)
     return true;
 }
 
+/* ---- reading ---- */
+
+static void read_ended(struct disk_op *op)
+{
+    struct cleaner *cleaner = op->owner;
+    CHECK(cleaner->reading && cleaner->step == CLEAN_WALK);
+    cleaner->reading = false;
+    segments_read_end(cleaner->segments, cleaner->segment, op);
+    if (op->fresh)
+        cleaner->fresh = op->file;
+    cleaner->read_err = op->err;
+    if (!op->err)
+        scan_brought(&cleaner->scan, op->got);
+}
+
+/* At once what is in memory; else, and past the page cache, the disk's threads read. */
+static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+{
+    struct cleaner *cleaner = scan->owner;
+    struct segment *segment = cleaner->segment;
+    enum err err = cleaner->read_err;
+    bool fresh = cleaner->tries > 0;
+    cleaner->read_err = OK;
+    if (err)
+        return err; /* of the read that has just ended */
+    err = fresh ? ERR_AGAIN
+                : segments_read_cached(cleaner->segments, segment, scan->start, scan->window, want,
+                                       out_len);
+    if (err != ERR_AGAIN)
+        return err;
+    cleaner->reading = true;
+    cleaner->read = (struct disk_op){
+        .file = cleaner->fresh,
+        .fresh = fresh,
+        .into = scan->window,
+        .len = want,
+        .offset = scan->start,
+        .done = read_ended,
+        .owner = cleaner,
+    };
+    segments_read(cleaner->segments, segment, &cleaner->read);
+    return ERR_AGAIN;
+}
+
+/* ---- beginning ---- */
+
 static void start(struct cleaner *cleaner)
 {
     struct segment *oldest = segments_first(cleaner->segments);
@@ -184,6 +233,8 @@ static void start(struct cleaner *cleaner)
     cleaner->cursor = 0;
     cleaner->step = CLEAN_WALK;
     scan_init(&cleaner->scan, cleaner->disk, NULL, oldest->size_bytes, SLICE_BYTES);
+    cleaner->scan.bring = bring;
+    cleaner->scan.owner = cleaner;
     cleaner->scan.number = oldest->number;
     cleaner->scan.tag = cleaner->store->tag;
 }
@@ -197,21 +248,16 @@ static void close_fresh(struct cleaner *cleaner)
     cleaner->fresh = NULL;
 }
 
-/* The segment's file; after a failure another one that shows what the disk really has. */
-static enum err open_source(struct cleaner *cleaner)
+/*
+ * Looks for a batch at `offset`. ERR_AGAIN while cleaner::reading: that is to be asked again when
+ * the disk has read it. After a failure it is read past the page cache: what the disk really has.
+ */
+static enum err look(struct cleaner *cleaner, enum format_verdict *out_verdict,
+                     struct batch_head *out_head, const char **out_batch)
 {
+    *out_verdict = FORMAT_BAD;
     cleaner->scan.narrow = cleaner->tries > 0 || cleaner->seeking;
-    if (cleaner->tries == 0)
-        return segments_file(cleaner->segments, cleaner->segment, &cleaner->scan.file);
-    if (!cleaner->fresh) {
-        char name[DISK_NAME_MAX];
-        segment_name(cleaner->segment->number, name);
-        enum err err = cleaner->disk->verbs->open(cleaner->disk, name, true, &cleaner->fresh);
-        if (err)
-            return err;
-    }
-    cleaner->scan.file = cleaner->fresh;
-    return OK;
+    return scan_batch(&cleaner->scan, cleaner->offset, out_verdict, out_head, out_batch);
 }
 
 static void tell_unread(struct cleaner *cleaner, enum err err)
@@ -230,7 +276,7 @@ static void put_off(struct cleaner *cleaner, enum err err)
     unsigned tries_max = !err                               ? CHECK_TRIES
                          : segments_full(cleaner->segments) ? READ_TRIES_FULL
                                                             : READ_TRIES;
-    cleaner->scan.len = 0; /* what was read is not to be believed a second time */
+    scan_forget(&cleaner->scan);
     cleaner->batch = NULL;
     if (err == ERR_AGAIN) { /* no descriptor: that says nothing about the segment */
         cleaner->retry_at_us = cleaner->store->now_us + TRY_AGAIN_US;
@@ -251,23 +297,23 @@ static void put_off(struct cleaner *cleaner, enum err err)
     cleaner->offset += BLOCK;
 }
 
-/* Is there a good batch at `offset`? One block on each call. */
+/* Is there a good batch at `offset`? One block on each call. False: it is not known yet. */
 static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
 {
-    enum format_verdict verdict = FORMAT_BAD;
+    enum format_verdict verdict;
     struct batch_head head;
     const char *batch;
     if (cleaner->offset >= cleaner->segment->end) {
         cleaner->batch_next = batch_end;
         return true;
     }
-    enum err err = open_source(cleaner);
+    enum err err = look(cleaner, &verdict, &head, &batch);
+    if (cleaner->reading)
+        return false;
     if (err == ERR_AGAIN) {
         put_off(cleaner, err);
         return false;
     }
-    if (!err)
-        err = scan_batch(&cleaner->scan, cleaner->offset, &verdict, &head, &batch);
     bool good = !err && verdict == FORMAT_GOOD && head.number > cleaner->batch_next &&
                 head.number < batch_end;
     cleaner->seeking = !good;
@@ -280,14 +326,14 @@ static bool seek_batch(struct cleaner *cleaner, uint64_t batch_end)
 
 /* ---- relocating ---- */
 
-/* Brings the next batch into the window. False: it is put off. */
+/* Brings the next batch into the window. False: it is put off, or being read. */
 static bool read_batch(struct cleaner *cleaner)
 {
-    enum format_verdict verdict = FORMAT_BAD;
+    enum format_verdict verdict;
     struct batch_head head;
-    enum err err = open_source(cleaner);
-    if (!err)
-        err = scan_batch(&cleaner->scan, cleaner->offset, &verdict, &head, &cleaner->batch);
+    enum err err = look(cleaner, &verdict, &head, &cleaner->batch);
+    if (cleaner->reading)
+        return false;
     if (err || verdict != FORMAT_GOOD || head.number != cleaner->batch_next) {
         put_off(cleaner, err);
         return false;
@@ -359,11 +405,12 @@ static void relocate_rest(struct cleaner *cleaner)
 }
 
 /*
- * A slice of the walk: each step of the loop is one batch read, one block looked at, or some of a
- * batch's records relocated. A batch of one huge record is read in one piece all the same.
+ * A slice of the walk: each step of the loop is one batch looked at, one block looked at, or some
+ * of a batch's records relocated. A batch of one huge record is read in one piece all the same.
  */
 static void walk(struct cleaner *cleaner)
 {
+    CHECK(!cleaner->reading); /* into the window */
     struct segment *oldest = cleaner->segment;
     uint64_t batch_end = segments_after(cleaner->segments, oldest)->batch_first;
     uint64_t limit = cleaner->offset + SLICE_BYTES;
@@ -379,6 +426,7 @@ static void walk(struct cleaner *cleaner)
     close_fresh(cleaner);
     scan_fini(&cleaner->scan);
     cleaner->batch = NULL;
+    cleaner->read_err = OK;
     cleaner->step = oldest->live_jobs > 0 ? CLEAN_UNREAD : CLEAN_REST;
     if (cleaner->step == CLEAN_REST)
         relocate_rest(cleaner); /* it is little, mostly: one batch takes both */
@@ -482,7 +530,8 @@ int64_t cleaner_next_us(const struct cleaner *cleaner)
 {
     bool works =
         cleaner->step == CLEAN_WALK || cleaner->step == CLEAN_UNREAD || cleaner->step == CLEAN_REST;
-    if (!works || cleaner->store->failed || log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
+    if (!works || cleaner->reading || cleaner->store->failed ||
+        log_backlog_bytes(cleaner->log) > AHEAD_BYTES)
         return INT64_MAX; /* the disk is busy enough: its next end makes a turn */
     return cleaner->retry_at_us > cleaner->store->now_us ? cleaner->retry_at_us
                                                          : cleaner->store->now_us;
@@ -503,6 +552,11 @@ bool cleaner_removing(const struct cleaner *cleaner)
     return cleaner->step == CLEAN_REMOVE;
 }
 
+bool cleaner_busy(const struct cleaner *cleaner)
+{
+    return cleaner->reading || cleaner->step == CLEAN_REMOVE;
+}
+
 /* ---- life ---- */
 
 struct cleaner *cleaner_new(struct store *store)
@@ -520,7 +574,7 @@ void cleaner_free(struct cleaner *cleaner)
 {
     if (!cleaner)
         return;
-    CHECK(cleaner->step != CLEAN_REMOVE);
+    CHECK(!cleaner_busy(cleaner));
     close_fresh(cleaner);
     scan_fini(&cleaner->scan);
     mem_free(cleaner);
@@ -539,6 +593,9 @@ void cleaner_valid(const struct cleaner *cleaner)
     CHECK((cleaner->step == CLEAN_IDLE) == (oldest == NULL));
     CHECK(!cleaner->batch || walks);
     CHECK(!cleaner->fresh || (walks && cleaner->tries > 0));
+    CHECK(!cleaner->reading || (walks && !cleaner->batch && oldest->reading > 0));
+    CHECK(!cleaner->reading || cleaner->read.into == cleaner->scan.window);
+    CHECK(!cleaner->read_err || (walks && !cleaner->reading));
     CHECK(walks == (cleaner->scan.window != NULL));
     CHECK(!cleaner->round_over || cleaner->round_end > 0);
     if (!oldest)

@@ -23,13 +23,14 @@ struct store;
 struct store_stats;
 
 struct cleaner *cleaner_new(struct store *store); /* log and segments are there already */
-void cleaner_free(struct cleaner *cleaner);       /* NULL does nothing; not while removing */
+void cleaner_free(struct cleaner *cleaner);       /* NULL does nothing; not while busy */
 
 void cleaner_turn(struct cleaner *cleaner);             /* a bounded slice of its work */
 int64_t cleaner_next_us(const struct cleaner *cleaner); /* wants a turn then; or INT64_MAX */
 bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being cleaned */
 bool cleaner_gives_room(const struct cleaner *cleaner); /* a file is about to go */
-bool cleaner_removing(const struct cleaner *cleaner);   /* the disk is at it */
+bool cleaner_removing(const struct cleaner *cleaner);   /* the disk removes the segment */
+bool cleaner_busy(const struct cleaner *cleaner);       /* the disk reads or removes for it */
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);
 void cleaner_valid(const struct cleaner *cleaner); /* CHECKs the invariants. O(1) */
 

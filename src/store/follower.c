@@ -1,7 +1,7 @@
 /*
  * Batches are read from the log's write buffers while they are there. Else a window of the
- * segment's file is read: at once if it is in the page cache, else by the disk's background thread;
- * for one follower at a time, so that they cost one descriptor together.
+ * segment's file is read: at once if it is in the page cache, else by the disk's threads, for one
+ * follower at a time.
  */
 #include "store/follower.h"
 
@@ -38,12 +38,10 @@ struct followers {
     struct follower *reader; /* the disk reads for this one; NULL: for none, or it went away */
     bool reading;
     struct disk_op op;
-    struct disk_file *file; /* that the disk reads from */
-    char *into;             /* the window being read: nobody else's until it is done */
+    char *into; /* the window being read: nobody else's until it is done */
     size_t want, got;
     uint64_t at, synced;
     uint32_t number;
-    enum err err;
     uint64_t dropped;
 };
 
@@ -71,76 +69,72 @@ static void take_window(struct follower *follower, struct followers *all)
     all->into = NULL;
 }
 
-/* On the disk's thread: port/disk.h says that reads may be made there. */
-static void read_on_thread(struct disk_op *op)
-{
-    struct followers *all = op->owner;
-    struct disk *disk = all->store->disk;
-    all->err = disk->verbs->read(disk, all->file, all->at, all->into, all->want, &all->got);
-}
-
-static void end_read(struct followers *all)
+/* The bytes are there, or will not come. */
+static void end_read(struct followers *all, enum err err)
 {
     struct follower *follower = all->reader;
-    all->reading = false;
     all->reader = NULL;
-    all->store->disk->verbs->close(all->store->disk, all->file);
-    all->file = NULL;
     if (follower)
-        follower->read_err = all->err;
-    if (follower && !all->err)
+        follower->read_err = err == ERR_NOT_FOUND ? ERR_IO : err;
+    if (follower && !err)
         take_window(follower, all);
     mem_free(all->into);
     all->into = NULL;
 }
 
-static void read_done(struct disk_op *op)
+static void read_ended(struct disk_op *op)
 {
-    end_read(op->owner);
+    struct followers *all = op->owner;
+    struct segments *segments = all->store->segments;
+    struct segment *segment = segments_find(segments, all->number);
+    CHECK(all->reading && segment);
+    all->reading = false;
+    all->got = op->got;
+    segments_read_end(segments, segment, op);
+    end_read(all, op->err);
 }
 
-/* Brings `len` bytes at the follower's place into its window. ERR_AGAIN: the disk is at it. */
-static enum err fill_window(struct follower *follower, size_t len)
+static void begin_read(struct followers *all, struct follower *follower, size_t len)
 {
-    struct followers *all = follower->all;
-    struct store *store = all->store;
-    const struct segment *segment = segments_find(store->segments, follower->number);
-    char name[DISK_NAME_MAX];
-    enum err err = follower->read_err;
-    follower->read_err = OK;
-    if (all->reading || err)
-        return err ? err : ERR_AGAIN;
-    segment_name(segment->number, name);
-    err = store->disk->verbs->open(store->disk, name, false, &all->file);
-    if (err)
-        return err == ERR_NOT_FOUND ? ERR_IO : err;
+    const struct segment *segment = segments_find(all->store->segments, follower->number);
     uint64_t left = segment->end - follower->offset;
     all->want = left < WINDOW_BYTES && left >= len ? (size_t)left : WINDOW_BYTES;
     all->want = all->want < len ? len : all->want;
     all->into = mem_aligned(BLOCK, all->want);
     all->at = follower->offset;
     all->number = follower->number;
-    all->synced = log_synced(store->log);
+    all->synced = log_synced(all->store->log);
     all->got = 0;
     all->reader = follower;
-    all->err = store->disk->verbs->read_cached(store->disk, all->file, all->at, all->into,
-                                               all->want, &all->got);
-    if (all->err != ERR_AGAIN) {
-        end_read(all);
+}
+
+/* Brings `len` bytes at the follower's place into its window. ERR_AGAIN: the disk is at it. */
+static enum err fill_window(struct follower *follower, size_t len)
+{
+    struct followers *all = follower->all;
+    struct segments *segments = all->store->segments;
+    struct segment *segment = segments_find(segments, follower->number);
+    enum err err = follower->read_err;
+    follower->read_err = OK;
+    if (all->reading || err)
+        return err ? err : ERR_AGAIN;
+    begin_read(all, follower, len);
+    err = segments_read_cached(segments, segment, all->at, all->into, all->want, &all->got);
+    if (err != ERR_AGAIN) {
+        end_read(all, err);
         err = follower->read_err;
         follower->read_err = OK;
         return err;
     }
+    all->reading = true;
     all->op = (struct disk_op){
-        .verb = DISK_SYNC, /* of a file that nobody writes to: nothing to do */
-        .lane = LANE_BACKGROUND,
-        .file = all->file,
-        .prepare = read_on_thread,
-        .done = read_done,
+        .into = all->into,
+        .len = all->want,
+        .offset = all->at,
+        .done = read_ended,
         .owner = all,
     };
-    all->reading = true;
-    store->disk->verbs->submit(store->disk, &all->op);
+    segments_read(segments, segment, &all->op);
     return ERR_AGAIN;
 }
 
@@ -518,8 +512,8 @@ void followers_valid(const struct followers *all)
 {
     const struct log *log = all->store->log;
     const struct segment *first = segments_first(all->store->segments);
-    CHECK(all->reading == (all->file != NULL));
-    CHECK(all->reading || (!all->reader && !all->into));
+    CHECK(all->reading == (all->into != NULL));
+    CHECK(all->reading || !all->reader);
     for (unsigned i = 0; i < FOLLOWERS_MAX; i++) {
         const struct follower *follower = &all->each[i];
         CHECK(follower->all == all && follower->len <= follower->cap);

@@ -68,8 +68,8 @@ uint64_t follower_cursor(
 /*
  * Tells of the next durable batches, until `budget_bytes` of the log were looked at (one batch at
  * least), and never waits for the disk. OK: `*out_more` says whether there is more at once.
- * ERR_AGAIN: the disk is reading; ask again after store_poll(). ERR_WRONG_STATE: it was dropped.
- * ERR_IO: the disk cannot read; asking again tries again.
+ * ERR_AGAIN: the disk is reading, or no descriptor is free; ask again after store_poll().
+ * ERR_WRONG_STATE: it was dropped. ERR_IO: the disk cannot read; asking again tries again.
  */
 enum err follower_read(struct follower *follower, struct follower_callbacks *callbacks,
                        size_t budget_bytes, bool *out_more) MUST_USE;

@@ -341,8 +341,8 @@ static void batch_done(struct log *log)
     mem_free(batch);
     write_buffers_trim(&log->buffers, log->options->recent_bytes, log->written);
     tell_of_last_segment(log);
-    log_start_next(log); /* first, so that the disk is busy while the callbacks are told */
     log->store->callbacks->durable(log->store->callbacks, log->written);
+    log_start_next(log); /* last: it may fail the store, after which nothing becomes durable (S5) */
 }
 
 static void sync_done(struct log *log)
@@ -354,8 +354,8 @@ static void sync_done(struct log *log)
     log->last_sync_us = log->store->now_us;
     count_sync(log);
     tell_of_last_segment(log);
-    log_start_next(log);
     log->store->callbacks->synced(log->store->callbacks, log->synced);
+    log_start_next(log);
 }
 
 /*

@@ -28,29 +28,48 @@ static void grow(struct scan *scan, size_t len)
     mem_free(scan->window);
     scan->window = mem_aligned(BLOCK, cap);
     scan->cap = cap;
-    scan->len = 0;
+    scan_forget(scan);
+}
+
+void scan_brought(struct scan *scan, size_t len)
+{
+    scan->len = len;
+    scan->asked = scan->wanted;
+}
+
+void scan_forget(struct scan *scan)
+{
+    scan->len = scan->asked = 0;
+}
+
+static enum err bring(struct scan *scan, size_t want, size_t *out_len)
+{
+    if (scan->bring)
+        return scan->bring(scan, want, out_len);
+    return scan->disk->verbs->read(scan->disk, scan->file, scan->start, scan->window, want,
+                                   out_len);
 }
 
 enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char **out_at,
                     size_t *out_len)
 {
-    bool inside = offset >= scan->start && offset - scan->start <= scan->len &&
-                  scan->len - (size_t)(offset - scan->start) >= len;
+    bool inside = offset >= scan->start && offset - scan->start <= scan->asked &&
+                  scan->asked - (size_t)(offset - scan->start) >= len;
     if (!inside) {
         if (len > scan->cap)
             grow(scan, len);
-        scan->len = 0;
+        scan_forget(scan);
         scan->start = offset;
-        size_t want = scan->narrow ? len : scan->cap;
+        scan->wanted = scan->narrow ? len : scan->cap;
         size_t got = 0;
-        enum err err =
-            scan->disk->verbs->read(scan->disk, scan->file, offset, scan->window, want, &got);
+        enum err err = bring(scan, scan->wanted, &got);
         if (err)
             return err;
-        scan->len = got;
+        scan_brought(scan, got);
     }
-    size_t have = scan->len - (size_t)(offset - scan->start);
-    *out_at = scan->window + (offset - scan->start);
+    size_t skipped = (size_t)(offset - scan->start);
+    size_t have = scan->len > skipped ? scan->len - skipped : 0;
+    *out_at = scan->window + skipped;
     *out_len = have < len ? have : len;
     return OK;
 }

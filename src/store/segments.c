@@ -639,15 +639,44 @@ void segments_unpin(struct segment *segment)
     segment->pins--;
 }
 
-void segments_read_begin(struct segment *segment)
+void segments_read(struct segments *segments, struct segment *segment, struct disk_op *op)
 {
     segment->pins++;
     segment->reading++;
+    op->verb = DISK_READ;
+    op->lane = LANE_READ;
+    if (!op->fresh)
+        op->file = segment->file;
+    segment_name(segment->number, op->name);
+    segments->disk->verbs->submit(segments->disk, op);
 }
 
-void segments_read_end(struct segments *segments, struct segment *segment)
+/* What it opened is the segment's from now on, unless that has one already. */
+static void take_file(struct segments *segments, struct segment *segment, const struct disk_op *op)
+{
+    if (!op->file || op->fresh || op->file == segment->file)
+        return;
+    if (segment->file)
+        segments->disk->verbs->close(segments->disk, op->file);
+    else
+        segments_opened(segments, segment, op->file);
+}
+
+enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,
+                              void *at, size_t len, size_t *out_len)
+{
+    struct disk_file *file;
+    if (!segment->file)
+        return ERR_AGAIN; /* opening it may have to wait for the disk, too */
+    enum err err = segments_file(segments, segment, &file);
+    return err ? err
+               : segments->disk->verbs->read_cached(segments->disk, file, offset, at, len, out_len);
+}
+
+void segments_read_end(struct segments *segments, struct segment *segment, struct disk_op *op)
 {
     CHECK(segment->reading > 0 && segment->pins >= segment->reading);
+    take_file(segments, segment, op);
     segment->pins--;
     segment->reading--;
     if (segment->close_after_reads && segment->reading == 0)

@@ -46,8 +46,8 @@ struct segment {
     struct disk_file *file; /* NULL: not open */
     struct list open_link;  /* segments::open_files, while the file is open */
     bool damaged;           /* some batch of it is; counted in segments::damaged */
-    uint32_t pins;          /* segments_pin() and segments_read_begin(), not yet taken back */
-    uint32_t reading;       /* segments_read_begin() alone */
+    uint32_t pins;          /* segments_pin() and segments_read(), not yet taken back */
+    uint32_t reading;       /* segments_read() alone */
     bool close_after_reads; /* its file would have been closed, but for those */
     struct disk_op make;
 };
@@ -127,9 +127,17 @@ void segments_opened(struct segments *segments, struct segment *segment, struct 
 /* Somebody is going to read from it: until segments_unpin() its file must stay on the disk. */
 void segments_pin(struct segment *segment);
 void segments_unpin(struct segment *segment);
-/* Its file is being read: the same, and until segments_read_end() it is not closed either. */
-void segments_read_begin(struct segment *segment);
-void segments_read_end(struct segments *segments, struct segment *segment);
+/*
+ * Has the disk's threads read op->len bytes at op->offset of its file into op->into; the caller
+ * fills in those, `done`, `inspect` and `owner`. Until segments_read_end(), which `done` must call,
+ * the file is neither removed nor closed. With op->fresh it is read past the page cache, through
+ * op->file (NULL: it is opened), which is the caller's.
+ */
+void segments_read(struct segments *segments, struct segment *segment, struct disk_op *op);
+void segments_read_end(struct segments *segments, struct segment *segment, struct disk_op *op);
+/* Reads at once what is in memory. ERR_AGAIN: it is not all there, or the file is not open. */
+enum err segments_read_cached(struct segments *segments, struct segment *segment, uint64_t offset,
+                              void *at, size_t len, size_t *out_len) MUST_USE;
 
 /* ---- what lives ---- */
 

@@ -28,8 +28,8 @@ static int64_t monotonic_us(void)
 unsigned store_descriptors(uint32_t files_max)
 {
     /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
-       one being made, of one that is read past the cache, of one that a follower reads, and those
-       that reads open. */
+       one being made, of one that is read past the cache; and those that reads open: of bodies, of
+       the cleaner and of a follower. */
     enum { OTHERS = 3 + 2 + 8 + 8 };
     if (files_max == 0)
         files_max = FILES_OPEN_MAX;
@@ -64,8 +64,8 @@ static enum err make_first(struct store *store, struct store_error *out_error)
 
 static bool disk_busy(const struct store *store)
 {
-    return log_busy(store->log) || manifest_busy(store->manifest) ||
-           cleaner_removing(store->cleaner) || followers_reading(store->followers);
+    return log_busy(store->log) || manifest_busy(store->manifest) || cleaner_busy(store->cleaner) ||
+           followers_reading(store->followers);
 }
 
 static void store_free(struct store *store)

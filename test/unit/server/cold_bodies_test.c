@@ -338,6 +338,46 @@ static void a_reply_waits_for_the_bodies_of_all_its_jobs(void **state)
     world_free(world);
 }
 
+/* A thousand jobs that stay in the oldest segments, while others come and go behind them. */
+static void p8_no_turn_waits_while_cold_segments_are_cleaned(void **state)
+{
+    enum { STAY = 1000, ROUNDS = 4000, BODY = 1000 };
+    (void)state;
+    struct world_options options = {.seed = 12, .read_us = READ_US};
+    struct world *world = begin(&options);
+    struct sim_peer *peer = join(world);
+    struct buf puts = {0};
+    for (unsigned i = 0; i < STAY; i++)
+        buf_addf(&puts, "put 0 1000 60 %u\r\n%0*u\r\n", BODY, BODY, i);
+    sim_peer_send(peer, buf_bytes(&puts));
+    pass(world, SECOND_US);
+    sim_peer_take(peer, sim_peer_received(peer).len);
+    assert_true(world_stop(world));
+    assert_int_equal(world_boot(world), OK);
+    sim_disk_cold(world_disk(world), true);
+    peer = join(world);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        char text[48];
+        puts.len = 0;
+        buf_addf(&puts, "put 1 0 60 %u\r\n%0*u\r\n", BODY, BODY, round);
+        sim_peer_send(peer, buf_bytes(&puts));
+        pass(world, 1000);
+        unsigned long long id;
+        assert_int_equal(sscanf(sim_peer_received(peer).at, "INSERTED %llu", &id), 1);
+        sim_peer_take(peer, sim_peer_received(peer).len);
+        (void)snprintf(text, sizeof(text), "delete %llu\r\n", id);
+        tell(world, peer, text, "DELETED\r\n");
+    }
+    buf_fini(&puts);
+    struct store_stats stats;
+    store_stats(world_store(world), &stats);
+    print_message("%llu segments cleaned, %llu jobs relocated\n",
+                  (unsigned long long)stats.checkpoints, (unsigned long long)stats.relocated_jobs);
+    assert_true(stats.checkpoints > 10 && stats.relocated_jobs >= STAY);
+    assert_int_equal(long_turns(world), 0);
+    world_free(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +389,7 @@ int main(void)
         cmocka_unit_test(p6_who_leaves_after_its_job_was_deleted_is_handed_no_other),
         cmocka_unit_test(a_long_poll_waits_on_when_its_job_is_deleted),
         cmocka_unit_test(a_reply_waits_for_the_bodies_of_all_its_jobs),
+        cmocka_unit_test(p8_no_turn_waits_while_cold_segments_are_cleaned),
         cmocka_unit_test(the_whole_ttr_is_left_when_a_job_is_handed_out_late),
         cmocka_unit_test(one_consumer_is_served_in_order_faster_than_the_disk_reads),
         cmocka_unit_test(p8_no_turn_waits_for_cold_bodies_of_a_hundred_thousand_jobs),

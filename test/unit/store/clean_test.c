@@ -8,6 +8,7 @@
 enum { CHURN = 1500 };
 
 static int64_t turn_us = 20000;
+static bool cold; /* nothing is in the page cache */
 
 struct bed {
     struct model model;
@@ -20,8 +21,7 @@ static void one_turn(struct model *model)
 {
     model->now_us += turn_us;
     store_turn(model->store, model->now_us);
-    while (sim_disk_step(model->disk, LANE_COMMIT) || sim_disk_step(model->disk, LANE_BACKGROUND))
-        continue;
+    model_disk_works(model);
     store_poll(model->store);
     assert_false(model->failed);
 }
@@ -47,6 +47,7 @@ static void make_bed(struct bed *bed)
     model->options.body_max = 1000;
     model->rest_slices = 3;
     assert_int_equal(model_open(model), OK);
+    sim_disk_cold(model->disk, cold);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(model_push(model), OK);
         one_turn(model);
@@ -231,9 +232,7 @@ static void p2_a_cut_before_the_damaged_segment_is_set_aside_keeps_it(void **sta
         store_turn(model->store, model->now_us);
         if (cleaner_removing(model->store->cleaner))
             break;
-        while (sim_disk_step(model->disk, LANE_COMMIT) ||
-               sim_disk_step(model->disk, LANE_BACKGROUND))
-            continue;
+        model_disk_works(model);
         store_poll(model->store);
     }
     assert_int_equal(model->notices[STORE_DAMAGED], 1);
@@ -256,6 +255,7 @@ static void a_turn_cleans_a_small_slice(void **state)
     model.options.body_max = 16;
     model.options.segment_bytes = 64 * 1024;
     assert_int_equal(model_open(&model), OK);
+    sim_disk_cold(model.disk, cold);
     for (int i = 0; i < 7000; i++) {
         assert_int_equal(model_push(&model), OK);
         if (i % 10)
@@ -272,6 +272,38 @@ static void a_turn_cleans_a_small_slice(void **state)
     model_fini(&model);
 }
 
+/* The disk reads when it likes; meanwhile jobs come and go, and the oldest segment's end, too. */
+static void p8_cleaning_never_waits_for_the_disk_in_a_turn(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        struct model model;
+        model_init(&model, seed);
+        assert_int_equal(model_open(&model), OK);
+        sim_disk_cold(model.disk, cold);
+        sim_disk_read_waits(model.disk, &model.now_us, 20000);
+        for (int turn = 0; turn < 800; turn++) {
+            model_act(&model);
+            model.entry_count = 0;
+            int64_t before_us = model.now_us += 1000;
+            store_turn(model.store, model.now_us);
+            assert_int_equal(model.now_us, before_us); /* no read was made in it */
+            store_valid(model.store);
+            while (sim_disk_step(model.disk, LANE_COMMIT) ||
+                   sim_disk_step(model.disk, LANE_BACKGROUND))
+                continue;
+            if (model_random(&model, 4) == 0)
+                (void)sim_disk_step(model.disk, LANE_READ);
+            store_poll(model.store);
+            store_valid(model.store);
+        }
+        assert_false(model.failed);
+        assert_true(stats_of(&model).checkpoints > 10 && stats_of(&model).relocated_jobs > 10);
+        sim_disk_read_waits(model.disk, NULL, 0);
+        model_fini(&model); /* while it may be reading */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +314,9 @@ int main(void)
         cmocka_unit_test(damage_that_touches_no_live_job_is_cleaned_away),
         cmocka_unit_test(p2_a_cut_before_the_damaged_segment_is_set_aside_keeps_it),
         cmocka_unit_test(a_turn_cleans_a_small_slice),
+        cmocka_unit_test(p8_cleaning_never_waits_for_the_disk_in_a_turn),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    cold = true;
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

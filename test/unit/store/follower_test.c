@@ -213,7 +213,7 @@ static void heal(struct bed *bed)
         }
         for (int turn = 0; turn < 3000 && reader->batch < store_synced(model->store); turn++) {
             read_some(bed, reader);
-            (void)sim_disk_step(model->disk, LANE_BACKGROUND);
+            model_disk_works(model);
             store_poll(model->store);
         }
         assert_true(reader->batch >= store_synced(model->store));
@@ -349,7 +349,7 @@ static void p7_on_a_full_disk_followers_lose_before_clients_do(void **state)
 }
 
 /* Nothing is in the page cache: the disk's thread reads, a window at a time, and no turn waits. */
-static void a_cold_read_is_left_to_the_disks_thread(void **state)
+static void a_cold_read_is_left_to_the_disks_threads(void **state)
 {
     (void)state;
     struct bed bed;
@@ -376,8 +376,7 @@ static void a_cold_read_is_left_to_the_disks_thread(void **state)
             reader->follower = bed.readers[1].follower;
             reader_begin(reader);
         }
-        while (sim_disk_step(model->disk, LANE_BACKGROUND))
-            continue;
+        model_disk_works(model);
         store_poll(model->store);
     }
     assert_int_equal(reader->batch, store_synced(model->store));
@@ -454,7 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_limited_and_so_is_their_number),
-        cmocka_unit_test(a_cold_read_is_left_to_the_disks_thread),
+        cmocka_unit_test(a_cold_read_is_left_to_the_disks_threads),
         cmocka_unit_test(a_store_with_followers_is_refused_by_older_versions),
         cmocka_unit_test(one_that_could_not_be_opened_leaves_the_store_to_older_versions),
         cmocka_unit_test(a_follower_keeps_segments_until_it_has_acknowledged_them),

@@ -22,8 +22,7 @@ static void step(struct model *model)
 {
     model->now_us += 50000;
     store_turn(model->store, model->now_us);
-    while (sim_disk_step(model->disk, LANE_COMMIT) || sim_disk_step(model->disk, LANE_BACKGROUND))
-        continue;
+    model_disk_works(model);
     store_poll(model->store);
 }
 

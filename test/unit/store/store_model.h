@@ -514,15 +514,21 @@ static inline void model_turn(struct model *model)
     store_valid(model->store);
 }
 
+/* The disk does all that waits. */
+static inline void model_disk_works(struct model *model)
+{
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        while (sim_disk_step(model->disk, (enum disk_lane)lane))
+            continue;
+}
+
 /* Turns until the disk has nothing to do any more. */
 static inline void model_settle(struct model *model)
 {
     for (int i = 0; i < 200; i++) {
         store_turn(model->store, model->now_us);
         model->now_us += 30000;
-        while (sim_disk_step(model->disk, LANE_COMMIT) ||
-               sim_disk_step(model->disk, LANE_BACKGROUND))
-            continue;
+        model_disk_works(model);
         store_poll(model->store);
         store_valid(model->store);
     }
