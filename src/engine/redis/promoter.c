@@ -4,7 +4,7 @@
 
 enum {
     AGAIN_US = 100 * 1000, /* after a call that failed */
-    STEPS = 500,           /* of one promote: a few milliseconds of Redis' time */
+    STEPS = 150,           /* of one promote: a millisecond of Redis' time */
     GIVEN_BACK = 20,       /* jobs by one reap_dead: less than a millisecond */
 };
 

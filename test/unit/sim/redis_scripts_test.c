@@ -293,6 +293,97 @@ static void a_mark_ends_with_the_next_job_or_its_topic(void **state)
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
 
+/* ---- what is due ---- */
+
+static struct script_answer promote(void)
+{
+    struct script_call call = next_call();
+    script_ask_promote(&request, &spaces[0], &call, 200);
+    return ask(0);
+}
+
+/* Two topics have far more at one instant than a call makes ready; others have a job then, before,
+ * between and behind these. */
+static void p3_a_burst_of_one_topic_makes_no_other_late(void **state)
+{
+    static const char *const others[] = {"a", "cc", "zzzz"};
+    int64_t due_us = now_us + SECOND_US;
+    (void)state;
+    for (unsigned i = 0; i < 4000; i++) {
+        (void)push("b", due_us);
+        (void)push("ddd", due_us);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        (void)push(others[i], due_us);
+    now_us = due_us + 10;
+    most_work = 0;
+    struct script_answer answer = promote();
+    assert_true(answer.more);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(reserve(0, others[i], 1, false).count, 1);
+    unsigned calls = 1;
+    for (; answer.more; calls++)
+        answer = promote();
+    assert_in_range(calls, 8000 / 200, 8000 / 200 + 1); /* it loses nothing by that */
+    assert_in_range(most_work, 1, WORK_MAX);
+    now_us++;
+    assert_int_equal(reserve(0, "b", 1000, false).count, 1000);
+}
+
+static void p3_what_is_due_behind_a_burst_is_not_late(void **state)
+{
+    int64_t due_us = now_us + SECOND_US;
+    (void)state;
+    for (unsigned i = 0; i < 4000; i++)
+        (void)push("burst", due_us + i);
+    (void)push("later", due_us + 4001);
+    now_us = due_us + 5000;
+    most_work = 0;
+    assert_true(promote().more);
+    assert_int_equal(reserve(0, "later", 1, false).count, 1);
+    assert_in_range(most_work, 1, WORK_MAX);
+}
+
+/* What one topic has is made ready in the order in which it is due. */
+static void a_topics_jobs_become_ready_in_their_order(void **state)
+{
+    int64_t due_us = now_us + SECOND_US;
+    (void)state;
+    for (int64_t i = 0; i < 600; i++) {
+        (void)push("t", due_us + i / 3);
+        (void)push("u", due_us + i);
+    }
+    now_us = due_us + 1000;
+    struct script_answer answer = {.more = true};
+    int64_t last_us = 0;
+    while (answer.more) {
+        answer = promote();
+        (void)reserve(0, "t", 1000, false);
+        for (uint32_t i = 1; i + 1 < part_count; i += 2) {
+            int64_t at_us = (int64_t)get_u64(parts[i].at + JOB_HEAD_DUE);
+            assert_true(at_us >= last_us);
+            last_us = at_us;
+        }
+    }
+    assert_int_equal(last_us, due_us + 199);
+}
+
+static void many_leases_end_in_small_steps(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 300; i++)
+        (void)push("t", 1);
+    assert_int_equal(reserve(0, "t", 300, false).count, 300);
+    now_us += 2 * SECOND_US;
+    most_work = 0;
+    unsigned calls = 1;
+    while (promote().more)
+        calls++;
+    assert_int_equal(calls, 30);
+    assert_in_range(most_work, 1, WORK_MAX / 4); /* its commands are all changes */
+    assert_int_equal(reserve(0, "t", 300, false).count, 300);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -302,6 +393,10 @@ int main(void)
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(a_mark_ends_with_the_next_job_or_its_topic),
+        STARTED(p3_a_burst_of_one_topic_makes_no_other_late),
+        STARTED(p3_what_is_due_behind_a_burst_is_not_late),
+        STARTED(a_topics_jobs_become_ready_in_their_order),
+        STARTED(many_leases_end_in_small_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
