@@ -46,20 +46,10 @@ enum cmd_subject {
     CMD_ON_TOPICS,     /* cmd_topic: one topic by name, or (TOPICS) all */
 };
 
-/* The permission that a command needs. */
-enum cmd_permission {
-    CMD_PRODUCE, /* push jobs, and change or take back what was pushed */
-    CMD_CONSUME, /* reserve jobs, and say what came of them */
-    CMD_MANAGE,  /* bring buried jobs back, stop and empty topics */
-    CMD_READ,    /* look, and change nothing */
-};
-
 /* What is true of each command of a kind, whatever its arguments. */
 struct cmd_traits {
     const char *name; /* "push" … */
     enum cmd_subject subject;
-    enum cmd_permission
-        permission;  /* a DELETE that is_done ends a reservation: CONSUME does, too */
     bool changes;    /* what must survive a crash. RESERVE does not count: see decision 3 */
     bool takes_jobs; /* reserves jobs for the client: if the answer cannot be delivered they go back
                       */

@@ -1,7 +1,9 @@
 /*
- * The one door between those who ask and the queue: every command of the program goes through
- * server_submit(), whoever asks by whatever protocol, and nothing else calls the engine's submit or
- * cancel. So this is the place for what depends on who asks: permission, quota, counting.
+ * Every command goes through server_submit(), by whatever protocol it came, and nothing else in
+ * server/ calls the engine's submit or cancel (tools/banned-code.txt). So what depends on the
+ * client stands here: counting, and admit() in door.c, which may refuse. Permissions and quotas,
+ * when there are some, go into admit(); `struct principal` then says more of the client, and what a
+ * kind of command needs becomes a column of cmd_table (core/cmd.c).
  */
 #ifndef LATERD_SERVER_DOOR_H
 #define LATERD_SERVER_DOOR_H
@@ -12,16 +14,10 @@
 
 struct server;
 
-enum peer_kind {
-    PEER_CLIENT, /* of a listener */
-    PEER_SERVER, /* we ourselves: a job comes back whose client has gone */
-};
-
-/* Who asks. Each session has one from its beginning on; a tenant will be named here. */
+/* Who sends commands. Each session has one from its beginning on. */
 struct principal {
-    enum peer_kind peer;
-    enum protocol_kind protocol;            /* PEER_SERVER: PROTOCOL_KINDS, none */
-    const struct server_listener *listener; /* PEER_CLIENT: where the connection came in */
+    enum protocol_kind protocol; /* PROTOCOL_KINDS: the server itself, which gives back jobs */
+    const struct server_listener *listener; /* where the connection came in; NULL: the server */
 };
 
 /*

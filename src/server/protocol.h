@@ -1,5 +1,5 @@
 /*
- * The protocols that listeners speak: one row each. ARCHITECTURE.md says how another is added.
+ * The protocols that listeners speak: one row each. README.md says how another is added.
  */
 #ifndef LATERD_SERVER_PROTOCOL_H
 #define LATERD_SERVER_PROTOCOL_H

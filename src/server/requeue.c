@@ -15,7 +15,7 @@ struct requeue {
     enum session_end end;
 };
 
-static const struct principal ourselves = {.peer = PEER_SERVER, .protocol = PROTOCOL_KINDS};
+static const struct principal ourselves = {.protocol = PROTOCOL_KINDS};
 
 static void release(struct server *server, uint64_t seq, uint64_t lease, enum release_why why)
 {

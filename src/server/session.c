@@ -155,8 +155,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
     stream->user = session;
     const struct server_listener *where = &server->options.listeners[listener];
     CHECK(where->protocol < PROTOCOL_KINDS);
-    session->principal =
-        (struct principal){.peer = PEER_CLIENT, .protocol = where->protocol, .listener = where};
+    session->principal = (struct principal){.protocol = where->protocol, .listener = where};
     session->kind = protocols[where->protocol].session;
     list_init(&session->dirty);
     list_init(&session->changed);

@@ -54,7 +54,7 @@ struct session {
     const struct session_kind *kind;
     struct server *server;
     struct stream *stream;
-    struct principal principal; /* who asks: the client, by its listener */
+    struct principal principal; /* who sends its commands */
     struct buf out;
     uint64_t passed;      /* bytes ever passed from `out` to the network */
     int64_t begun_us;     /* when the request under way began; 0 = none */

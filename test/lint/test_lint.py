@@ -104,6 +104,22 @@ def test_an_identifier_that_was_renamed_is_named_with_todays(tmp_path, line, nam
     assert not name or f"x.c:2: {name} was renamed: " in said
 
 
+@pytest.mark.parametrize("path, code, found", [
+    ("src/server/http/x.c", "engine->verbs->submit(engine, cmd, ticket);", "verbs->submit"),
+    ("src/server/x.c", "server->engine->verbs\n    ->cancel(server->engine, ticket);", "verbs"),
+    ("src/server/x.c", "port->verbs->submit(port, cmd, NULL);", "verbs->submit"),
+    ("src/server/door.c", "engine->verbs->submit(engine, cmd, ticket);", None),
+    ("src/server/x.c", "server->worker->verbs->submit(server->worker, &work);", None),
+    ("src/server/x.c", "engine->verbs->describe(engine, sink); /* verbs->submit */", None),
+    ("src/store/x.c", "disk->verbs->submit(disk, &op);", None),
+])
+def test_only_the_door_submits_commands(tmp_path, path, code, found):
+    plant(tmp_path / path, f"int x;\n{code}\n")
+    code, said = lint("lint-banned", "--root", tmp_path, path)
+    assert code == (1 if found else 0), said
+    assert not found or (f"{path}:2: {found}" in said and "server_submit()" in said)
+
+
 @pytest.mark.parametrize("path, text, line, words", [
     ("docs/x.md", "\nIt waits for\never.\n", 2, "for ever"),
     ("docs/x.md", "One\n\nSTART it Anew.\n", 3, "Anew"),

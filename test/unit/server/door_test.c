@@ -67,9 +67,9 @@ static void note_answer(struct ticket *ticket, const struct reply *reply)
     asked->kind = reply->kind;
 }
 
-static const struct principal http = {.peer = PEER_CLIENT, .protocol = PROTOCOL_HTTP};
-static const struct principal worker = {.peer = PEER_CLIENT, .protocol = PROTOCOL_BEANSTALK};
-static const struct principal ourselves = {.peer = PEER_SERVER, .protocol = PROTOCOL_KINDS};
+static const struct principal http = {.protocol = PROTOCOL_HTTP};
+static const struct principal worker = {.protocol = PROTOCOL_BEANSTALK};
+static const struct principal ourselves = {.protocol = PROTOCOL_KINDS};
 
 static void commands_are_counted_by_who_asks(void **state)
 {
