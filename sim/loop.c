@@ -422,7 +422,11 @@ void sim_loop_reach(struct sim_loop *loop, enum sim_reach reach)
 
 void sim_loop_listen(struct sim_loop *loop)
 {
+    struct timers *timers = &loop->loop.timers;
     loop->listening = true;
+    CHECK(timers_next_us(timers) == INT64_MAX); /* a process that ended has cancelled its own */
+    timers_fini(timers);
+    timers_init(timers, loop_look_at_clock(&loop->loop)); /* the clock may have been set back */
     for (struct list *node = loop->streams.next; node != &loop->streams; node = node->next) {
         struct sim_peer *peer = LIST_ENTRY(node, struct sim_peer, place);
         peer->process_closed |= peer->is_client;

@@ -126,7 +126,8 @@ void sim_loop_reach(struct sim_loop *loop, enum sim_reach reach);
 /* Resets all connections of the process to the host. */
 void sim_loop_cut(struct sim_loop *loop, struct sim_host *host);
 
-/* A process begins to listen. Connections of one before it are no more, or about to be. */
+/* A process begins, and listens. Connections of one before it are no more, or about to be; its
+   timers are cancelled. */
 void sim_loop_listen(struct sim_loop *loop);
 /* Somebody connects to it. Owned by the caller, until sim_peer_free(). */
 struct sim_peer *sim_loop_client(struct sim_loop *loop, unsigned listener);

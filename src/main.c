@@ -109,7 +109,7 @@ static void drain(struct program *program)
     log_event(LOG_INFO, "draining", "connections=%u limit_s=%lld", server_sessions(server),
               (long long)(program->line.config.drain_us / 1000000));
     notify_manager("STOPPING=1\nSTATUS=draining");
-    program->give_up_us = server->now_us + program->line.config.drain_us;
+    program->give_up_us = server->loop->now_us + program->line.config.drain_us;
     server_drain(server);
 }
 
@@ -134,7 +134,7 @@ static bool run(struct program *program)
 {
     struct server *server = program->server;
     program->give_up_us = INT64_MAX;
-    while (!server_drained(server) && server->now_us < program->give_up_us) {
+    while (!server_drained(server) && server->loop->now_us < program->give_up_us) {
         bool draining = server->draining;
         int64_t next_us = server_turn(server);
         handle_signals(program);

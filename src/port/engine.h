@@ -1,6 +1,9 @@
 /*
  * What the server needs of a queue, wherever it lives: the embedded engine (core and store, in
  * engine/embedded) or a shared one. Commands go in, each is answered once. One thread.
+ *
+ * What is done is done at the loop's time (loop::now_us), and what has a time of its own may be a
+ * timer of the loop.
  */
 #ifndef LATERD_PORT_ENGINE_H
 #define LATERD_PORT_ENGINE_H
@@ -61,8 +64,6 @@ struct engine_verbs {
     /* From now on work is counted against this budget; what is longer than what is left of it is
        done in slices. Borrowed. NULL, as at first: no limit. */
     void (*use_budget)(struct engine *engine, struct budget *budget);
-    /* What time it is, until told again; what is done is done at that time. */
-    void (*time)(struct engine *engine, int64_t now_us);
     /* The beginning of a turn: releases the replies that may go now, moves what is due. */
     void (*begin)(struct engine *engine);
     /*
@@ -77,7 +78,7 @@ struct engine_verbs {
     void (*match)(struct engine *engine);
     /*
      * The end of a turn: changes go to the disk together, which may take a while. When begin() is
-     * wanted next: a past time is at once, INT64_MAX only when something comes in.
+     * wanted next: a past time is at once, INT64_MAX only when something comes in, or for a timer.
      */
     int64_t (*end)(struct engine *engine);
     /* No more waiting: parked reserves are answered ERR_DRAINING, and so are later ones. */

@@ -47,6 +47,7 @@ struct embedded_options assemble_embedded(const struct config *config,
         .hash_key = platform->hash_key,
         .lease_first = platform->lease_key >> 2, /* far from the end of 64 bits */
         .now_us = now_us,
+        .loop = platform->loop,
     };
 }
 

@@ -127,8 +127,8 @@ static bool step(struct batch *batch)
     struct problem problem = {0};
     struct cmd cmd;
     size_t before = batch->items.rest.len;
-    if (!api_batch_next(&batch->items, &server->options.api, server->now_us, &server->scratch, &cmd,
-                        &problem))
+    if (!api_batch_next(&batch->items, &server->options.api, server->loop->now_us, &server->scratch,
+                        &cmd, &problem))
         return false;
     budget_spend(&server->budget,
                  COMMAND_NS + (int64_t)(before - batch->items.rest.len) / BYTES_PER_NS);
@@ -189,7 +189,7 @@ bool batches_step(struct server *server)
         struct http_session *http = batch->request->http;
         list_remove(&batch->place);
         arena_reset(&server->scratch);
-        server_look_at_clock(server);
+        (void)loop_look_at_clock(server->loop);
         server_begin_visit(server);
         if (go_on(batch))
             pipeline_read_on(&http->pipeline);

@@ -75,7 +75,7 @@ static void say_closed(struct server *server, size_t footprint)
 {
     struct buffers *buffers = &server->buffers;
     buffers->unsaid++;
-    if (buffers->said_us != INT64_MIN && server->now_us - buffers->said_us < SAY_EVERY_US)
+    if (buffers->said_us != INT64_MIN && server->loop->now_us - buffers->said_us < SAY_EVERY_US)
         return;
     log_event(LOG_WARN, "connections_evicted",
               "count=%llu footprint_bytes=%zu all_bytes=%llu limit_bytes=%llu "
@@ -83,7 +83,7 @@ static void say_closed(struct server *server, size_t footprint)
               "limits.buffer_bytes\"",
               (unsigned long long)buffers->unsaid, footprint, (unsigned long long)buffers->bytes,
               (unsigned long long)buffers->max_bytes);
-    buffers->said_us = server->now_us;
+    buffers->said_us = server->loop->now_us;
     buffers->unsaid = 0;
 }
 

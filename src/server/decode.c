@@ -62,7 +62,7 @@ void decode_begin(struct request *request, const struct api_site *site)
     decoding->in_use = true;
     decoding->site = *site;
     decoding->limits = server->options.api;
-    decoding->now_us = server->now_us;
+    decoding->now_us = server->loop->now_us;
     decoding->bytes = http->http.request.body.len;
     http1_detach(&http->http, &decoding->arena, &decoding->http, &decoding->body);
     http->pipeline.working_bytes += decoding->bytes;

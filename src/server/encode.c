@@ -90,7 +90,7 @@ void encode_begin(struct request *request, const struct reply *reply)
     encoding->format = request->format;
     encoding->body_bytes = body_bytes(reply);
     buffers_changed(&request->http->pipeline.session);
-    encoding->now_us = server->now_us;
+    encoding->now_us = server->loop->now_us;
     encoding->date = arena_copy(&encoding->arena, server_date(server));
     copy_jobs(encoding, reply);
     budget_spend(&server->budget, (int64_t)encoding->body_bytes / BYTES_PER_NS);

@@ -33,7 +33,7 @@ static void release(struct server *server, uint64_t seq, uint64_t lease, enum re
 static struct requeue *add(struct server *server)
 {
     struct requeue *requeue = mem_zalloc(sizeof(*requeue));
-    requeue->ended_us = server->now_us;
+    requeue->ended_us = server->loop->now_us;
     list_add_tail(&server->requeues, &requeue->place);
     server->turn_again = true; /* the turn may be past this; somebody may wait for the jobs */
     return requeue;

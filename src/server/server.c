@@ -23,8 +23,7 @@ struct server *server_new(const struct server_options *options)
     server->engine = options->engine;
     server->budget.left_ns = BUDGET_UNLIMITED; /* until the first turn */
     server->engine->verbs->use_budget(server->engine, &server->budget);
-    server->now_us = loop_look_at_clock(server->loop);
-    server->started_us = server->now_us;
+    server->started_us = loop_look_at_clock(server->loop);
     server->date_s = -1;
     server->worker = options->worker;
     config_known_hosts(options->config, &server->hosts);
@@ -103,7 +102,7 @@ unsigned server_sessions(const struct server *server)
 
 struct bytes server_date(struct server *server)
 {
-    int64_t now_s = server->now_us / 1000000;
+    int64_t now_s = server->loop->now_us / 1000000;
     if (now_s != server->date_s) {
         server->date_len = http_date(now_s, server->date).len;
         server->date_s = now_s;

@@ -9,7 +9,6 @@
 #include "base/budget.h"
 #include "base/list.h"
 #include "base/pool.h"
-#include "base/wheel.h"
 #include "core/core.h"
 #include "port/clock.h"
 #include "port/engine.h"
@@ -68,7 +67,6 @@ struct server {
     struct engine *engine;
     struct pool sessions;  // of all protocols, see protocol.h
     struct pool requests;  // struct request
-    struct wheel timers;   // struct session, by timer_us
     struct list dirty;     // session::dirty: has bytes to send
     struct list all;       // session::all
     struct list clearings; // clearing::place: its next command can be asked
@@ -78,7 +76,6 @@ struct server {
     struct arena scratch;  /* of the request being decoded */
     struct budget budget;  /* of the turn's present stage */
     int64_t visit_ns;      /* the connection being served stops when so much budget is left */
-    int64_t now_us;        /* see server_look_at_clock */
     int64_t started_us;
     int64_t date_s;
     char date[32];
@@ -101,12 +98,6 @@ void server_free(struct server *server); /* connections that are left are droppe
  */
 int64_t server_turn(struct server *server);
 
-/*
- * Reads the clock, for server->now_us and the engine: at a turn's beginning and before each
- * connection's bytes are dealt with. A delay must not count from before it was asked for (P3), and
- * a turn with many connections is milliseconds long when others have the processor.
- */
-void server_look_at_clock(struct server *server);
 void server_sleep(struct server *server, int64_t until_us);
 /* The upper bound of a bucket of server_counts::turn_us, in microseconds; INT64_MAX: the last. */
 int64_t turn_bound_us(unsigned bucket);

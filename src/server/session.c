@@ -13,7 +13,6 @@ enum {
     FREED_BYTES_PER_NS = 8, /* whose buffers are given back */
     REQUEST_BYTES_PER_S = 64 * 1024,
     ANSWER_BYTES_MIN = 64 * 1024, /* in each limits.request_seconds */
-    EXPIRE_STEPS = 1000,          /* of the timers' wheel in a turn */
     EXPIRE_NS = 100,
     SENT_MAX_BYTES = 256 * 1024, /* the network sends no more at once */
     BYTES_PER_NS = 4,            /* copied, here and in the system */
@@ -29,11 +28,6 @@ static struct session *of_stream(const struct stream *stream)
     return stream->user;
 }
 
-static int64_t timer_when(const void *session)
-{
-    return ((const struct session *)session)->timer_us;
-}
-
 void session_touch(struct session *session)
 {
     buffers_changed(session);
@@ -45,16 +39,13 @@ void session_arm(struct session *session)
 {
     struct server *server = session->server;
     int64_t deadline_us = session->kind->deadline_us(session);
-    if (deadline_us == INT64_MAX || (session->timed && session->timer_us <= deadline_us))
+    bool armed = timer_is_armed(&session->timer) && session->timer.at_us <= deadline_us;
+    if (deadline_us == INT64_MAX || armed)
         return;
-    if (session->timed)
-        wheel_remove(&server->timers, session->number);
     int64_t grain = TIMER_GRAIN_US;
-    session->timer_us = (deadline_us / grain + 1) * grain;
-    if (server->options.config->request_us < 2 * grain) /* short limits (tests) are kept exactly */
-        session->timer_us = deadline_us;
-    session->timed = true;
-    wheel_add(&server->timers, session->number);
+    bool exact = server->options.config->request_us < 2 * grain; /* short limits (tests) */
+    loop_arm(server->loop, &session->timer,
+             exact ? deadline_us : (deadline_us / grain + 1) * grain);
 }
 
 static size_t unsent(const struct session *session)
@@ -81,7 +72,7 @@ void session_fed(struct session *session, size_t bytes, bool midway)
         return;
     }
     if (session->begun_us == 0) {
-        session->begun_us = session->server->now_us;
+        session->begun_us = session->server->loop->now_us;
         session->begun_bytes = 0;
         session_arm(session);
     }
@@ -98,14 +89,14 @@ int64_t session_request_deadline_us(const struct session *session)
 
 static void open_window(struct session *session)
 {
-    session->window_us = session->server->now_us;
+    session->window_us = session->server->loop->now_us;
     session->window_sent = session_sent(session);
 }
 
 /* Has the client taken enough of what waited for it? Then it has as much time again. */
 static void renew_window(struct session *session)
 {
-    if (session_answer_deadline_us(session) <= session->server->now_us &&
+    if (session_answer_deadline_us(session) <= session->server->loop->now_us &&
         session_sent(session) - session->window_sent >= ANSWER_BYTES_MIN)
         open_window(session);
 }
@@ -123,8 +114,7 @@ void session_free(struct session *session, enum session_end end)
     budget_spend(&server->budget,
                  CLOSE_NS + (int64_t)(session->stream ? unsent(session) : 0) / FREED_BYTES_PER_NS);
     session->kind->fini(session, end);
-    if (session->timed)
-        wheel_remove(&server->timers, session->number);
+    loop_cancel(server->loop, &session->timer);
     if (session->stream)
         stream_close(session->stream, end == SESSION_POLITE ? STREAM_LINGER : STREAM_DROP);
     buffers_forget(session);
@@ -141,6 +131,18 @@ static bool is_closing(const struct session *session)
     return session->state == SESSION_CLOSING;
 }
 
+/* It may be that its time is not up, but was at the last time that the timer was armed for. */
+static void look_at_deadline(struct timer *timer)
+{
+    struct session *session = LIST_ENTRY(timer, struct session, timer);
+    budget_spend(&session->server->budget, EXPIRE_NS);
+    renew_window(session);
+    if (session->kind->deadline_us(session) <= session->server->loop->now_us)
+        session->kind->expired(session);
+    else
+        session_arm(session);
+}
+
 static const struct stream_handler stream_handler;
 
 static void handle_accepted(struct acceptor *acceptor, struct stream *stream, unsigned listener)
@@ -151,6 +153,7 @@ static void handle_accepted(struct acceptor *acceptor, struct stream *stream, un
     session->number = number;
     session->server = server;
     session->stream = stream;
+    session->timer.expired = look_at_deadline;
     stream->handler = &stream_handler;
     stream->user = session;
     const struct server_listener *where = &server->options.listeners[listener];
@@ -182,7 +185,7 @@ static size_t handle_input(struct stream *stream, struct bytes bytes)
     struct server *server = session->server;
     if (is_closing(session))
         return bytes.len;
-    server_look_at_clock(server);
+    (void)loop_look_at_clock(server->loop);
     server_begin_visit(server);
     size_t used = session->kind->input(session, bytes);
     bool cut = used < bytes.len && !session_may_go_on(session);
@@ -248,32 +251,11 @@ void sessions_init(struct server *server)
         if (protocols[i].session_bytes > session_bytes)
             session_bytes = protocols[i].session_bytes;
     pool_init(&server->sessions, session_bytes);
-    wheel_init(&server->timers, &server->sessions, offsetof(struct session, timer_prev), timer_when,
-               server->now_us);
     list_init(&server->dirty);
     list_init(&server->all);
 }
 
 /* ---- what a turn does with them ---- */
-
-bool sessions_expire(struct server *server)
-{
-    uint32_t steps = EXPIRE_STEPS;
-    while (steps && !budget_spent(&server->budget)) {
-        uint32_t number = wheel_pop(&server->timers, server->now_us, &steps);
-        if (number == POOL_NONE)
-            return steps == 0;
-        budget_spend(&server->budget, EXPIRE_NS);
-        struct session *session = pool_at(&server->sessions, number);
-        session->timed = false;
-        renew_window(session);
-        if (session->kind->deadline_us(session) <= server->now_us)
-            session->kind->expired(session);
-        else
-            session_arm(session);
-    }
-    return true;
-}
 
 static void send_out(struct session *session)
 {
@@ -307,9 +289,4 @@ bool sessions_flush(struct server *server)
     while (!list_empty(&server->dirty) && !budget_spent(&server->budget))
         (void)session_flush(LIST_ENTRY(server->dirty.next, struct session, dirty));
     return !list_empty(&server->dirty);
-}
-
-int64_t sessions_next_us(const struct server *server)
-{
-    return wheel_next_us(&server->timers);
 }

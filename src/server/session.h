@@ -46,11 +46,9 @@ struct session_kind {
 };
 
 struct session {
-    uint32_t timer_prev, timer_next; /* the timers wheel's */
-    uint32_t number;                 /* in server::sessions */
-    bool timed;                      /* is on the wheel */
-    enum session_state state;        /* see session_state_move() */
-    int64_t timer_us;                /* when the wheel looks at deadline_us() again */
+    uint32_t number;          /* in server::sessions */
+    enum session_state state; /* see session_state_move() */
+    struct timer timer;       /* looks at deadline_us() again */
     const struct session_kind *kind;
     struct server *server;
     struct stream *stream;
@@ -113,13 +111,11 @@ uint64_t session_end(const struct session *session);
 uint64_t session_sent(const struct session *session);
 
 /*
- * For turn.c: the handler functions of streams, timers, and the sending at a turn's end.
+ * For turn.c: the handler functions of streams, and the sending at a turn's end.
  * True: the budget was spent, and there is more to do.
  */
 void sessions_init(struct server *server);
-bool sessions_expire(struct server *server);
 bool sessions_flush(struct server *server);
-int64_t sessions_next_us(const struct server *server);
 void session_free(struct session *session, enum session_end end);
 
 #endif

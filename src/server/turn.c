@@ -2,11 +2,13 @@
  * The order of a turn: the second file a newcomer reads, after ARCHITECTURE.md.
  *
  *   sleep      until the next thing is due, bytes come, or a disk operation ends
- *   clock      is read, and again before each connection's bytes: see server_look_at_clock
+ *   clock      is read, and again before each connection's bytes are dealt with: a delay must not
+ *              count from before it was asked for (P3), and a turn with many connections is
+ *              milliseconds long when others have the processor
  *   begin      finished syncs release their replies; what is due becomes ready
  *   gather     all bytes that came are decoded and applied, and all who left are forgotten
  *   batches    requests with many commands, and those that the worker has decoded, go on
- *   expire     timers that are due do their work; connections whose time is up are closed
+ *   expire     timers that are due do their work: connections whose time is up are closed
  *   requeue    jobs of clients that have gone come back
  *   clear      topics that are cleared in slices lose another one
  *   match      ready jobs meet waiting consumers
@@ -34,12 +36,6 @@
 #include "server/beanstalk/session.h"
 #include "server/clearing.h"
 #include "server/requeue.h"
-
-void server_look_at_clock(struct server *server)
-{
-    server->now_us = loop_look_at_clock(server->loop);
-    server->engine->verbs->time(server->engine, server->now_us);
-}
 
 /*
  * How the work of a turn is shared out, in percent. A stage may overdraw its share by one step (one
@@ -104,8 +100,9 @@ int64_t server_turn(struct server *server)
 {
     struct engine *engine = server->engine;
 
-    server_look_at_clock(server);
-    int64_t began_us = server->options.config->turn_cpu ? meter_us(server) : server->now_us;
+    int64_t began_us = loop_look_at_clock(server->loop);
+    if (server->options.config->turn_cpu)
+        began_us = meter_us(server);
     server->counts.turns++;
     begin_stage(server, BEGIN_SHARE);
     engine->verbs->begin(engine);
@@ -116,7 +113,6 @@ int64_t server_turn(struct server *server)
     more |= batches_step(server);
     begin_stage(server, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
-    more |= sessions_expire(server);
     more |= beanstalk_surveys_step(server);
     begin_stage(server, REQUEUE_SHARE);
     server->turn_again = false;
@@ -135,9 +131,9 @@ int64_t server_turn(struct server *server)
     more |= server_trim(server);
     count_turn(server, began_us);
     if (server->turn_again || more)
-        return server->now_us;
-    int64_t sessions_us = sessions_next_us(server);
-    return sessions_us < next_us ? sessions_us : next_us;
+        return server->loop->now_us;
+    int64_t timer_us = timers_next_us(&server->loop->timers);
+    return timer_us < next_us ? timer_us : next_us;
 }
 
 void server_sleep(struct server *server, int64_t until_us)

@@ -13,6 +13,11 @@ enum {
     UNASKED_US = 5000 * 1000, /* nobody asks it for anything any more, or minds */
 };
 
+static struct loop *loop_of(const struct node *node)
+{
+    return node->link.options.loop;
+}
+
 static void name_of(const struct node *node, char *room, size_t room_bytes)
 {
     struct bytes text = redis_address_text(&node->link.address, room, room_bytes - 1);
@@ -65,12 +70,20 @@ void node_accept(struct node *node)
 
 /* ---- "not now" ---- */
 
-void node_refused(struct node *node, const char *error, int64_t now_us)
+/* When it is over, unless another error comes. */
+static int64_t stall_ends_us(const struct node *node)
+{
+    return node->refused_us + (node->worked_us > node->refused_us ? QUIET_US : UNASKED_US);
+}
+
+void node_refused(struct node *node, const char *error)
 {
     char name[REDIS_HOST_MAX + 8];
+    int64_t now_us = loop_of(node)->now_us;
     if (!node->stalled_us)
         node->stalled_us = now_us;
     node->refused_us = now_us;
+    loop_arm_by(loop_of(node), &node->quiet, stall_ends_us(node));
     (void)snprintf(node->link.error, sizeof(node->link.error), "%s", error);
     if (node->said_stalled || now_us - node->stalled_us < STALL_US)
         return;
@@ -80,9 +93,11 @@ void node_refused(struct node *node, const char *error, int64_t now_us)
               failure_hint(bytes_str(error)));
 }
 
-void node_worked(struct node *node, int64_t now_us)
+void node_worked(struct node *node)
 {
-    node->worked_us = now_us;
+    node->worked_us = loop_of(node)->now_us;
+    if (node->stalled_us)
+        loop_arm_by(loop_of(node), &node->quiet, stall_ends_us(node));
 }
 
 static void end_stall(struct node *node)
@@ -94,13 +109,16 @@ static void end_stall(struct node *node)
                   (long long)(node->refused_us - node->stalled_us) / 1000);
     node->stalled_us = 0;
     node->said_stalled = false;
+    loop_cancel(loop_of(node), &node->quiet);
 }
 
-void node_tick(struct node *node, int64_t now_us)
+static void end_stall_if_quiet(struct timer *timer)
 {
-    int64_t enough_us = node->worked_us > node->refused_us ? QUIET_US : UNASKED_US;
-    if (node->stalled_us && now_us - node->refused_us >= enough_us)
+    struct node *node = LIST_ENTRY(timer, struct node, quiet);
+    if (stall_ends_us(node) <= loop_of(node)->now_us)
         end_stall(node);
+    else
+        loop_arm(loop_of(node), timer, stall_ends_us(node));
 }
 
 /* ---- the link ---- */
@@ -187,6 +205,7 @@ void node_init(struct node *node, const struct link_options *options,
     *node = (struct node){
         .link_callbacks = {.up = link_up, .down = link_down, .message = no_message},
         .role.done = role_told,
+        .quiet.expired = end_stall_if_quiet,
         .callbacks = callbacks,
     };
     own.callbacks = &node->link_callbacks;
@@ -196,5 +215,6 @@ void node_init(struct node *node, const struct link_options *options,
 void node_fini(struct node *node)
 {
     node->ready = false;
+    loop_cancel(loop_of(node), &node->quiet);
     link_fini(&node->link);
 }

@@ -35,6 +35,7 @@ struct node {
     int64_t stalled_us; /* since when; 0: it does not */
     int64_t refused_us; /* when it said so last */
     int64_t worked_us;  /* when it did something last */
+    struct timer quiet; /* stalled: armed for when that may be over, or earlier */
     bool said_stalled;
 };
 
@@ -47,10 +48,9 @@ void node_fini(struct node *node);
 void node_suspect(struct node *node, const char *why);
 void node_accept(struct node *node);
 
-/* It answered a call with an error that will pass, or did what it was asked. */
-void node_refused(struct node *node, const char *error, int64_t now_us);
-void node_worked(struct node *node, int64_t now_us);
-/* The error is over when it has not come for a while, a shorter one if something was done since. */
-void node_tick(struct node *node, int64_t now_us);
+/* It answered a call with an error that will pass, or did what it was asked. The error is over when
+ * it has not come for a while, a shorter one if something was done since. */
+void node_refused(struct node *node, const char *error);
+void node_worked(struct node *node);
 
 #endif

@@ -18,6 +18,32 @@ enum {
 
 static const char SWITCHED[] = "+switch-master";
 
+static struct loop *loop_of(const struct sentinels *sentinels)
+{
+    return sentinels->options.loop;
+}
+
+/* It is found, or nobody knows it: if it is wanted still, or again, it is sought after a while. */
+static void end_search(struct sentinels *sentinels)
+{
+    sentinels->seeking = false;
+    sentinels->again_at_us = loop_of(sentinels)->now_us + AGAIN_US;
+    if (sentinels->wanted)
+        loop_arm(loop_of(sentinels), &sentinels->timer, sentinels->again_at_us);
+    else
+        loop_cancel(loop_of(sentinels), &sentinels->timer);
+}
+
+/* An answer came: if it was the last one, they are counted when all that came now was read. */
+static void count_soon(struct sentinels *sentinels)
+{
+    unsigned answers = 0;
+    for (unsigned i = 0; i < sentinels->count; i++)
+        answers += sentinels->all[i].answer.host[0] != '\0';
+    if (sentinels->seeking && answers == sentinels->count)
+        loop_arm(loop_of(sentinels), &sentinels->timer, loop_of(sentinels)->now_us);
+}
+
 /* ---- what one sentinel says ---- */
 
 static bool read_address(struct bytes host, struct bytes port, struct redis_address *out_address)
@@ -55,8 +81,7 @@ static void take_switch(struct sentinel *sentinel, struct bytes text)
     if (!read_switch(text, sentinels->options.url->service, &master))
         return; /* of another master */
     sentinel->answer = master;
-    sentinels->seeking = false; /* what others answered before is old */
-    sentinels->decide_at_us = sentinels->now_us + AGAIN_US;
+    end_search(sentinels); /* what others answered before is old */
     sentinels->options.named(sentinels->options.owner, &master);
 }
 
@@ -85,6 +110,7 @@ static void sentinel_message(struct link_callbacks *callbacks, struct link *link
             sentinel->fresh = true;
             link_good(link);
             say_back(sentinel);
+            count_soon(sentinel->sentinels);
         }
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3) {
         if (bytes_eq(text_of(reply->element[0]), BYTES("message")))
@@ -133,7 +159,7 @@ static bool is_on_its_way(const struct sentinel *sentinel)
 static void seek(struct sentinels *sentinels)
 {
     sentinels->seeking = true;
-    sentinels->decide_at_us = sentinels->now_us + DECIDE_US;
+    loop_arm(loop_of(sentinels), &sentinels->timer, loop_of(sentinels)->now_us + DECIDE_US);
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
         if (is_on_its_way(sentinel))
@@ -142,20 +168,19 @@ static void seek(struct sentinels *sentinels)
         link_rest(&sentinel->link);
         link_want(&sentinel->link, &sentinels->options.url->addresses[i]);
     }
+    count_soon(sentinels);
 }
 
 /* The address that most sentinels name; NULL: none has answered. */
-static const struct redis_address *most_named(const struct sentinels *sentinels,
-                                              unsigned *out_answers)
+static const struct redis_address *most_named(const struct sentinels *sentinels)
 {
     const struct redis_address *best = NULL;
-    unsigned best_count = 0, answers = 0;
+    unsigned best_count = 0;
     for (unsigned i = 0; i < sentinels->count; i++) {
         const struct redis_address *one = &sentinels->all[i].answer;
         unsigned same = 0;
         if (!one->host[0])
             continue;
-        answers++;
         for (unsigned j = 0; j < sentinels->count; j++)
             same += redis_address_eq(one, &sentinels->all[j].answer);
         if (same > best_count) {
@@ -163,7 +188,6 @@ static const struct redis_address *most_named(const struct sentinels *sentinels,
             best_count = same;
         }
     }
-    *out_answers = answers;
     return best;
 }
 
@@ -180,12 +204,8 @@ static void tell_refusal(struct sentinels *sentinels)
 
 static void decide(struct sentinels *sentinels)
 {
-    unsigned answers;
-    const struct redis_address *master = most_named(sentinels, &answers);
-    if (answers < sentinels->count && sentinels->now_us < sentinels->decide_at_us)
-        return;
-    sentinels->seeking = false;
-    sentinels->decide_at_us = sentinels->now_us + AGAIN_US;
+    const struct redis_address *master = most_named(sentinels);
+    end_search(sentinels);
     for (unsigned i = 0; i < sentinels->count; i++)
         sentinels->all[i].fresh = false;
     if (master)
@@ -194,19 +214,20 @@ static void decide(struct sentinels *sentinels)
         tell_refusal(sentinels);
 }
 
-void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_master)
+static void go_on(struct timer *timer)
 {
-    sentinels->now_us = now_us;
-    if (!have_master && !sentinels->seeking && now_us >= sentinels->decide_at_us)
-        seek(sentinels);
+    struct sentinels *sentinels = LIST_ENTRY(timer, struct sentinels, timer);
     if (sentinels->seeking)
         decide(sentinels);
+    else if (sentinels->wanted)
+        seek(sentinels);
 }
 
-int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master)
+void sentinels_want_master(struct sentinels *sentinels, bool wanted)
 {
-    bool minded = sentinels->count && (sentinels->seeking || !have_master);
-    return minded ? sentinels->decide_at_us : INT64_MAX;
+    sentinels->wanted = wanted;
+    if (wanted && !sentinels->seeking)
+        loop_arm(loop_of(sentinels), &sentinels->timer, sentinels->again_at_us);
 }
 
 const struct link *sentinels_error(const struct sentinels *sentinels)
@@ -228,7 +249,8 @@ void sentinels_init(struct sentinels *sentinels, const struct sentinels_options 
                                 .tls = options->tls,
                                 .subscriber = true,
                                 .timeout_us = options->timeout_us};
-    *sentinels = (struct sentinels){.options = *options, .count = options->url->address_count};
+    *sentinels = (struct sentinels){
+        .options = *options, .count = options->url->address_count, .timer.expired = go_on};
     for (unsigned i = 0; i < sentinels->count; i++) {
         struct sentinel *sentinel = &sentinels->all[i];
         sentinel->callbacks = (struct link_callbacks){
@@ -243,5 +265,7 @@ void sentinels_fini(struct sentinels *sentinels)
 {
     for (unsigned i = 0; i < sentinels->count; i++)
         link_fini(&sentinels->all[i].link);
+    if (sentinels->count)
+        loop_cancel(loop_of(sentinels), &sentinels->timer);
     sentinels->count = 0;
 }

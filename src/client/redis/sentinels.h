@@ -4,7 +4,7 @@
  * hangs, or was demoted while it lives, is left at once.
  *
  * While there is no master, all are connected to and asked anew, and the address that most of them
- * name is taken: a failover that nobody heard of is found so, too.
+ * name is taken: a failover that nobody heard of is found so, too. How that goes on is a timer's.
  *
  * One thread. Does not move.
  */
@@ -40,17 +40,17 @@ struct sentinels {
     struct sentinels_options options;
     struct sentinel all[REDIS_ADDRESSES_MAX];
     unsigned count;
-    int64_t now_us;
-    bool seeking;         /* they are asked */
-    int64_t decide_at_us; /* seeking: when the answers that have come are counted; else when to seek
-                             again if there is no master */
+    bool wanted;         /* there is no master */
+    bool seeking;        /* they are asked */
+    int64_t again_at_us; /* not seeking: not before this again */
+    struct timer timer;  /* seeking: to count the answers that have come; wanted: to seek again */
 };
 
 void sentinels_init(struct sentinels *sentinels, const struct sentinels_options *options);
 void sentinels_fini(struct sentinels *sentinels); /* of a zeroed one does nothing */
 
-void sentinels_tick(struct sentinels *sentinels, int64_t now_us, bool have_master);
-int64_t sentinels_next_us(const struct sentinels *sentinels, bool have_master);
+/* There is no master: looks for one, again and again until this is called with false. */
+void sentinels_want_master(struct sentinels *sentinels, bool wanted);
 
 /* Why no master is known, for messages. */
 const struct link *sentinels_error(const struct sentinels *sentinels);

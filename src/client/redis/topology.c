@@ -20,6 +20,11 @@ static struct topology *of_node(struct node_callbacks *callbacks)
     return LIST_ENTRY(callbacks, struct topology, callbacks);
 }
 
+static struct loop *loop_of(const struct topology *topology)
+{
+    return topology->options.loop;
+}
+
 static bool in_use(const struct node *node)
 {
     return node->link.wanted;
@@ -102,8 +107,13 @@ unsigned topology_slot(struct bytes key)
 
 static void want_map(struct topology *topology)
 {
-    if (topology->map_at_us == INT64_MAX)
-        topology->map_at_us = topology->now_us;
+    if (!topology->map_asked && !timer_is_armed(&topology->map_again))
+        loop_arm(loop_of(topology), &topology->map_again, loop_of(topology)->now_us);
+}
+
+static void ask_again_later(struct topology *topology)
+{
+    loop_arm(loop_of(topology), &topology->map_again, loop_of(topology)->now_us + MAP_AGAIN_US);
 }
 
 /* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
@@ -160,21 +170,22 @@ static void take_map(struct topology *topology, const redisReply *reply,
     topology->whole = covered == REDIS_SLOTS;
     if (covered)
         leave_others(topology);
-    topology->map_at_us = topology->whole ? INT64_MAX : topology->now_us + MAP_AGAIN_US;
+    topology->options.callbacks->moved(topology->options.callbacks);
 }
 
 static void map_told(struct link_call *call, redisReply *reply)
 {
     struct topology *topology = LIST_ENTRY(call, struct topology, map);
+    bool is_map = reply && reply->type == REDIS_REPLY_ARRAY;
     topology->map_asked = false;
-    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
-    if (!reply)
-        return;
-    if (reply->type == REDIS_REPLY_ARRAY) {
+    if (is_map) {
         struct redis_address asked = topology->nodes[topology->map_place].link.address;
         take_map(topology, reply, &asked);
     }
-    freeReplyObject(reply);
+    if (!is_map || !topology->whole)
+        ask_again_later(topology);
+    if (reply)
+        freeReplyObject(reply);
 }
 
 /* Not always the same: one that was taken out of the cluster answers, but knows of no slots. */
@@ -193,12 +204,11 @@ static struct node *next_to_ask(struct topology *topology)
 
 static void ask_for_map(struct topology *topology)
 {
-    if (topology->map_asked || topology->map_at_us > topology->now_us)
-        return;
-    topology->map_at_us = topology->now_us + MAP_AGAIN_US;
     struct node *node = next_to_ask(topology);
-    if (!node)
+    if (!node) {
+        ask_again_later(topology);
         return;
+    }
     struct buf *out = link_out(&node->link);
     resp_begin(out, 2);
     resp_add_str(out, "CLUSTER");
@@ -213,6 +223,14 @@ static void ask_seeds(struct topology *topology)
     const struct redis_url *url = topology->options.url;
     for (unsigned i = 0; i < url->address_count; i++)
         (void)need_node(topology, &url->addresses[i]); /* too many: then there are others to ask */
+}
+
+static void map_is_wanted(struct timer *timer)
+{
+    struct topology *topology = LIST_ENTRY(timer, struct topology, map_again);
+    if (!topology_any(topology))
+        ask_seeds(topology);
+    ask_for_map(topology);
 }
 
 /* ---- Sentinel ---- */
@@ -241,11 +259,6 @@ static void sentinel_refused(void *owner, const struct link *link)
     topology->options.callbacks->refused(topology->options.callbacks, link);
 }
 
-static bool have_master(const struct topology *topology)
-{
-    return topology->node_count && topology->nodes[0].ready;
-}
-
 static void init_sentinels(struct topology *topology)
 {
     const struct topology_options *options = &topology->options;
@@ -259,6 +272,7 @@ static void init_sentinels(struct topology *topology)
                                                .named = master_named,
                                                .refused = sentinel_refused,
                                                .owner = topology});
+    sentinels_want_master(&topology->sentinels, true);
 }
 
 /* ---- all of them ---- */
@@ -266,12 +280,16 @@ static void init_sentinels(struct topology *topology)
 static void node_ready(struct node_callbacks *callbacks, struct node *node)
 {
     struct topology *topology = of_node(callbacks);
+    if (topology->options.url->topology == REDIS_SENTINEL)
+        sentinels_want_master(&topology->sentinels, false);
     topology->options.callbacks->ready(topology->options.callbacks, node);
 }
 
 static void node_lost(struct node_callbacks *callbacks, struct node *node)
 {
     struct topology *topology = of_node(callbacks);
+    if (topology->options.url->topology == REDIS_SENTINEL)
+        sentinels_want_master(&topology->sentinels, true);
     if (topology->options.url->topology == REDIS_CLUSTER) {
         want_map(topology);
         if (node->replica && node->master.host[0])
@@ -280,8 +298,7 @@ static void node_lost(struct node_callbacks *callbacks, struct node *node)
     topology->options.callbacks->lost(topology->options.callbacks, node);
 }
 
-void topology_init(struct topology *topology, const struct topology_options *options,
-                   int64_t now_us)
+void topology_init(struct topology *topology, const struct topology_options *options)
 {
     const struct redis_url *url = options->url;
     *topology = (struct topology){
@@ -294,8 +311,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
                  .timeout_us = options->timeout_us},
         .callbacks = {.ready = node_ready, .lost = node_lost},
         .map.done = map_told,
-        .map_at_us = INT64_MAX,
-        .now_us = now_us,
+        .map_again.expired = map_is_wanted,
     };
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
     switch (url->topology) {
@@ -312,6 +328,7 @@ void topology_fini(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++)
         node_fini(&topology->nodes[i]);
+    loop_cancel(loop_of(topology), &topology->map_again); /* a call that ended may have armed it */
     sentinels_fini(&topology->sentinels);
 }
 
@@ -328,6 +345,7 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     if (!address.host[0])
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     topology->slots[failure->slot] = need_node(topology, &address);
+    topology->options.callbacks->moved(topology->options.callbacks);
 }
 
 const struct link *topology_error(const struct topology *topology)
@@ -338,29 +356,6 @@ const struct link *topology_error(const struct topology *topology)
             return &node->link;
     }
     return topology->node_count ? NULL : sentinels_error(&topology->sentinels);
-}
-
-void topology_tick(struct topology *topology, int64_t now_us)
-{
-    topology->now_us = now_us;
-    for (unsigned i = 0; i < topology->node_count; i++)
-        node_tick(&topology->nodes[i], now_us);
-    if (topology->options.url->topology == REDIS_SENTINEL)
-        sentinels_tick(&topology->sentinels, now_us, have_master(topology));
-    if (topology->options.url->topology != REDIS_CLUSTER || topology->map_at_us > now_us)
-        return;
-    if (!topology_any(topology))
-        ask_seeds(topology);
-    ask_for_map(topology);
-}
-
-int64_t topology_next_us(const struct topology *topology)
-{
-    int64_t next_us = topology->map_asked ? INT64_MAX : topology->map_at_us;
-    if (topology->options.url->topology != REDIS_SENTINEL)
-        return next_us;
-    int64_t sentinels_us = sentinels_next_us(&topology->sentinels, have_master(topology));
-    return sentinels_us < next_us ? sentinels_us : next_us;
 }
 
 void topology_flush(struct topology *topology)

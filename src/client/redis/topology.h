@@ -24,6 +24,8 @@ struct topology_callbacks {
     void (*ready)(struct topology_callbacks *callbacks,
                   struct node *node); /* takes commands from now on */
     void (*lost)(struct topology_callbacks *callbacks, struct node *node);
+    /* Slots have other nodes: topology_node() may say something else now. */
+    void (*moved)(struct topology_callbacks *callbacks);
     /* No sentinel names a master, and one of them says why that will not change. */
     void (*refused)(struct topology_callbacks *callbacks, const struct link *link);
 };
@@ -43,20 +45,18 @@ struct topology {
     struct node_callbacks callbacks;
     struct node nodes[REDIS_NODES_MAX];
     unsigned node_count;
-    int64_t now_us;
     /* Cluster */
     uint8_t slots[REDIS_SLOTS]; /* a place in nodes, or REDIS_NO_NODE */
     struct link_call map;
-    unsigned map_place; /* in nodes, of the one that was asked last */
-    bool map_asked;     /* the answer is under way */
-    int64_t map_at_us;  /* when to ask next; INT64_MAX: the map is good */
-    bool whole;         /* the last map had all slots */
+    unsigned map_place;     /* in nodes, of the one that was asked last */
+    bool map_asked;         /* the answer is under way */
+    struct timer map_again; /* when to ask next: armed unless the map is good, or asked for */
+    bool whole;             /* the last map had all slots */
     /* Sentinel */
     struct sentinels sentinels;
 };
 
-void topology_init(struct topology *topology, const struct topology_options *options,
-                   int64_t now_us);
+void topology_init(struct topology *topology, const struct topology_options *options);
 void topology_fini(struct topology *topology);
 
 /* The slot of a key, by its hash tag if it has one (Redis Cluster specification). */
@@ -75,9 +75,6 @@ const struct link *topology_error(const struct topology *topology);
 /* A node said that a slot is another's (`failure` of its error), or that it is no master. */
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
 
-/* Asks for the map or the master, when it is time. Before sending, once a turn. */
-void topology_tick(struct topology *topology, int64_t now_us);
-int64_t topology_next_us(const struct topology *topology);
 /* Sends what has gathered, one write for each node. */
 void topology_flush(struct topology *topology);
 

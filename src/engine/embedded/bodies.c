@@ -107,10 +107,10 @@ static void give_back(struct embedded *embedded, const struct unread *unread)
                 .lease = unread->lease,
                 .why = RELEASE_UNDELIVERED,
                 .has_delay = unread->err != ERR_AGAIN,
-                .due_us = embedded->now_us + UNREAD_WAIT_US},
+                .due_us = embedded->loop->now_us + UNREAD_WAIT_US},
     };
     /* The job may have gone meanwhile: then there is nothing to give back. */
-    core_apply(embedded->core, embedded->now_us, &cmd, NULL, NULL);
+    core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL, NULL);
 }
 
 /* A body that is damaged stays so: an operator must see it. False: there is more to do. */
@@ -125,7 +125,7 @@ static bool settle_unread(struct embedded *embedded)
         memcpy(&unread, bodies->unread.at + bodies->settled_bytes, sizeof(unread));
         bodies->settled_bytes += sizeof(unread);
         if (unread.err == ERR_DAMAGED)
-            core_bury_damaged(embedded->core, embedded->now_us, unread.seq, unread.lease);
+            core_bury_damaged(embedded->core, embedded->loop->now_us, unread.seq, unread.lease);
         else
             give_back(embedded, &unread);
     }
@@ -300,7 +300,7 @@ static void wait_for_bodies(struct embedded *embedded, struct ticket *ticket,
     waiter->head = (struct waiting_reply){
         .ticket = ticket, .for_bodies = true, .may_park = waiter->asked.wait_us > 0};
     waiter->embedded = embedded;
-    waiter->asked_until_us = time_add(embedded->now_us, waiter->asked.wait_us);
+    waiter->asked_until_us = time_add(embedded->loop->now_us, waiter->asked.wait_us);
     if (cold < reply->count) { /* the others' bodies lie there */
         waiter->bodies = bodies->scratch;
         waiter->size_bytes += bodies->scratch.held;
@@ -401,7 +401,7 @@ static void give_back_all(struct embedded *embedded, const struct reply *reply)
 static bool still_ours(struct embedded *embedded, struct reply *reply, struct job_view *job)
 {
     if (!cmd_traits(reply->kind)->takes_jobs ||
-        core_restart_lease(embedded->core, embedded->now_us, job->ref.seq, job->lease, 0,
+        core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq, job->lease, 0,
                            &job->until_us))
         return true;
     if (!reply->err)
@@ -442,8 +442,8 @@ static void ask_again(struct embedded *embedded, struct body_waiter *waiter, str
     struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
     int64_t until_us = waiter->asked_until_us;
     uint64_t parked = 0;
-    cmd.reserve.wait_us = until_us > embedded->now_us ? until_us - embedded->now_us : 0;
-    core_apply(embedded->core, embedded->now_us, &cmd, ticket, &parked);
+    cmd.reserve.wait_us = until_us > embedded->loop->now_us ? until_us - embedded->loop->now_us : 0;
+    core_apply(embedded->core, embedded->loop->now_us, &cmd, ticket, &parked);
     if (parked)
         ticket->parked = parked; /* not answered yet: the ticket is still there */
 }
@@ -531,9 +531,9 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
         struct reply *reply = &LIST_ENTRY(link, struct body_waiter, link)->reply;
         for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++) {
             struct job_view *job = &reply->jobs[i];
-            if (job->until_us <= embedded->now_us &&
-                !core_restart_lease(embedded->core, embedded->now_us, job->ref.seq, job->lease,
-                                    RENEW_US, &job->until_us))
+            if (job->until_us <= embedded->loop->now_us &&
+                !core_restart_lease(embedded->core, embedded->loop->now_us, job->ref.seq,
+                                    job->lease, RENEW_US, &job->until_us))
                 job->until_us = INT64_MAX; /* it is somebody else's matter now */
         }
         int64_t until_us = first_until_us(reply);
@@ -545,7 +545,7 @@ static int64_t renew(struct embedded *embedded, const struct list *head)
 void bodies_renew_leases(struct embedded *embedded)
 {
     struct bodies *bodies = &embedded->bodies;
-    if (embedded->now_us < bodies->renew_at_us)
+    if (embedded->loop->now_us < bodies->renew_at_us)
         return;
     int64_t reading_us = renew(embedded, &bodies->reading);
     int64_t whole_us = renew(embedded, &bodies->whole);

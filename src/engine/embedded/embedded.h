@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "port/engine.h"
+#include "port/loop.h"
 #include "store/store.h"
 
 struct embedded;
@@ -22,7 +23,8 @@ struct embedded_options {
      * earlier one again. A store knows which were given.
      */
     uint64_t lease_first;
-    int64_t now_us;
+    int64_t now_us;          /* when it is opened; later */
+    const struct loop *loop; /* says what time it is; borrowed */
 };
 
 /* Opens the store and replays it. On failure out_error says why, for people. */

@@ -66,8 +66,8 @@ static void answer_with_stats(struct embedded *embedded, struct ticket *ticket,
 {
     struct engine_stats stats;
     struct reply full = *reply;
-    embedded_stats(embedded->core, embedded->store, embedded->now_us, embedded->stats->due_within,
-                   &stats);
+    embedded_stats(embedded->core, embedded->store, embedded->loop->now_us,
+                   embedded->stats->due_within, &stats);
     full.stats = &stats;
     ticket->answered(ticket, &full);
 }
@@ -111,11 +111,6 @@ static void engine_use_budget(struct engine *engine, struct budget *budget)
     core_use_budget(embedded->core, budget);
 }
 
-static void engine_time(struct engine *engine, int64_t now_us)
-{
-    of_engine(engine)->now_us = now_us;
-}
-
 static void engine_begin(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
@@ -126,7 +121,7 @@ static void engine_begin(struct engine *engine)
     bodies_renew_leases(embedded);
     bodies_turn(embedded);
     stop_serving_if_failed(embedded);
-    embedded->busy |= core_tick(embedded->core, embedded->now_us, TICK_STEPS);
+    embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
 }
 
@@ -181,7 +176,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     embedded->stats = cmd->kind == CMD_TOPICS && cmd->topic.stats ? &cmd->topic : NULL;
     uint64_t waiting_before = embedded_waiting_replies(embedded);
     uint64_t parked = 0;
-    core_apply(embedded->core, embedded->now_us, cmd, ticket, &parked);
+    core_apply(embedded->core, embedded->loop->now_us, cmd, ticket, &parked);
     embedded->asked = embedded->durability;
     embedded->stats = NULL;
     if (!parked && embedded_waiting_replies(embedded) == waiting_before)
@@ -213,7 +208,7 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 static void engine_match(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
-    if (core_match(embedded->core, embedded->now_us, MATCH_JOBS))
+    if (core_match(embedded->core, embedded->loop->now_us, MATCH_JOBS))
         embedded->busy = true;
 }
 
@@ -232,11 +227,11 @@ static int64_t engine_end(struct engine *engine)
         bodies_read_ahead(embedded);
         store_latency_first(embedded->store, core_is_awaited(embedded->core));
         note_marks(embedded);
-        store_turn(embedded->store, embedded->now_us);
+        store_turn(embedded->store, embedded->loop->now_us);
         commit_release(embedded);
         stop_serving_if_failed(embedded);
     }
-    int64_t next_us = embedded->busy ? embedded->now_us : core_next_us(embedded->core);
+    int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
         int64_t store_us = store_next_us(embedded->store);
         if (store_us < next_us)
@@ -268,7 +263,6 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
 
 static const struct engine_verbs verbs = {
     .use_budget = engine_use_budget,
-    .time = engine_time,
     .begin = engine_begin,
     .submit = engine_submit,
     .cancel = engine_cancel,
@@ -298,7 +292,7 @@ enum err embedded_open(const struct embedded_options *options, struct embedded *
     embedded->budget = &embedded->unlimited;
     embedded->durability = options->durability;
     embedded->asked = options->durability;
-    embedded->now_us = options->now_us;
+    embedded->loop = options->loop;
     bodies_init(&embedded->bodies);
     commit_waiters_init(&embedded->writing);
     commit_waiters_init(&embedded->syncing);

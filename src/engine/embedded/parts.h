@@ -69,8 +69,8 @@ struct embedded {
     enum durability durability;
     enum durability asked; /* by the command being applied; between commands the server's own */
     const struct cmd_topic *stats; /* the CMD_TOPICS with `stats` that is being applied; or NULL */
-    int64_t now_us;
-    bool busy; /* the last slice of work left some over */
+    const struct loop *loop;       /* its time is ours */
+    bool busy;                     /* the last slice of work left some over */
     bool draining;
     uint64_t durable, synced;      /* batches up to these are, as the store has told */
     uint64_t commit_waiter_count;  /* of both: */

@@ -155,7 +155,7 @@ static void add_view(struct redis_engine *redis, struct topic_view *view, bool s
     view->lateness = topic ? &topic->lateness : &none;
     view->waiters = topic ? topic->waiters : 0;
     if (!stats)
-        rates_look(&redis->rates, view, redis->now_us);
+        rates_look(&redis->rates, view, redis->options.loop->now_us);
 }
 
 static void add_topic(struct engine_stats *stats, const struct topic_view *topic)

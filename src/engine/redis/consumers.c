@@ -1,6 +1,6 @@
 /*
- * Invariants: a waiter is in its group and in the heap until it is answered; a group lives while it
- * has waiters or calls.
+ * Invariants: a waiter is in its group until it is answered; a group lives while it has waiters or
+ * calls.
  */
 #include <stdlib.h>
 
@@ -18,12 +18,13 @@ void consumers_handed(struct consumers *consumers, const struct job_view *job)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, job->topic);
     int64_t due_us = job->due_us > job->created_us ? job->due_us : job->created_us;
-    int64_t late_us = consumers->now_us > due_us ? consumers->now_us - due_us : 0;
+    int64_t now_us = consumers_now_us(consumers);
+    int64_t late_us = now_us > due_us ? now_us - due_us : 0;
     unsigned bucket = lateness_bucket(late_us);
-    lateness_add(&consumers->lateness, consumers->now_us, bucket);
+    lateness_add(&consumers->lateness, now_us, bucket);
     lateness_count(&consumers->lateness_histogram, bucket, late_us);
     if (topic)
-        lateness_add(&topic->lateness, consumers->now_us, bucket);
+        lateness_add(&topic->lateness, now_us, bucket);
 }
 
 /* ---- groups ---- */
@@ -60,6 +61,12 @@ static struct wait_group *find_group(struct consumers *consumers, const struct c
     return NULL;
 }
 
+/* The looks that are under way are waited for no longer. */
+static void end_probe(struct timer *timer)
+{
+    wait_group_touch(LIST_ENTRY(timer, struct wait_group, probe));
+}
+
 static struct wait_group *wait_group_new(struct consumers *consumers,
                                          const struct cmd_reserve *reserve)
 {
@@ -68,6 +75,7 @@ static struct wait_group *wait_group_new(struct consumers *consumers,
     group->topic_count = reserve->topic_count;
     group->listed_order = reserve->listed_order;
     group->bound = reserve->bound;
+    group->probe.expired = end_probe;
     group->topics = mem_zalloc(reserve->topic_count * sizeof(*group->topics));
     group->asking = mem_zalloc(consumers->options.space->partitions * sizeof(bool));
     list_init(&group->waiters);
@@ -93,6 +101,7 @@ static void wait_group_free(struct wait_group *group)
     }
     list_remove(&group->place);
     list_remove(&group->dirty);
+    loop_cancel(group->consumers->options.loop, &group->probe);
     mem_free(group->topics);
     mem_free(group->asking);
     mem_free(group);
@@ -102,55 +111,6 @@ static void free_if_over(struct wait_group *group)
 {
     if (group->calls == 0 && list_empty(&group->waiters))
         wait_group_free(group);
-}
-
-/* ---- the heap of deadlines ---- */
-
-static void heap_put(struct consumers *consumers, size_t at, struct waiter *waiter)
-{
-    consumers->heap[at] = waiter;
-    waiter->in_heap = at;
-}
-
-static void heap_sift(struct consumers *consumers, size_t at, struct waiter *waiter)
-{
-    while (at > 0 && consumers->heap[(at - 1) / 2]->deadline_us > waiter->deadline_us) {
-        heap_put(consumers, at, consumers->heap[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child + 1 < consumers->heap_count &&
-            consumers->heap[child + 1]->deadline_us < consumers->heap[child]->deadline_us)
-            child++;
-        if (child >= consumers->heap_count ||
-            consumers->heap[child]->deadline_us >= waiter->deadline_us)
-            break;
-        heap_put(consumers, at, consumers->heap[child]);
-        at = child;
-    }
-    heap_put(consumers, at, waiter);
-}
-
-static void heap_add(struct consumers *consumers, struct waiter *waiter)
-{
-    if (consumers->heap_count == consumers->heap_cap) {
-        consumers->heap_cap = consumers->heap_cap ? consumers->heap_cap * 2 : 64;
-        consumers->heap =
-            mem_realloc(consumers->heap, consumers->heap_cap * sizeof(*consumers->heap));
-    }
-    consumers->heap_count++;
-    heap_put(consumers, consumers->heap_count - 1, waiter);
-    heap_sift(consumers, consumers->heap_count - 1, waiter);
-}
-
-static void heap_remove(struct consumers *consumers, struct waiter *waiter)
-{
-    struct waiter *last = consumers->heap[--consumers->heap_count];
-    if (last != waiter) {
-        heap_put(consumers, waiter->in_heap, last);
-        heap_sift(consumers, last->in_heap, last);
-    }
 }
 
 /* ---- waiters ---- */
@@ -169,7 +129,8 @@ static void waiter_free(struct waiter *waiter)
     count_waiter(waiter, false);
     group->wanted -= waiter->max - waiter->job_count;
     group->settles -= !waiter->parked || waiter->job_count;
-    heap_remove(group->consumers, waiter);
+    group->consumers->waiters--;
+    loop_cancel(group->consumers->options.loop, &waiter->deadline);
     list_remove(&waiter->place);
     arena_fini(&waiter->arena);
     mem_free(waiter);
@@ -268,11 +229,18 @@ static void ask_behind(const struct wait_group *group)
     }
 }
 
+static void time_is_up(struct timer *timer)
+{
+    struct waiter *waiter = LIST_ENTRY(timer, struct waiter, deadline);
+    wait_group_touch(waiter->group);
+    waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
+}
+
 enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
                                  struct ticket *ticket)
 {
     bool parks = reserve->wait_us > 0 && !consumers->drained;
-    if (parks && consumers->heap_count >= consumers->options.waiters_max) {
+    if (parks && consumers->waiters >= consumers->options.waiters_max) {
         struct reply full = {.err = ERR_WAITERS_LIMIT, .kind = CMD_RESERVE};
         ticket->answered(ticket, &full);
         return SUBMIT_ANSWERED;
@@ -281,19 +249,20 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
     if (!group)
         group = wait_group_new(consumers, reserve);
     struct waiter *waiter = mem_zalloc(sizeof(*waiter));
-    int64_t wait_us = parks ? reserve->wait_us : consumers->options.timeout_us;
+    int64_t wait_us = parks ? reserve->wait_us : consumers->options.timeout_us, until_us;
     waiter->group = group;
     waiter->ticket = ticket;
     waiter->max = reserve->max;
     waiter->parked = parks;
-    if (__builtin_add_overflow(consumers->now_us, wait_us, &waiter->deadline_us))
-        waiter->deadline_us = INT64_MAX;
+    waiter->deadline.expired = time_is_up;
+    if (!__builtin_add_overflow(consumers_now_us(consumers), wait_us, &until_us))
+        loop_arm(consumers->options.loop, &waiter->deadline, until_us);
     list_add_tail(&group->waiters, &waiter->place);
     group->wanted += waiter->max;
     group->settles += !parks;
     if (!parks)
         ask_behind(group);
-    heap_add(consumers, waiter);
+    consumers->waiters++;
     count_waiter(waiter, true);
     ticket->parked = 1;
     ticket->held = waiter;
@@ -377,6 +346,11 @@ void consumers_match(struct consumers *consumers)
     }
 }
 
+bool consumers_wait_for_match(const struct consumers *consumers)
+{
+    return !list_empty(&consumers->dirty);
+}
+
 /* ---- what is learned of ready jobs ---- */
 
 static void wake_groups(struct topic *topic)
@@ -425,7 +399,7 @@ void consumers_see(struct consumers *consumers, const struct job_view *job, uint
     struct script_rank rank = {.priority = job->priority, .us = job->due_us};
     if (!topic)
         return;
-    topic_see(topic, partition, rank, consumers->now_us);
+    topic_see(topic, partition, rank, consumers_now_us(consumers));
     wake_groups(topic);
 }
 
@@ -460,62 +434,27 @@ void consumers_subscribed(struct consumers *consumers, bool subscribed)
 
 static void forget_if_time(struct consumers *consumers, struct topic *topic)
 {
-    if (topic->again_us <= consumers->now_us)
+    if (topic->again_us <= consumers_now_us(consumers))
         forget(consumers, topic);
-    else if (topic->again_us < consumers->again_us)
-        consumers->again_us = topic->again_us;
+    else
+        loop_arm_by(consumers->options.loop, &consumers->again, topic->again_us);
 }
 
-static void end_probes(struct consumers *consumers)
+static void time_to_forget(struct timer *timer)
 {
-    consumers->probe_deadline_us = INT64_MAX;
-    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
-        struct wait_group *group = LIST_ENTRY(at, struct wait_group, place);
-        if (!group->looking)
-            continue;
-        if (group->probe_deadline_us <= consumers->now_us)
-            wait_group_touch(group);
-        else if (group->probe_deadline_us < consumers->probe_deadline_us)
-            consumers->probe_deadline_us = group->probe_deadline_us;
-    }
-}
-
-void consumers_tick(struct consumers *consumers, int64_t now_us)
-{
-    consumers->now_us = now_us;
-    while (consumers->heap_count && consumers->heap[0]->deadline_us <= now_us) {
-        struct waiter *waiter = consumers->heap[0];
-        wait_group_touch(waiter->group);
-        waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
-    }
-    if (consumers->again_us <= now_us) {
-        consumers->again_us = INT64_MAX;
-        each_topic(consumers, forget_if_time);
-    }
-    if (consumers->probe_deadline_us <= now_us)
-        end_probes(consumers);
-}
-
-int64_t consumers_next_us(const struct consumers *consumers)
-{
-    int64_t next_us = consumers->heap_count ? consumers->heap[0]->deadline_us : INT64_MAX;
-    if (!list_empty(&consumers->dirty))
-        return consumers->now_us;
-    next_us = consumers->probe_deadline_us < next_us ? consumers->probe_deadline_us : next_us;
-    return consumers->again_us < next_us ? consumers->again_us : next_us;
+    each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time);
 }
 
 uint64_t consumers_count(const struct consumers *consumers)
 {
-    return consumers->heap_count;
+    return consumers->waiters;
 }
 
 /* ---- life ---- */
 
 void consumers_init(struct consumers *consumers, const struct consumers_options *options)
 {
-    *consumers = (struct consumers){
-        .options = *options, .again_us = INT64_MAX, .probe_deadline_us = INT64_MAX};
+    *consumers = (struct consumers){.options = *options, .again.expired = time_to_forget};
     topic_cache_init(&consumers->topic_cache, options->space->partitions);
     list_init(&consumers->groups);
     list_init(&consumers->dirty);
@@ -523,13 +462,13 @@ void consumers_init(struct consumers *consumers, const struct consumers_options 
 
 void consumers_fini(struct consumers *consumers)
 {
-    while (consumers->heap_count) {
-        struct waiter *waiter = consumers->heap[0];
-        waiter_end(waiter, ERR_DRAINING);
+    while (!list_empty(&consumers->groups)) {
+        struct wait_group *group = LIST_ENTRY(consumers->groups.next, struct wait_group, place);
+        while (!list_empty(&group->waiters))
+            waiter_end(LIST_ENTRY(group->waiters.next, struct waiter, place), ERR_DRAINING);
+        wait_group_free(group);
     }
-    while (!list_empty(&consumers->groups))
-        wait_group_free(LIST_ENTRY(consumers->groups.next, struct wait_group, place));
+    loop_cancel(consumers->options.loop, &consumers->again);
     topic_cache_fini(&consumers->topic_cache);
-    mem_free(consumers->heap);
     arena_fini(&consumers->scratch);
 }

@@ -31,8 +31,7 @@ struct waiter {
     struct ticket *ticket;
     uint32_t max;
     bool parked; /* it waits for a job, not only for an answer */
-    int64_t deadline_us;
-    size_t in_heap; /* its place in consumers::heap */
+    struct timer deadline;
     /* What it has got so far, when that is less than it wants: */
     struct arena arena;
     struct job_view *jobs;
@@ -43,6 +42,7 @@ struct waiter {
 struct consumers_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
     uint32_t waiters_max;
     int64_t timeout_us; /* a reserve that does not wait is answered within */
     /* The job was reserved for somebody who has gone. */
@@ -55,19 +55,16 @@ struct consumers_options {
 struct consumers {
     struct consumers_options options;
     struct topic_cache topic_cache;
-    struct list groups;   // wait_group::place
-    struct list dirty;    // wait_group::dirty: to be looked at
-    struct waiter **heap; /* by deadline_us, soonest first */
-    size_t heap_count, heap_cap;
+    struct list groups;           // wait_group::place
+    struct list dirty;            // wait_group::dirty: to be looked at
+    size_t waiters;               /* of all groups */
     struct wait_group *hit_group; /* what came due last was for this one: see consumers_promoting */
     uint32_t hit_streak;          /* how often in a row */
     struct arena scratch;         /* of the answer being read */
     bool subscribed;              /* notices are heard */
     enum err drained;             /* what consumers are told who would wait */
-    int64_t again_us;             /* the soonest of topic::again_us */
-    int64_t probe_deadline_us;    /* the soonest of wait_group::probe_deadline_us */
-    int64_t now_us;
-    struct lateness lateness; /* of jobs handed out here */
+    struct timer again;           /* the soonest of topic::again_us */
+    struct lateness lateness;     /* of jobs handed out here */
     struct lateness_histogram lateness_histogram;
 };
 
@@ -92,11 +89,10 @@ void consumers_forget(struct consumers *consumers);
 /* Notices are heard from now on, or not any more. Forgets, too. */
 void consumers_subscribed(struct consumers *consumers, bool subscribed);
 
-/* Ends waits whose time is up. */
-void consumers_tick(struct consumers *consumers, int64_t now_us);
 /* Asks for jobs where there may be some. */
 void consumers_match(struct consumers *consumers);
-int64_t consumers_next_us(const struct consumers *consumers);
+/* There is something to do for that, which came since. */
+bool consumers_wait_for_match(const struct consumers *consumers);
 uint64_t consumers_count(const struct consumers *consumers);
 /* NULL: nobody has asked for it lately. */
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name);

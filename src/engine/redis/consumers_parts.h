@@ -30,7 +30,13 @@ struct wait_group {
     bool *asking;     /* for each partition: a call is under way */
     uint32_t looking; /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
+    struct timer probe; /* armed for that time, or it is over */
 };
+
+static inline int64_t consumers_now_us(const struct consumers *consumers)
+{
+    return consumers->options.loop->now_us;
+}
 
 /* In the next turn's match something may be done for it. */
 void wait_group_touch(struct wait_group *group);

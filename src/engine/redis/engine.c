@@ -25,6 +25,11 @@ static struct redis_engine *of_engine(struct engine *engine)
     return (struct redis_engine *)engine; /* its first member */
 }
 
+static int64_t now_of(const struct redis_engine *redis)
+{
+    return redis->options.loop->now_us;
+}
+
 /* ---- servers come and go ---- */
 
 static void server_is_fit(void *owner)
@@ -40,8 +45,10 @@ static void node_ready(struct topology_callbacks *callbacks, struct node *node)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_ask(&redis->preflight, node);
     script_requests_node_ready(&redis->calls, node);
-    consumers_forget(
-        &redis->consumers); /* it was a replica, perhaps, which our last marks did not reach */
+    partition_init_moved(&redis->partition_init);
+    subscription_look(&redis->subscription);
+    /* It was a replica, perhaps, which our last marks did not reach. */
+    consumers_forget(&redis->consumers);
 }
 
 static void node_lost(struct topology_callbacks *callbacks, struct node *node)
@@ -49,6 +56,18 @@ static void node_lost(struct topology_callbacks *callbacks, struct node *node)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     preflight_node_lost(&redis->preflight, node);
     subscription_lost(&redis->subscription, &node->link.address);
+}
+
+static void slots_moved(struct topology_callbacks *callbacks)
+{
+    struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
+    script_requests_moved(&redis->calls);
+    partition_init_moved(&redis->partition_init);
+}
+
+static void partition_to_open(void *owner, uint32_t partition)
+{
+    partition_init_look(&((struct redis_engine *)owner)->partition_init, partition);
 }
 
 static void sentinel_refused(struct topology_callbacks *callbacks, const struct link *link)
@@ -67,7 +86,7 @@ static void partition_refused(void *owner, uint32_t stored)
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
-    promoter_due(&redis->promoter, partition, redis->now_us);
+    promoter_due(&redis->promoter, partition, now_of(redis));
 }
 
 static void partition_forgot_us(void *owner)
@@ -114,36 +133,10 @@ static void engine_use_budget(struct engine *engine, struct budget *budget)
     of_engine(engine)->budget = budget;
 }
 
-static void engine_time(struct engine *engine, int64_t now_us)
-{
-    struct redis_engine *redis = of_engine(engine);
-    redis->now_us = now_us;
-    redis->topology.now_us = now_us; /* answers are read before anything else ticks */
-    redis->partition_init.now_us = now_us;
-    redis->members.now_us = now_us;
-    redis->promoter.now_us = now_us;
-    redis->calls.now_us = now_us;
-    redis->consumers.now_us = now_us;
-    redis->requeue.now_us = now_us;
-}
-
-/* What Redis answers comes later in the turn, from the loop. */
+/* What Redis answers, and what is due, comes later in the turn, from the loop. */
 static void engine_begin(struct engine *engine)
 {
     (void)engine;
-}
-
-/* What follows from the answers that came in this turn, and from the time. */
-static void tick(struct redis_engine *redis)
-{
-    topology_tick(&redis->topology, redis->now_us);
-    subscription_tick(&redis->subscription);
-    partition_init_tick(&redis->partition_init, redis->now_us);
-    members_tick(&redis->members, redis->now_us);
-    promoter_tick(&redis->promoter, redis->now_us);
-    script_requests_tick(&redis->calls, redis->now_us);
-    redis_requeue_tick(&redis->requeue, redis->now_us);
-    consumers_tick(&redis->consumers, redis->now_us);
 }
 
 static uint32_t partition_for(const struct redis_engine *redis, const struct cmd *cmd)
@@ -207,32 +200,19 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 static void engine_match(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
-    if (redis->leaving)
-        return;
-    tick(redis);
-    consumers_match(&redis->consumers);
+    if (!redis->leaving)
+        consumers_match(&redis->consumers);
 }
 
-static int64_t sooner(int64_t a_us, int64_t b_us)
-{
-    return a_us < b_us ? a_us : b_us;
-}
-
+/* All that has a time of its own is a timer of the loop. */
 static int64_t engine_end(struct engine *engine)
 {
     struct redis_engine *redis = of_engine(engine);
+    bool again = !redis->leaving && consumers_wait_for_match(&redis->consumers);
     script_requests_flush(&redis->calls);
     topology_flush(&redis->topology);
     link_flush(&redis->subscription.link);
-    if (redis->leaving)
-        return redis->give_up_us;
-    int64_t next_us = topology_next_us(&redis->topology);
-    next_us = sooner(next_us, partition_init_next_us(&redis->partition_init));
-    next_us = sooner(next_us, members_next_us(&redis->members));
-    next_us = sooner(next_us, promoter_next_us(&redis->promoter));
-    next_us = sooner(next_us, script_requests_next_us(&redis->calls));
-    next_us = sooner(next_us, redis_requeue_next_us(&redis->requeue));
-    return sooner(next_us, consumers_next_us(&redis->consumers));
+    return again ? now_of(redis) : INT64_MAX;
 }
 
 static void engine_drain(struct engine *engine)
@@ -259,7 +239,6 @@ static void engine_describe(const struct engine *engine, struct metric_sink *sin
 
 static const struct engine_verbs verbs = {
     .use_budget = engine_use_budget,
-    .time = engine_time,
     .begin = engine_begin,
     .submit = engine_submit,
     .cancel = engine_cancel,
@@ -286,6 +265,13 @@ static void we_were_silent(void *owner)
         partition_init_again(&redis->partition_init, i);
 }
 
+static void members_changed(void *owner)
+{
+    struct redis_engine *redis = owner;
+    promoter_members_changed(&redis->promoter);
+    subscription_look(&redis->subscription);
+}
+
 /* The answers kept for us go with us: a request may be sent again until it is old. */
 static int64_t alive_us(const struct redis_options *options)
 {
@@ -299,7 +285,7 @@ static void make_client(struct redis_engine *redis)
     const struct redis_options *options = &redis->options;
     rates_init(&redis->rates);
     redis->topology_callbacks = (struct topology_callbacks){
-        .ready = node_ready, .lost = node_lost, .refused = sentinel_refused};
+        .ready = node_ready, .lost = node_lost, .moved = slots_moved, .refused = sentinel_refused};
     preflight_init(&redis->preflight,
                    &(struct preflight_options){.url = &options->url,
                                                .space = &redis->space,
@@ -313,13 +299,15 @@ static void make_client(struct redis_engine *redis)
                                              .sentinel_password = options->sentinel_password,
                                              .tls = options->tls,
                                              .loop = options->loop,
-                                             .timeout_us = options->timeout_us},
-                  redis->now_us);
-    script_requests_init(
-        &redis->calls, &(struct script_requests_options){.space = &redis->space,
-                                                         .topology = &redis->topology,
-                                                         .timeout_us = options->timeout_us,
-                                                         .wait_replicas = options->wait_replicas});
+                                             .timeout_us = options->timeout_us});
+    script_requests_init(&redis->calls,
+                         &(struct script_requests_options){.space = &redis->space,
+                                                           .topology = &redis->topology,
+                                                           .loop = options->loop,
+                                                           .timeout_us = options->timeout_us,
+                                                           .wait_replicas = options->wait_replicas,
+                                                           .to_open = partition_to_open,
+                                                           .owner = redis});
 }
 
 /* Who owns which partition, and what is due there. */
@@ -328,18 +316,22 @@ static void make_owners(struct redis_engine *redis)
     partition_init_init(&redis->partition_init,
                         &(struct partition_init_options){.space = &redis->space,
                                                          .calls = &redis->calls,
+                                                         .loop = redis->options.loop,
                                                          .refused = partition_refused,
                                                          .opened = partition_opened,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
     members_init(&redis->members, &(struct members_options){.space = &redis->space,
                                                             .calls = &redis->calls,
+                                                            .loop = redis->options.loop,
                                                             .alive_us = alive_us(&redis->options),
                                                             .serves = we_reach_all,
                                                             .missed = we_were_silent,
+                                                            .changed = members_changed,
                                                             .owner = redis});
     promoter_init(&redis->promoter, &(struct promoter_options){.space = &redis->space,
                                                                .calls = &redis->calls,
+                                                               .loop = redis->options.loop,
                                                                .members = &redis->members,
                                                                .promoting = promote_sent,
                                                                .promoted = promote_told,
@@ -347,6 +339,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
                                                                         .calls = &redis->calls,
+                                                                        .loop = redis->options.loop,
                                                                         .returned = given_back,
                                                                         .owner = redis});
 }
@@ -359,6 +352,7 @@ static void make_parts(struct redis_engine *redis)
     consumers_init(&redis->consumers,
                    &(struct consumers_options){.space = &redis->space,
                                                .calls = &redis->calls,
+                                               .loop = options->loop,
                                                .waiters_max = options->waiters_max,
                                                .timeout_us = options->timeout_us,
                                                .give_back = command_give_back,
@@ -399,12 +393,20 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
                    said);
 }
 
-static void say_waiting(const struct redis_engine *redis)
+static void say_waiting(struct timer *timer)
 {
+    const struct redis_engine *redis = LIST_ENTRY(timer, struct redis_engine, say);
     struct redis_error error = {.text = ""};
+    if (redis->preflight.serving || redis->preflight.unfit)
+        return;
     why_not(redis, &error);
     log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
               error.text);
+}
+
+static void give_up(struct timer *timer)
+{
+    LIST_ENTRY(timer, struct redis_engine, give_up)->late = true;
 }
 
 enum err redis_engine_started(struct redis_engine *redis, struct redis_error *out_error)
@@ -417,15 +419,10 @@ enum err redis_engine_started(struct redis_engine *redis, struct redis_error *ou
     preflight->serving = serves(redis);
     if (preflight->serving)
         return OK;
-    if (redis->now_us >= redis->give_up_us) {
-        why_not(redis, out_error);
-        return ERR_IO;
-    }
-    if (redis->now_us >= redis->say_us) {
-        redis->say_us = INT64_MAX;
-        say_waiting(redis);
-    }
-    return ERR_AGAIN;
+    if (!redis->late)
+        return ERR_AGAIN;
+    why_not(redis, out_error);
+    return ERR_IO;
 }
 
 /* Of limits.jobs, for each partition: all together are above it by less than one each. */
@@ -441,9 +438,8 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     char daemon[8];
     redis->engine.verbs = &verbs;
     redis->options = *options;
-    redis->now_us = loop_look_at_clock(options->loop);
-    redis->give_up_us = redis->now_us + OPEN_US;
-    redis->say_us = redis->now_us + OPEN_SAY_US;
+    redis->give_up.expired = give_up;
+    redis->say.expired = say_waiting;
     bool random = getrandom(daemon, sizeof(daemon), 0) == sizeof(daemon);
     enum err err = !random ? ERR_IO
                            : script_space_init(&redis->space, bytes_str(options->prefix),
@@ -459,7 +455,10 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
     redis->space.db = options->url.db;
     redis->space.jobs_max = share_of(options->jobs_max, options->partitions);
     redis->space.topics_max = options->topics_max; /* a topic may be in all of them */
+    int64_t now_us = loop_look_at_clock(options->loop);
     make_parts(redis);
+    loop_arm(options->loop, &redis->give_up, now_us + OPEN_US);
+    loop_arm(options->loop, &redis->say, now_us + OPEN_SAY_US);
     *out_redis = redis;
     return OK;
 }
@@ -471,13 +470,16 @@ void redis_engine_leave(struct redis_engine *redis)
         promoter_leave(&redis->promoter);
         members_leave(&redis->members);
     }
+    script_requests_leave(&redis->calls);
+    partition_init_stop(&redis->partition_init);
     redis->leaving = true;
-    redis->give_up_us = redis->now_us + redis->options.timeout_us / 2;
+    redis->late = false;
+    loop_arm(redis->options.loop, &redis->give_up, now_of(redis) + redis->options.timeout_us / 2);
 }
 
 bool redis_engine_left(const struct redis_engine *redis)
 {
-    return !(redis->promoter.leaving || redis->members.asked) || redis->now_us >= redis->give_up_us;
+    return !(redis->promoter.leaving || redis->members.asked) || redis->late;
 }
 
 void redis_engine_free(struct redis_engine *redis)
@@ -492,6 +494,8 @@ void redis_engine_free(struct redis_engine *redis)
     promoter_fini(&redis->promoter);
     members_fini(&redis->members);
     partition_init_fini(&redis->partition_init);
+    loop_cancel(redis->options.loop, &redis->give_up);
+    loop_cancel(redis->options.loop, &redis->say);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
     rates_fini(&redis->rates);
@@ -501,13 +505,9 @@ void redis_engine_free(struct redis_engine *redis)
 /* ---- waiting ---- */
 
 /* A turn without a server. */
-static void turn_alone(struct redis_engine *redis, int64_t until_us)
+static void turn_alone(struct redis_engine *redis)
 {
-    struct loop *loop = redis->options.loop;
-    loop_sleep(loop, sooner(until_us, engine_end(&redis->engine)));
-    engine_time(&redis->engine, loop_look_at_clock(loop));
-    (void)loop->verbs->gather(loop, NULL); /* what is left is done in the next turn */
-    (void)loop_expire(loop, NULL);         /* the same */
+    loop_turn(redis->options.loop, engine_end(&redis->engine));
     engine_match(&redis->engine);
 }
 
@@ -519,7 +519,7 @@ enum err redis_engine_open(const struct redis_options *options, struct redis_eng
     if (err)
         return err;
     while ((err = redis_engine_started(redis, out_error)) == ERR_AGAIN)
-        turn_alone(redis, sooner(redis->give_up_us, redis->say_us));
+        turn_alone(redis);
     if (err)
         redis_engine_close(redis);
     else
@@ -533,7 +533,7 @@ void redis_engine_close(struct redis_engine *redis)
         return;
     redis_engine_leave(redis);
     while (!redis_engine_left(redis))
-        turn_alone(redis, redis->give_up_us);
+        turn_alone(redis);
     redis_engine_free(redis);
 }
 

@@ -33,9 +33,9 @@ struct redis_engine {
     struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
-    int64_t now_us;
-    int64_t give_up_us; /* starting, leaving: not beyond this */
-    int64_t say_us;     /* starting: when to say that it takes long */
+    struct timer give_up;  /* starting, leaving: not beyond this */
+    struct timer say;      /* starting: to say that it takes long */
+    bool late;             /* it has been given up */
     bool draining, leaving;
 };
 

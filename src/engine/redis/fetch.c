@@ -37,7 +37,7 @@ struct candidate {
 static struct candidate look_up(const struct wait_group *group, uint32_t from, uint32_t to,
                                 uint32_t partition)
 {
-    int64_t old_us = group->consumers->now_us - STALE_US;
+    int64_t old_us = consumers_now_us(group->consumers) - STALE_US;
     struct candidate candidate = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
         const struct hint *hints = &group->topics[i].topic->hints[partition];
@@ -103,19 +103,20 @@ static struct candidates find_candidates(const struct wait_group *group, uint32_
 static void learn(const struct ask *ask, uint32_t partition, const struct script_answer *answer)
 {
     const struct consumers *consumers = ask->group->consumers;
+    int64_t now_us = consumers_now_us(consumers);
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hints = &ask->group->topics[i].topic->hints[partition];
         struct script_rank first;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hints = (struct hint){.what = READY, .first = first, .at_us = consumers->now_us};
+            *hints = (struct hint){.what = READY, .first = first, .at_us = now_us};
             break;
         case SCRIPT_NONE:
             if (hints->stale_answer)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
             hints->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
-            hints->at_us = consumers->now_us;
+            hints->at_us = now_us;
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
@@ -144,8 +145,7 @@ static void again_at(const struct ask *ask, int64_t again_us)
         if (again_us < topic->again_us)
             topic->again_us = again_us;
     }
-    if (again_us < consumers->again_us)
-        consumers->again_us = again_us;
+    loop_arm_by(consumers->options.loop, &consumers->again, again_us);
 }
 
 /* A call that failed: those who do not wait are told; the others wait on. */
@@ -158,7 +158,7 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
         if (!hints->stale_answer)
             hints->what = EMPTY; /* until then: */
     }
-    again_at(ask, group->consumers->now_us + AGAIN_US);
+    again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);
     for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);
         next = at->next;
@@ -192,6 +192,8 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     struct script_answer answer;
     group->calls--;
     group->looking -= ask->awaited;
+    if (!group->looking)
+        loop_cancel(consumers->options.loop, &group->probe);
     group->silent -= ask->silent;
     group->asked -= ask->silent ? 0 : ask->max;
     group->asking[said.partition] = false;
@@ -276,9 +278,9 @@ static void ask_all(struct wait_group *group, uint32_t topics, struct candidates
 
 static void look_at_all(struct wait_group *group, struct candidates candidates, bool awaited)
 {
-    struct consumers *consumers = group->consumers;
+    struct loop *loop = group->consumers->options.loop;
     if (awaited && !group->looking)
-        group->probe_deadline_us = consumers->now_us + PROBE_US;
+        group->probe_deadline_us = loop->now_us + PROBE_US;
     for (uint32_t i = 0; i < candidates.count; i++) {
         struct ask *ask = ask_for(group, group->topic_count, candidates.at[i].partition, 0);
         if (awaited) {
@@ -288,9 +290,8 @@ static void look_at_all(struct wait_group *group, struct candidates candidates, 
     }
     /* One that is over stays so until the looks are answered: to want a turn for it would be to
        spin until then. */
-    if (group->looking && group->probe_deadline_us > consumers->now_us &&
-        group->probe_deadline_us < consumers->probe_deadline_us)
-        consumers->probe_deadline_us = group->probe_deadline_us;
+    if (group->looking && group->probe_deadline_us > loop->now_us)
+        loop_arm(loop, &group->probe, group->probe_deadline_us);
 }
 
 static int compare_candidates(const void *a_at, const void *b_at)
@@ -336,7 +337,7 @@ static bool ask_unsure(struct wait_group *group)
         ask_all(group, group->topic_count, unsure);
     else
         look_at_all(group, unsure, true);
-    return !group->looking || group->probe_deadline_us <= group->consumers->now_us;
+    return !group->looking || group->probe_deadline_us <= consumers_now_us(group->consumers);
 }
 
 static void ask_taken(struct wait_group *group)

@@ -14,11 +14,16 @@ enum {
     IN_CONTACT_US = MEMBERS_BEAT_US + 500 * 1000,
 };
 
+static int64_t now_of(const struct members *members)
+{
+    return members->options.loop->now_us;
+}
+
 /* ---- who owns what ---- */
 
 static bool is_fresh(const struct members *members, const struct member *member)
 {
-    return members->now_us - member->heard_us < MEMBERS_FRESH_US;
+    return now_of(members) - member->heard_us < MEMBERS_FRESH_US;
 }
 
 static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
@@ -84,12 +89,18 @@ static void drop_gone(struct members *members, struct member *member)
     members->gone++;
 }
 
+/* When all that came now was read. */
+static void look_soon(struct members *members)
+{
+    loop_arm(members->options.loop, &members->look, now_of(members));
+}
+
 /* It was said `heard_us`, by our clock. */
 static void hear(struct members *members, const struct script_member *said, int64_t heard_us)
 {
     struct member *hints = find(members, said->name);
-    bool alive = members->now_us - heard_us < members->options.alive_us;
-    members->look_at_us = members->now_us;
+    bool alive = now_of(members) - heard_us < members->options.alive_us;
+    look_soon(members);
     if (memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0)
         return;
     if (said->how == SCRIPT_LEAVES) {
@@ -107,13 +118,13 @@ static void hear(struct members *members, const struct script_member *said, int6
 
 void members_heard(struct members *members, const struct script_member *said)
 {
-    hear(members, said, members->now_us);
+    hear(members, said, now_of(members));
 }
 
 bool members_know(const struct members *members)
 {
-    return members->contact_us && members->now_us - members->contact_us < IN_CONTACT_US &&
-           members->now_us - members->since_us >= members->options.alive_us;
+    return members->contact_us && now_of(members) - members->contact_us < IN_CONTACT_US &&
+           now_of(members) - members->since_us >= members->options.alive_us;
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us)
@@ -122,21 +133,24 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
 }
 
 /* Drops the dead, shares out anew, and finds out when that must be done next. */
-static void look(struct members *members)
+static void look(struct timer *timer)
 {
-    members->look_at_us = INT64_MAX;
+    struct members *members = LIST_ENTRY(timer, struct members, look);
+    int64_t next_us = INT64_MAX;
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
         int64_t dead_at_us = member->heard_us + members->options.alive_us;
-        if (dead_at_us <= members->now_us) {
+        if (dead_at_us <= now_of(members)) {
             drop_gone(members, member);
         } else {
             int64_t stale_at_us = member->heard_us + MEMBERS_FRESH_US;
-            bool fresh = stale_at_us > members->now_us;
-            members->look_at_us = sooner(members->look_at_us, fresh ? stale_at_us : dead_at_us);
+            bool fresh = stale_at_us > now_of(members);
+            next_us = sooner(next_us, fresh ? stale_at_us : dead_at_us);
         }
     }
+    loop_arm(members->options.loop, timer, next_us);
     share_out(members);
+    members->options.changed(members->options.owner);
 }
 
 bool members_own(const struct members *members, uint32_t partition)
@@ -156,11 +170,11 @@ void members_living(const struct members *members, struct buf *out)
 static void in_contact(struct members *members)
 {
     bool first = !members->contact_us;
-    if (first || members->now_us - members->contact_us > IN_CONTACT_US)
-        members->since_us = members->now_us;
-    if (!first && members->now_us - members->reached_us >= members->options.alive_us)
+    if (first || now_of(members) - members->contact_us > IN_CONTACT_US)
+        members->since_us = now_of(members);
+    if (!first && now_of(members) - members->reached_us >= members->options.alive_us)
         members->options.missed(members->options.owner);
-    members->contact_us = members->now_us;
+    members->contact_us = now_of(members);
     members->reached_us = members->heartbeat_sent_us;
     members->beats++;
 }
@@ -176,15 +190,16 @@ static void answered(void *owner, struct script_request *call, enum err err,
     members->asked--;
     if (!err)
         err = script_read_members(&said, others, &hints);
-    if (err) {
-        members->heartbeat_at_us = members->now_us + AGAIN_US;
+    int64_t next_us =
+        err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_BEAT_US;
+    if (!members->asked && !members->leaving)
+        loop_arm(members->options.loop, &members->heartbeat, next_us);
+    if (err)
         return;
-    }
-    members->heartbeat_at_us = members->heartbeat_sent_us + MEMBERS_BEAT_US;
     in_contact(members);
     for (uint32_t i = 0; i < hints; i++)
         hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);
-    members->look_at_us = members->now_us;
+    look_soon(members);
 }
 
 static void heartbeat(struct members *members)
@@ -197,22 +212,29 @@ static void heartbeat(struct members *members)
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how);
     call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
-    members->heartbeat_sent_us = members->now_us;
-    members->heartbeat_at_us = members->now_us + MEMBERS_BEAT_US;
+    members->heartbeat_sent_us = now_of(members);
     script_requests_send(call, members, answered);
+}
+
+static void time_for_heartbeat(struct timer *timer)
+{
+    heartbeat(LIST_ENTRY(timer, struct members, heartbeat));
 }
 
 /* ---- what the engine does ---- */
 
 void members_init(struct members *members, const struct members_options *options)
 {
-    *members = (struct members){.options = *options, .look_at_us = INT64_MAX};
+    *members = (struct members){
+        .options = *options, .heartbeat.expired = time_for_heartbeat, .look.expired = look};
     members->how = SCRIPT_LIVES;
     members->ours = mem_zalloc(options->space->partitions * sizeof(bool));
 }
 
 void members_fini(struct members *members)
 {
+    loop_cancel(members->options.loop, &members->heartbeat);
+    loop_cancel(members->options.loop, &members->look);
     mem_free(members->others);
     mem_free(members->ours);
     *members = (struct members){0};
@@ -221,31 +243,15 @@ void members_fini(struct members *members)
 void members_start(struct members *members)
 {
     members->started = true;
-    members->heartbeat_at_us = members->now_us;
+    loop_arm(members->options.loop, &members->heartbeat, now_of(members));
 }
 
 void members_leave(struct members *members)
 {
     members->leaving = true;
+    loop_cancel(members->options.loop, &members->heartbeat);
     share_out(members);
+    members->options.changed(members->options.owner);
     if (members->started)
         heartbeat(members);
-}
-
-void members_tick(struct members *members, int64_t now_us)
-{
-    members->now_us = now_us;
-    if (members->started && !members->asked && !members->leaving &&
-        members->heartbeat_at_us <= now_us)
-        heartbeat(members);
-    if (members->look_at_us <= now_us)
-        look(members);
-}
-
-int64_t members_next_us(const struct members *members)
-{
-    int64_t next_us = members->look_at_us;
-    if (members->started && !members->asked && !members->leaving)
-        next_us = sooner(next_us, members->heartbeat_at_us);
-    return next_us;
 }

@@ -33,11 +33,14 @@ struct member {
 struct members_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
     int64_t alive_us; /* a daemon that is silent for so long is dead */
     /* Do we reach all partitions now? If not, somebody else had better own them. */
     bool (*serves)(void *owner);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
+    /* What members_own(), members_know() and `gone` say may have changed; `beats` has. */
+    void (*changed)(void *owner);
     void *owner;
 };
 
@@ -51,13 +54,13 @@ struct members {
     uint32_t asked; /* heartbeats without an answer yet */
     bool started, leaving;
     enum script_how how;
-    int64_t heartbeat_sent_us, heartbeat_at_us;
-    int64_t contact_us; /* our last heartbeat was answered; 0: none was */
+    int64_t heartbeat_sent_us;
+    struct timer heartbeat; /* the next one; armed unless one is under way */
+    int64_t contact_us;     /* our last heartbeat was answered; 0: none was */
     int64_t
         reached_us;   /* that heartbeat was sent: since then, at the latest, others think we live */
     int64_t since_us; /* since when all of ours were answered in time */
-    int64_t look_at_us; /* when somebody is not fresh, or not alive, any more */
-    int64_t now_us;
+    struct timer look; /* when somebody is not fresh, or not alive, any more */
 };
 
 void members_init(struct members *members, const struct members_options *options);
@@ -76,8 +79,5 @@ bool members_own(const struct members *members, uint32_t partition);
 bool members_know(const struct members *members);
 /* Appends the names of all who live, ourselves among them. */
 void members_living(const struct members *members, struct buf *out);
-
-void members_tick(struct members *members, int64_t now_us);
-int64_t members_next_us(const struct members *members);
 
 #endif

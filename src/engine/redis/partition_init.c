@@ -9,14 +9,35 @@ enum {
     NEW_US = 5 * 1000 * 1000,        /* notices of the making of a new queue are in by then */
 };
 
+static int64_t now_of(const struct partition_init *partition_init)
+{
+    return partition_init->options.loop->now_us;
+}
+
+static bool wants(const struct opening *opening)
+{
+    const struct partition_init *partition_init = opening->partition_init;
+    struct script_requests *calls = partition_init->options.calls;
+    return partition_init->started && !opening->asked &&
+           (opening->again || script_requests_wants_places(calls, opening->partition) ||
+            !script_requests_is_open(calls, opening->partition)) &&
+           script_requests_node(calls, opening->partition);
+}
+
+/* Something has changed by which it may have to be opened. */
+static void look(struct opening *opening)
+{
+    if (wants(opening))
+        loop_arm(opening->partition_init->options.loop, &opening->timer, opening->at_us);
+}
+
 /* It was there, and had to be made anew: Redis came back without its data, or was emptied. */
 static void say_lost(struct partition_init *partition_init)
 {
-    bool said =
-        partition_init->said_us && partition_init->now_us - partition_init->said_us < SAY_EVERY_US;
-    if (said)
+    int64_t now_us = now_of(partition_init);
+    if (partition_init->said_us && now_us - partition_init->said_us < SAY_EVERY_US)
         return;
-    partition_init->said_us = partition_init->now_us;
+    partition_init->said_us = now_us;
     log_event(
         LOG_ERROR, "redis_lost_data", "prefix=%s hint=\"%s\"",
         partition_init->options.space->prefix,
@@ -34,7 +55,8 @@ static void opened(void *owner, struct script_request *call, enum err err,
     if (!err)
         err = script_read_answer(partition_init->options.space, &said, &answer);
     if (err || answer.err) {
-        opening->at_us = partition_init->now_us + AGAIN_US;
+        opening->at_us = now_of(partition_init) + AGAIN_US;
+        look(opening);
         if (!err)
             partition_init->options.refused(partition_init->options.owner, answer.count);
         return;
@@ -42,12 +64,13 @@ static void opened(void *owner, struct script_request *call, enum err err,
     if (answer.replaced && opening->was_there)
         say_lost(partition_init);
     if (!opening->was_there)
-        opening->since_us = partition_init->now_us;
+        opening->since_us = now_of(partition_init);
     opening->was_there = true;
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
                          opening->places);
+    look(opening); /* it may have moved meanwhile, or is to be opened once more */
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
@@ -66,20 +89,18 @@ static void open_it(struct opening *opening)
     script_requests_send(call, opening, opened);
 }
 
-static bool wants(const struct partition_init *partition_init, const struct opening *opening)
+static void time_to_open(struct timer *timer)
 {
-    return partition_init->started && !opening->asked &&
-           (opening->again ||
-            script_requests_wants_places(partition_init->options.calls, opening->partition) ||
-            !script_requests_is_open(partition_init->options.calls, opening->partition)) &&
-           script_requests_node(partition_init->options.calls, opening->partition);
+    struct opening *opening = LIST_ENTRY(timer, struct opening, timer);
+    if (wants(opening))
+        open_it(opening);
 }
 
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition)
 {
     const struct opening *opening = &partition_init->openings[partition];
     /* Else we may have opened what was made for the first time before we heard that it was. */
-    if (opening->was_there && partition_init->now_us - opening->since_us >= NEW_US)
+    if (opening->was_there && now_of(partition_init) - opening->since_us >= NEW_US)
         say_lost(partition_init);
     partition_init_again(partition_init, partition);
 }
@@ -87,32 +108,29 @@ void partition_init_lost(struct partition_init *partition_init, uint32_t partiti
 void partition_init_again(struct partition_init *partition_init, uint32_t partition)
 {
     partition_init->openings[partition].again = true;
+    look(&partition_init->openings[partition]);
+}
+
+void partition_init_look(struct partition_init *partition_init, uint32_t partition)
+{
+    look(&partition_init->openings[partition]);
+}
+
+void partition_init_moved(struct partition_init *partition_init)
+{
+    for (uint32_t i = 0; i < partition_init->options.space->partitions; i++)
+        look(&partition_init->openings[i]);
 }
 
 void partition_init_start(struct partition_init *partition_init)
 {
     partition_init->started = true;
+    partition_init_moved(partition_init);
 }
 
-void partition_init_tick(struct partition_init *partition_init, int64_t now_us)
+void partition_init_stop(struct partition_init *partition_init)
 {
-    partition_init->now_us = now_us;
-    for (uint32_t i = 0; i < partition_init->options.space->partitions; i++) {
-        struct opening *opening = &partition_init->openings[i];
-        if (opening->at_us <= now_us && wants(partition_init, opening))
-            open_it(opening);
-    }
-}
-
-int64_t partition_init_next_us(const struct partition_init *partition_init)
-{
-    int64_t next_us = INT64_MAX;
-    for (uint32_t i = 0; i < partition_init->options.space->partitions; i++) {
-        const struct opening *opening = &partition_init->openings[i];
-        if (opening->at_us < next_us && wants(partition_init, opening))
-            next_us = opening->at_us;
-    }
-    return next_us;
+    partition_init->started = false;
 }
 
 void partition_init_init(struct partition_init *partition_init,
@@ -121,12 +139,15 @@ void partition_init_init(struct partition_init *partition_init,
     *partition_init = (struct partition_init){.options = *options};
     partition_init->openings = mem_zalloc(options->space->partitions * sizeof(struct opening));
     for (uint32_t i = 0; i < options->space->partitions; i++)
-        partition_init->openings[i] =
-            (struct opening){.partition_init = partition_init, .partition = i};
+        partition_init->openings[i] = (struct opening){
+            .partition_init = partition_init, .partition = i, .timer.expired = time_to_open};
 }
 
 void partition_init_fini(struct partition_init *partition_init)
 {
+    for (uint32_t i = 0; partition_init->openings && i < partition_init->options.space->partitions;
+         i++)
+        loop_cancel(partition_init->options.loop, &partition_init->openings[i].timer);
     mem_free(partition_init->openings);
     partition_init->openings = NULL;
 }

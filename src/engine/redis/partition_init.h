@@ -19,11 +19,13 @@ struct opening {
     bool was_there;   /* when it was opened before, */
     int64_t since_us; /* for the first time then */
     int64_t at_us;    /* not before */
+    struct timer timer;
 };
 
 struct partition_init_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
     /* The partition is not as ours are: it is one of so many. */
     void (*refused)(void *owner, uint32_t stored_partitions);
     /* It is open, at a server that may have lost what the one before had told us. */
@@ -36,8 +38,7 @@ struct partition_init_options {
 struct partition_init {
     struct partition_init_options options;
     struct opening *openings; /* one for each partition */
-    int64_t now_us;
-    int64_t said_us; /* that data were lost; 0: never */
+    int64_t said_us;          /* that data were lost; 0: never */
     bool started;
 };
 
@@ -47,12 +48,15 @@ void partition_init_fini(struct partition_init *partition_init);
 
 /* Redis is there and fit. */
 void partition_init_start(struct partition_init *partition_init);
+/* We leave: opens nothing any more. */
+void partition_init_stop(struct partition_init *partition_init);
+/* Servers have come, or partitions have moved: opens what is not open there. */
+void partition_init_moved(struct partition_init *partition_init);
+/* See script_requests_options::to_open. */
+void partition_init_look(struct partition_init *partition_init, uint32_t partition);
 /* What we left in the partition may be gone: opens it again, while calls go on. */
 void partition_init_again(struct partition_init *partition_init, uint32_t partition);
 /* Another daemon made the partition: what was there is gone. */
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition);
-
-void partition_init_tick(struct partition_init *partition_init, int64_t now_us);
-int64_t partition_init_next_us(const struct partition_init *partition_init);
 
 #endif

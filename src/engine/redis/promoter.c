@@ -8,34 +8,61 @@ enum {
     GIVEN_BACK = 20,       /* jobs by one reap_dead: less than a millisecond */
 };
 
+static void time_to_promote(struct timer *timer);
+static void time_to_forget(struct timer *timer);
+
 void promoter_init(struct promoter *promoter, const struct promoter_options *options)
 {
     uint32_t count = options->space->partitions;
     *promoter = (struct promoter){.options = *options};
-    promoter->promoter = mem_zalloc(count * sizeof(struct promoter_timer));
+    promoter->duties = mem_zalloc(count * sizeof(struct duty));
     for (uint32_t i = 0; i < count; i++) {
-        promoter->promoter[i] = (struct promoter_timer){
+        promoter->duties[i] = (struct duty){
             .promoter = promoter,
             .partition = i,
             .promote_at_us = INT64_MAX,
             .forget_at_us = INT64_MAX,
             .young_at_us = INT64_MAX,
+            .promote.expired = time_to_promote,
+            .forget.expired = time_to_forget,
         };
     }
 }
 
 void promoter_fini(struct promoter *promoter)
 {
-    mem_free(promoter->promoter);
+    for (uint32_t i = 0; promoter->duties && i < promoter->options.space->partitions; i++) {
+        loop_cancel(promoter->options.loop, &promoter->duties[i].promote);
+        loop_cancel(promoter->options.loop, &promoter->duties[i].forget);
+    }
+    mem_free(promoter->duties);
     buf_fini(&promoter->living);
-    promoter->promoter = NULL;
+    promoter->duties = NULL;
 }
 
-static enum err read_answer(const struct promoter_timer *timer, const struct bytes *parts,
-                            uint32_t count, struct script_answer *out_answer)
+static int64_t now_of(const struct promoter *promoter)
 {
-    struct script_parts said = {.partition = timer->partition, .at = parts, .count = count};
-    enum err err = script_read_answer(timer->promoter->options.space, &said, out_answer);
+    return promoter->options.loop->now_us;
+}
+
+static void plan_promote(struct duty *duty)
+{
+    bool may = duty->owner && !duty->promote_asked;
+    loop_arm(duty->promoter->options.loop, &duty->promote, may ? duty->promote_at_us : INT64_MAX);
+}
+
+/* While we do not know enough to forget, the next heartbeat is soon enough. */
+static void plan_forget(struct duty *duty)
+{
+    bool may = duty->owner && !duty->forget_asked && members_know(duty->promoter->options.members);
+    loop_arm(duty->promoter->options.loop, &duty->forget, may ? duty->forget_at_us : INT64_MAX);
+}
+
+static enum err read_answer(const struct duty *duty, const struct bytes *parts, uint32_t count,
+                            struct script_answer *out_answer)
+{
+    struct script_parts said = {.partition = duty->partition, .at = parts, .count = count};
+    enum err err = script_read_answer(duty->promoter->options.space, &said, out_answer);
     return err ? err : out_answer->err;
 }
 
@@ -44,36 +71,41 @@ static enum err read_answer(const struct promoter_timer *timer, const struct byt
 static void promoted(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
-    struct promoter_timer *timer = owner;
-    struct promoter *promoter = timer->promoter;
+    struct duty *duty = owner;
+    struct promoter *promoter = duty->promoter;
     struct script_answer answer;
-    timer->promote_asked = false;
+    duty->promote_asked = false;
     if (!err)
-        err = read_answer(timer, parts, count, &answer);
+        err = read_answer(duty, parts, count, &answer);
     if (err || call->resent)
         promoter->options.missed(promoter->options.owner);
     for (uint32_t i = 1; i < count && !err; i++)
-        promoter->options.promoted(promoter->options.owner, parts[i], timer->partition);
+        promoter->options.promoted(promoter->options.owner, parts[i], duty->partition);
     if (err)
-        timer->promote_at_us = promoter->now_us + AGAIN_US;
-    else if (answer.more || timer->promote_again)
-        timer->promote_at_us = promoter->now_us;
+        duty->promote_at_us = now_of(promoter) + AGAIN_US;
+    else if (answer.more || duty->promote_again)
+        duty->promote_at_us = now_of(promoter);
     else
-        timer->promote_at_us = answer.next_us;
-    timer->promote_again = false;
+        duty->promote_at_us = answer.next_us;
+    duty->promote_again = false;
+    plan_promote(duty);
 }
 
-static void promote(struct promoter_timer *timer)
+static void promote(struct duty *duty)
 {
-    struct promoter *promoter = timer->promoter;
+    struct promoter *promoter = duty->promoter;
     struct script_request *call =
-        script_requests_new_unkept(promoter->options.calls, timer->partition);
-    timer->promote_at_us = promoter->now_us + AGAIN_US;
+        script_requests_new_unkept(promoter->options.calls, duty->partition);
     script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
-    timer->promote_asked = true;
-    timer->promote_again = false;
-    script_requests_send(call, timer, promoted);
-    promoter->options.promoting(promoter->options.owner, timer->partition);
+    duty->promote_asked = true;
+    duty->promote_again = false;
+    script_requests_send(call, duty, promoted);
+    promoter->options.promoting(promoter->options.owner, duty->partition);
+}
+
+static void time_to_promote(struct timer *timer)
+{
+    promote(LIST_ENTRY(timer, struct duty, promote));
 }
 
 /* ---- forget ---- */
@@ -81,135 +113,121 @@ static void promote(struct promoter_timer *timer)
 static void forgot(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
-    struct promoter_timer *timer = owner;
+    struct duty *duty = owner;
     struct script_answer answer;
     (void)call;
-    timer->forget_asked = false;
+    duty->forget_asked = false;
     if (!err)
-        err = read_answer(timer, parts, count, &answer);
-    bool another = timer->forget_at_us != INT64_MAX; /* has died meanwhile: from the start */
-    timer->forget_from = err || another || !answer.more ? 0 : answer.seq;
-    if (!err && answer.next_us < timer->young_at_us)
-        timer->young_at_us = answer.next_us;
-    if (another)
-        return;
-    if (err || answer.more) {
-        timer->forget_at_us = timer->promoter->now_us + (err ? AGAIN_US : 0);
-    } else {
-        timer->forget_at_us = timer->young_at_us;
-        timer->young_at_us = INT64_MAX;
+        err = read_answer(duty, parts, count, &answer);
+    bool another = duty->forget_at_us != INT64_MAX; /* has died meanwhile: from the start */
+    duty->forget_from = err || another || !answer.more ? 0 : answer.seq;
+    if (!err && answer.next_us < duty->young_at_us)
+        duty->young_at_us = answer.next_us;
+    if (!another && (err || answer.more)) {
+        duty->forget_at_us = now_of(duty->promoter) + (err ? AGAIN_US : 0);
+    } else if (!another) {
+        duty->forget_at_us = duty->young_at_us;
+        duty->young_at_us = INT64_MAX;
     }
+    plan_forget(duty);
 }
 
-static void forget(struct promoter_timer *timer)
+static void forget(struct duty *duty)
 {
-    struct promoter *promoter = timer->promoter;
+    struct promoter *promoter = duty->promoter;
     const struct members *members = promoter->options.members;
     struct script_request *call =
-        script_requests_new_unkept(promoter->options.calls, timer->partition);
+        script_requests_new_unkept(promoter->options.calls, duty->partition);
     promoter->living.len = 0;
     members_living(members, &promoter->living);
-    timer->forget_at_us = INT64_MAX;
-    timer->forget_asked = true;
+    duty->forget_at_us = INT64_MAX;
+    duty->forget_asked = true;
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
                          &(struct script_reap){.living = buf_bytes(&promoter->living),
                                                .young_us = members->options.alive_us,
-                                               .from = timer->forget_from,
+                                               .from = duty->forget_from,
                                                .max = GIVEN_BACK});
-    script_requests_send(call, timer, forgot);
+    script_requests_send(call, duty, forgot);
 }
 
-static void forget_me(struct promoter_timer *timer);
+static void time_to_forget(struct timer *timer)
+{
+    struct duty *duty = LIST_ENTRY(timer, struct duty, forget);
+    if (members_know(duty->promoter->options.members))
+        forget(duty);
+}
+
+static void forget_me(struct duty *duty);
 
 static void forgot_me(void *owner, struct script_request *call, enum err err,
                       const struct bytes *parts, uint32_t count)
 {
-    struct promoter_timer *timer = owner;
+    struct duty *duty = owner;
     struct script_answer answer = {.err = OK};
     (void)call;
-    timer->promoter->leaving--;
-    if (!err && !read_answer(timer, parts, count, &answer) && answer.more)
-        forget_me(timer);
+    duty->promoter->leaving--;
+    if (!err && !read_answer(duty, parts, count, &answer) && answer.more)
+        forget_me(duty);
 }
 
-static void forget_me(struct promoter_timer *timer)
+static void forget_me(struct duty *duty)
 {
-    struct promoter *promoter = timer->promoter;
+    struct promoter *promoter = duty->promoter;
     struct script_request *call =
-        script_requests_new_unkept(promoter->options.calls, timer->partition);
+        script_requests_new_unkept(promoter->options.calls, duty->partition);
     script_ask_reap_dead(&call->request, promoter->options.space, &call->id,
                          &(struct script_reap){.max = GIVEN_BACK});
     promoter->leaving++;
-    script_requests_send(call, timer, forgot_me);
+    script_requests_send(call, duty, forgot_me);
 }
 
 /* ---- what the engine does ---- */
 
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us)
 {
-    struct promoter_timer *timer = &promoter->promoter[partition];
-    if (timer->promote_asked)
-        timer->promote_again = true; /* its answer may not know yet */
-    if (due_us < timer->promote_at_us)
-        timer->promote_at_us = due_us;
+    struct duty *duty = &promoter->duties[partition];
+    if (duty->promote_asked)
+        duty->promote_again = true; /* its answer may not know yet */
+    if (due_us < duty->promote_at_us)
+        duty->promote_at_us = due_us;
+    plan_promote(duty);
 }
 
 void promoter_look(struct promoter *promoter)
 {
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
-        promoter_due(promoter, i, promoter->now_us);
+        promoter_due(promoter, i, now_of(promoter));
 }
 
 void promoter_leave(struct promoter *promoter)
 {
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
-        forget_me(&promoter->promoter[i]);
+        forget_me(&promoter->duties[i]);
 }
 
 /* Nobody knows yet what is due there, nor whom the owner before was about to forget. */
-static void take_over(struct promoter_timer *timer)
+static void take_over(struct duty *duty)
 {
-    timer->promote_at_us = timer->promoter->now_us;
-    timer->forget_at_us = timer->promoter->now_us;
+    duty->promote_at_us = now_of(duty->promoter);
+    duty->forget_at_us = now_of(duty->promoter);
 }
 
-static void look(struct promoter_timer *timer)
+static void look(struct duty *duty)
 {
-    const struct members *members = timer->promoter->options.members;
-    bool owns = members_own(members, timer->partition);
-    if (owns && !timer->owner)
-        take_over(timer);
-    timer->owner = owns;
-    if (timer->gone != members->gone)
-        timer->forget_at_us = timer->promoter->now_us;
-    timer->gone = members->gone;
+    const struct members *members = duty->promoter->options.members;
+    bool owns = members_own(members, duty->partition);
+    if (owns && !duty->owner)
+        take_over(duty);
+    duty->owner = owns;
+    if (duty->gone != members->gone)
+        duty->forget_at_us = now_of(duty->promoter);
+    duty->gone = members->gone;
+    plan_promote(duty);
+    plan_forget(duty);
 }
 
-void promoter_tick(struct promoter *promoter, int64_t now_us)
+void promoter_members_changed(struct promoter *promoter)
 {
-    bool know = members_know(promoter->options.members);
-    promoter->now_us = now_us;
-    for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
-        struct promoter_timer *timer = &promoter->promoter[i];
-        look(timer);
-        if (timer->owner && !timer->promote_asked && timer->promote_at_us <= now_us)
-            promote(timer);
-        if (timer->owner && know && !timer->forget_asked && timer->forget_at_us <= now_us)
-            forget(timer);
-    }
-}
-
-/* While we do not know enough to forget, the next heartbeat is soon enough. */
-int64_t promoter_next_us(const struct promoter *promoter)
-{
-    bool know = members_know(promoter->options.members);
-    int64_t next_us = INT64_MAX;
-    for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
-        const struct promoter_timer *timer = &promoter->promoter[i];
-        if (timer->owner && !timer->promote_asked && timer->promote_at_us < next_us)
-            next_us = timer->promote_at_us;
-        if (timer->owner && know && !timer->forget_asked && timer->forget_at_us < next_us)
-            next_us = timer->forget_at_us;
-    }
-    return next_us;
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
+        look(&promoter->duties[i]);
 }

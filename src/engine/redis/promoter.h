@@ -11,7 +11,7 @@
 
 #include "engine/redis/members.h"
 
-struct promoter_timer {
+struct duty {
     struct promoter *promoter;
     uint32_t partition;
     bool owner;
@@ -22,11 +22,13 @@ struct promoter_timer {
     uint64_t forget_from;  /* where that goes on; 0: at the start */
     int64_t young_at_us;   /* the first of those that were left alone since the start is old */
     uint64_t gone;         /* members::gone, when they were last */
+    struct timer promote, forget;
 };
 
 struct promoter_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
     const struct members *members;
     /* A promote is under way to the partition: what is sent now is done after it. */
     void (*promoting)(void *owner, uint32_t partition);
@@ -39,9 +41,8 @@ struct promoter_options {
 
 struct promoter {
     struct promoter_options options;
-    struct promoter_timer *promoter; /* one for each partition */
+    struct duty *duties; /* one for each partition */
     struct buf living;
-    int64_t now_us;
     uint32_t leaving; /* calls under way by which we forget ourselves */
 };
 
@@ -55,8 +56,7 @@ void promoter_look(struct promoter *promoter);
 /* Gives back all that our own connections hold: call it until there is no more to wait for. */
 void promoter_leave(struct promoter *promoter);
 
-/* After members_tick. */
-void promoter_tick(struct promoter *promoter, int64_t now_us);
-int64_t promoter_next_us(const struct promoter *promoter);
+/* See members_options::changed. */
+void promoter_members_changed(struct promoter *promoter);
 
 #endif

@@ -12,9 +12,11 @@ enum {
 };
 
 struct returning {
+    struct redis_requeue *requeue;
     struct list waiting; // release::place
     uint32_t under_way;
-    int64_t again_us; /* nothing is sent before */
+    int64_t again_us;   /* nothing is sent before */
+    struct timer again; /* armed for that time while something waits */
 };
 
 struct release {
@@ -23,6 +25,11 @@ struct release {
     uint64_t seq, lease;
     enum release_why why;
 };
+
+static int64_t now_of(const struct redis_requeue *requeue)
+{
+    return requeue->options.loop->now_us;
+}
 
 static struct returning *where(struct redis_requeue *requeue, uint32_t partition)
 {
@@ -49,12 +56,14 @@ static void done(void *owner, struct script_request *call, enum err err, const s
     struct returning *returning = where(requeue, said.partition);
     returning->under_way--;
     if (err) { /* perhaps it was done: then the next one finds that its lease is no good */
-        returning->again_us = requeue->now_us + AGAIN_US;
+        returning->again_us = now_of(requeue) + AGAIN_US;
         list_add_tail(&returning->waiting, &release->place);
-        return;
+    } else {
+        answered(requeue, &said);
+        mem_free(release);
     }
-    answered(requeue, &said);
-    mem_free(release);
+    if (!list_empty(&returning->waiting))
+        loop_arm(requeue->options.loop, &returning->again, returning->again_us);
 }
 
 /* False: it has to wait. */
@@ -62,7 +71,7 @@ static bool send(struct release *release, uint32_t partition)
 {
     struct redis_requeue *requeue = release->requeue;
     struct returning *returning = where(requeue, partition);
-    if (returning->under_way >= AT_ONCE || returning->again_us > requeue->now_us)
+    if (returning->under_way >= AT_ONCE || returning->again_us > now_of(requeue))
         return false;
     struct script_request *call = script_requests_new(requeue->options.calls, partition);
     struct cmd cmd = {
@@ -77,6 +86,26 @@ static bool send(struct release *release, uint32_t partition)
     return true;
 }
 
+/* What waits goes when it is time, or when one of those that are under way is answered. */
+static void set_timer(struct returning *returning)
+{
+    struct loop *loop = returning->requeue->options.loop;
+    if (returning->again_us > loop->now_us)
+        loop_arm(loop, &returning->again, returning->again_us);
+}
+
+static void send_waiting(struct timer *timer)
+{
+    struct returning *returning = LIST_ENTRY(timer, struct returning, again);
+    struct redis_requeue *requeue = returning->requeue;
+    uint32_t partition = (uint32_t)(returning - requeue->partitions);
+    while (!list_empty(&returning->waiting) &&
+           send(LIST_ENTRY(returning->waiting.next, struct release, place), partition))
+        ;
+    if (!list_empty(&returning->waiting))
+        set_timer(returning);
+}
+
 void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
 {
     uint32_t partition = (uint32_t)(job->ref.seq % requeue->options.space->partitions);
@@ -88,33 +117,11 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
         .why = job->why,
     };
     list_init(&release->place);
-    if (!list_empty(&where(requeue, partition)->waiting) || !send(release, partition))
-        list_add_tail(&where(requeue, partition)->waiting, &release->place);
-}
-
-void redis_requeue_tick(struct redis_requeue *requeue, int64_t now_us)
-{
-    requeue->now_us = now_us;
-    for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
-        struct list *waiting = &where(requeue, i)->waiting;
-        while (!list_empty(waiting) && send(LIST_ENTRY(waiting->next, struct release, place), i))
-            ;
-    }
-}
-
-/* While some are under way, the others go when one of these is answered. */
-int64_t redis_requeue_next_us(const struct redis_requeue *requeue)
-{
-    int64_t next_us = INT64_MAX;
-    for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
-        const struct returning *returning = &requeue->partitions[i];
-        int64_t again_us = returning->again_us;
-        if (again_us <= requeue->now_us)
-            again_us = requeue->now_us + AGAIN_US;
-        if (!list_empty(&returning->waiting) && again_us < next_us)
-            next_us = again_us;
-    }
-    return next_us;
+    struct returning *returning = where(requeue, partition);
+    if (list_empty(&returning->waiting) && send(release, partition))
+        return;
+    list_add_tail(&returning->waiting, &release->place);
+    set_timer(returning);
 }
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options)
@@ -122,14 +129,18 @@ void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeu
     uint32_t count = options->space->partitions;
     *requeue = (struct redis_requeue){.options = *options};
     requeue->partitions = mem_zalloc(count * sizeof(*requeue->partitions));
-    for (uint32_t i = 0; i < count; i++)
-        list_init(&requeue->partitions[i].waiting);
+    for (uint32_t i = 0; i < count; i++) {
+        struct returning *returning = &requeue->partitions[i];
+        *returning = (struct returning){.requeue = requeue, .again.expired = send_waiting};
+        list_init(&returning->waiting);
+    }
 }
 
 void redis_requeue_fini(struct redis_requeue *requeue)
 {
     for (uint32_t i = 0; requeue->partitions && i < requeue->options.space->partitions; i++) {
         struct list *waiting = &where(requeue, i)->waiting;
+        loop_cancel(requeue->options.loop, &where(requeue, i)->again);
         while (!list_empty(waiting)) {
             struct release *release = LIST_ENTRY(waiting->next, struct release, place);
             list_remove(&release->place);

@@ -15,6 +15,7 @@
 struct redis_requeue_options {
     const struct script_space *space;
     struct script_requests *calls;
+    struct loop *loop;
     /* The job is back. The view is good until this returns. */
     void (*returned)(void *owner, const struct job_view *job, uint32_t partition);
     void *owner;
@@ -24,7 +25,6 @@ struct redis_requeue {
     struct redis_requeue_options options;
     struct returning *partitions; /* one for each */
     struct arena scratch;
-    int64_t now_us;
 };
 
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options);
@@ -33,8 +33,5 @@ void redis_requeue_fini(struct redis_requeue *requeue);
 
 /* A release by number and lease. */
 void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job);
-
-void redis_requeue_tick(struct redis_requeue *requeue, int64_t now_us);
-int64_t redis_requeue_next_us(const struct redis_requeue *requeue);
 
 #endif

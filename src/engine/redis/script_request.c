@@ -43,9 +43,20 @@ static void expect_nothing(struct node *node)
 
 /* ---- calls ---- */
 
+static int64_t now_of(const struct script_request *call)
+{
+    return call->calls->options.loop->now_us;
+}
+
 static struct partition *partition_of(const struct script_request *call)
 {
     return &call->calls->partitions[call->id.partition];
+}
+
+static void tell_to_open(const struct partition *partition)
+{
+    const struct script_requests *calls = partition->requests;
+    calls->options.to_open(calls->options.owner, (uint32_t)(partition - calls->partitions));
 }
 
 /* The lowest free place is the one used last: in Redis its answer is overwritten, which costs less
@@ -62,8 +73,10 @@ static bool ring_take(struct partition *partition, uint32_t *out_place)
             return true;
         }
     }
-    if (partition->places < SCRIPT_RING)
+    if (partition->places < SCRIPT_RING && partition->places_wanted == partition->places) {
         partition->places_wanted = 4 * partition->places;
+        tell_to_open(partition);
+    }
     return false;
 }
 
@@ -77,11 +90,17 @@ static bool has_place(const struct script_request *call)
     return call->in_ring && call->id.place < SCRIPT_RING;
 }
 
-static void wait_to_send(struct script_request *call, int64_t retry_at_us)
+/* It is sent after a while, if its partition has a node then that takes it; else when it has one.
+ */
+static void wait_to_send(struct script_request *call, int64_t for_us)
 {
-    call->retry_at_us = retry_at_us;
+    struct script_requests *calls = call->calls;
+    struct partition *partition = partition_of(call);
+    call->retry_at_us = now_of(call) + for_us;
     list_remove(&call->unsent);
-    list_add_tail(&partition_of(call)->unsent, &call->unsent);
+    list_add_tail(&partition->unsent, &call->unsent);
+    if (!calls->left)
+        loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
 }
 
 /* Who waits for a place gets the free ones, first come first served. */
@@ -217,11 +236,30 @@ static void try_to_send(struct script_request *call)
     struct script_requests *calls = call->calls;
     struct partition *partition = partition_of(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
-    bool may = node && (partition->open_at == node || call->urgent);
-    if (!may || call->retry_at_us > calls->now_us)
+    if (!node || (partition->open_at != node && !call->urgent))
+        return; /* when there is, send_waiting() is called */
+    if (call->retry_at_us > now_of(call)) {
+        loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
         return;
+    }
     call->addressed = node;
     send_to(call, node);
+}
+
+static void send_waiting(struct partition *partition)
+{
+    struct list *next;
+    if (partition->requests->left)
+        return;
+    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
+        next = at->next;
+        try_to_send(LIST_ENTRY(at, struct script_request, unsent));
+    }
+}
+
+static void retry(struct timer *timer)
+{
+    send_waiting(LIST_ENTRY(timer, struct partition, retry));
 }
 
 /* ---- the clocks ---- */
@@ -250,7 +288,7 @@ static void compare_clocks(const struct script_request *call, int64_t redis_us)
     struct script_requests *calls = call->calls;
     int64_t believed_us = calls->options.space->ahead_us[call->id.partition];
     int64_t most_us = redis_us - call->on_link.sent_us;
-    int64_t least_us = redis_us - calls->now_us;
+    int64_t least_us = redis_us - calls->options.loop->now_us;
     bool possible =
         believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
     if (redis_us == 0 || possible || call->resent ||
@@ -291,9 +329,9 @@ static void answer(struct script_request *call, const redisReply *reply)
 
 static void say(struct script_requests *calls, const char *text)
 {
-    if (calls->said_us && calls->now_us - calls->said_us < SAY_EVERY_US)
+    if (calls->said_us && calls->options.loop->now_us - calls->said_us < SAY_EVERY_US)
         return;
-    calls->said_us = calls->now_us;
+    calls->said_us = calls->options.loop->now_us;
     log_event(LOG_ERROR, "redis_error", "error=\"%.200s\"", text);
 }
 
@@ -306,7 +344,7 @@ static void ask_there(struct script_request *call, const struct node *by,
         memcpy(address.host, by->link.address.host, sizeof(address.host));
     struct node *node = topology_at(call->calls->options.topology, &address);
     if (!node) {
-        wait_to_send(call, call->calls->now_us + RETRY_US);
+        wait_to_send(call, RETRY_US);
         return;
     }
     struct buf *out = link_out(&node->link);
@@ -331,19 +369,19 @@ static void refused(struct script_request *call, struct node *node, struct bytes
     case FAILURE_NO_SCRIPT:
         load_scripts(calls, node);
         if (loading_of(calls, node)->refused)
-            wait_to_send(call, calls->now_us + RETRY_US);
+            wait_to_send(call, RETRY_US);
         else
             send_to(call, node);
         break;
     case FAILURE_MOVED:
     case FAILURE_NO_MASTER:
-        wait_to_send(call, calls->now_us + (failure.kind == FAILURE_MOVED ? 0 : RETRY_US));
+        wait_to_send(call, failure.kind == FAILURE_MOVED ? 0 : RETRY_US);
         topology_moved(calls->options.topology, node, &failure);
         break;
     case FAILURE_ASK: ask_there(call, node, &failure); break;
     case FAILURE_LATER:
-        node_refused(node, text.at, calls->now_us);
-        wait_to_send(call, calls->now_us + RETRY_US);
+        node_refused(node, text.at);
+        wait_to_send(call, RETRY_US);
         break;
     case FAILURE_FULL:
         say(calls, text.at);
@@ -366,7 +404,7 @@ static void lost(struct script_request *call)
     struct script_requests *calls = call->calls;
     list_remove(&call->held);
     call->resent = true;
-    if (!call->at_most_once && (!call->owner || call->deadline_us <= calls->now_us)) {
+    if (!call->at_most_once && (!call->owner || call->deadline_us <= now_of(call))) {
         finish(call, ERR_AGAIN);
         return;
     }
@@ -391,7 +429,7 @@ static void replied(struct link_call *on_link, redisReply *reply)
         return;
     }
     if (call->changes || call->urgent || call->probes) /* open and heartbeat write, too */
-        node_worked(node, call->calls->now_us);
+        node_worked(node);
     if (!list_empty(&call->held)) {
         call->reply = reply; /* until the replicas have it */
         return;
@@ -492,6 +530,46 @@ void script_requests_flush(struct script_requests *calls)
         ask_replicas(calls, &calls->options.topology->nodes[i]);
 }
 
+/* ---- deadlines ---- */
+
+/* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
+ */
+static void give_up_old(struct timer *timer)
+{
+    struct partition *partition = LIST_ENTRY(timer, struct partition, deadline);
+    struct loop *loop = partition->requests->options.loop;
+    struct list *next;
+    for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
+        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
+        next = at->next;
+        if (call->deadline_us > loop->now_us) {
+            loop_arm(loop, timer, call->deadline_us);
+            return;
+        }
+        bool roomless = call->in_ring && !has_place(call); /* nobody can have done it */
+        if (call->at_most_once && !roomless) {
+            if (call->on_timeout)
+                call->on_timeout(call->owner);
+            call->on_timeout = NULL;
+            continue;
+        }
+        if (call->sent_to || call->reply)
+            tell(call, ERR_AGAIN, NULL, 0);
+        else
+            finish(call, ERR_AGAIN);
+    }
+}
+
+/* The timer is armed for the oldest that has one, or for one that was answered meanwhile. */
+static void set_deadline(struct script_request *call)
+{
+    struct loop *loop = call->calls->options.loop;
+    struct partition *partition = partition_of(call);
+    call->deadline_us = loop->now_us + call->calls->options.timeout_us;
+    if (!timer_is_armed(&partition->deadline))
+        loop_arm(loop, &partition->deadline, call->deadline_us);
+}
+
 /* ---- what the engine does ---- */
 
 void script_requests_init(struct script_requests *calls,
@@ -503,6 +581,9 @@ void script_requests_init(struct script_requests *calls,
     calls->partitions = mem_zalloc(count * sizeof(struct partition));
     for (uint32_t i = 0; i < count; i++) {
         struct partition *partition = &calls->partitions[i];
+        partition->requests = calls;
+        partition->retry.expired = retry;
+        partition->deadline.expired = give_up_old;
         list_init(&partition->calls);
         list_init(&partition->unsent);
         list_init(&partition->roomless);
@@ -528,6 +609,8 @@ void script_requests_fini(struct script_requests *calls)
         struct partition *partition = &calls->partitions[i];
         while (!list_empty(&partition->calls))
             finish(LIST_ENTRY(partition->calls.next, struct script_request, place), ERR_AGAIN);
+        loop_cancel(calls->options.loop, &partition->retry);
+        loop_cancel(calls->options.loop, &partition->deadline);
     }
     while (calls->spare) {
         struct script_request *call = script_request_take(calls);
@@ -556,7 +639,7 @@ struct script_request *script_requests_new_unkept(struct script_requests *calls,
     struct script_request *call = script_request_take(calls);
     call->calls = calls;
     call->id = (struct script_call){
-        .partition = partition, .number = ++to->number, .now_us = calls->now_us};
+        .partition = partition, .number = ++to->number, .now_us = calls->options.loop->now_us};
     call->on_link.done = replied;
     list_init(&call->on_link.place);
     list_init(&call->unsent);
@@ -569,15 +652,14 @@ void script_requests_send(struct script_request *call, void *owner,
                           void (*done)(void *owner, struct script_request *call, enum err err,
                                        const struct bytes *parts, uint32_t count))
 {
-    struct script_requests *calls = call->calls;
     call->owner = owner;
     call->done = done;
-    call->deadline_us = calls->now_us + calls->options.timeout_us;
+    set_deadline(call);
     if (call->in_ring && !has_place(call)) {
         list_add_tail(&partition_of(call)->roomless, &call->unsent);
         return;
     }
-    wait_to_send(call, 0);
+    list_add_tail(&partition_of(call)->unsent, &call->unsent);
     try_to_send(call);
 }
 
@@ -590,6 +672,7 @@ void script_requests_node_ready(struct script_requests *calls, struct node *node
     /* Answers of the connection before: no WAIT on this one speaks for them. */
     release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
     load_scripts(calls, node);
+    script_requests_moved(calls);
 }
 
 struct node *script_requests_node(const struct script_requests *calls, uint32_t partition)
@@ -616,6 +699,7 @@ void script_requests_open(struct script_requests *calls, uint32_t partition,
     to->open_at = node;
     to->places = places;
     share_places(to);
+    send_waiting(to);
 }
 
 uint32_t script_requests_places(const struct script_requests *calls, uint32_t partition)
@@ -643,78 +727,16 @@ void script_requests_give_up(struct script_requests *calls, uint32_t partition)
 void script_requests_close(struct script_requests *calls, uint32_t partition)
 {
     calls->partitions[partition].open_at = NULL;
+    tell_to_open(&calls->partitions[partition]);
 }
 
-static void send_waiting(struct partition *partition)
+void script_requests_moved(struct script_requests *calls)
 {
-    struct list *next;
-    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
-        next = at->next;
-        try_to_send(LIST_ENTRY(at, struct script_request, unsent));
-    }
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++)
+        send_waiting(&calls->partitions[i]);
 }
 
-/* Gives up what has not been sent, and tells the owners of what has. Calls come in order of time.
- */
-static void give_up_old(struct script_requests *calls, struct partition *partition)
+void script_requests_leave(struct script_requests *calls)
 {
-    struct list *next;
-    for (struct list *at = partition->calls.next; at != &partition->calls; at = next) {
-        struct script_request *call = LIST_ENTRY(at, struct script_request, place);
-        next = at->next;
-        if (call->deadline_us > calls->now_us)
-            return;
-        bool roomless = call->in_ring && !has_place(call); /* nobody can have done it */
-        if (call->at_most_once && !roomless) {
-            if (call->on_timeout)
-                call->on_timeout(call->owner);
-            call->on_timeout = NULL;
-            continue;
-        }
-        if (call->sent_to || call->reply)
-            tell(call, ERR_AGAIN, NULL, 0);
-        else
-            finish(call, ERR_AGAIN);
-    }
-}
-
-void script_requests_tick(struct script_requests *calls, int64_t now_us)
-{
-    calls->now_us = now_us;
-    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
-        struct partition *partition = &calls->partitions[i];
-        if (!list_empty(&partition->unsent))
-            send_waiting(partition);
-        if (!list_empty(&partition->calls))
-            give_up_old(calls, partition);
-    }
-}
-
-/* Those whose time is up already only wait for their answers. */
-static int64_t next_deadline_us(const struct script_requests *calls,
-                                const struct partition *partition)
-{
-    for (struct list *at = partition->calls.next; at != &partition->calls; at = at->next) {
-        const struct script_request *call = LIST_ENTRY(at, struct script_request, place);
-        if (call->deadline_us > calls->now_us)
-            return call->deadline_us;
-    }
-    return INT64_MAX;
-}
-
-int64_t script_requests_next_us(const struct script_requests *calls)
-{
-    int64_t next_us = INT64_MAX;
-    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
-        const struct partition *partition = &calls->partitions[i];
-        /* What waits for its node goes when that says that it is there. While the partition is
-           being opened, the call that does it may have to be sent again, too. */
-        if (!list_empty(&partition->unsent) && script_requests_node(calls, i)) {
-            int64_t soon_us = calls->now_us + RETRY_US / 2;
-            next_us = soon_us < next_us ? soon_us : next_us;
-        }
-        int64_t deadline_us = next_deadline_us(calls, partition);
-        next_us = deadline_us < next_us ? deadline_us : next_us;
-    }
-    return next_us;
+    calls->left = true;
 }

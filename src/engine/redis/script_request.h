@@ -49,9 +49,12 @@ struct script_request {
 };
 
 struct partition {
+    struct script_requests *requests;
     struct list calls;                    // call::place: not answered yet, by number
     struct list unsent;                   // call::unsent
     struct list roomless;                 // call::unsent: wait for a place in the ring
+    struct timer retry;                   /* to send what waits for its time to be sent again */
+    struct timer deadline;                /* armed while there are calls: the oldest is too old */
     uint64_t number;                      /* of the newest request */
     uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
     uint32_t ring_from;                   /* the word in which to look for a free one first */
@@ -83,8 +86,12 @@ struct loading {
 struct script_requests_options {
     struct script_space *space; /* whose ahead_us is kept here */
     struct topology *topology;
+    struct loop *loop;
     int64_t timeout_us;
     unsigned wait_replicas; /* 0: answer at once */
+    /* The partition is to be opened: it is not, any more, or its ring wants more places. */
+    void (*to_open)(void *owner, uint32_t partition);
+    void *owner;
 };
 
 struct script_requests {
@@ -94,7 +101,7 @@ struct script_requests {
     struct loading *loading;      /* one for each node */
     struct script_request *spare; /* by next_spare: their memory is used again */
     unsigned spare_count;
-    int64_t now_us;
+    bool left;                /* see script_requests_leave */
     uint64_t retried, failed; /* counts, for the log */
     int64_t said_us;          /* when an error was logged last */
 };
@@ -118,7 +125,8 @@ void script_requests_send(struct script_request *call, void *owner,
                           void (*done)(void *owner, struct script_request *call, enum err err,
                                        const struct bytes *parts, uint32_t count));
 
-/* The node takes commands from now on: loads the scripts; its partitions are to be opened. */
+/* The node takes commands from now on: loads the scripts; its partitions are to be opened. What
+   waits is sent, if it does not wait for that. */
 void script_requests_node_ready(struct script_requests *calls, struct node *node);
 /* The node that has the partition now, if it takes commands; else NULL. */
 struct node *script_requests_node(const struct script_requests *calls, uint32_t partition);
@@ -138,10 +146,11 @@ bool script_requests_wants_places(const struct script_requests *calls, uint32_t 
 void script_requests_give_up(struct script_requests *calls, uint32_t partition);
 /* It must be opened anew: see partition_init.h. */
 void script_requests_close(struct script_requests *calls, uint32_t partition);
+/* Partitions may have other nodes now: sends what waits and can go. */
+void script_requests_moved(struct script_requests *calls);
+/* From now on only what is new is sent, once. */
+void script_requests_leave(struct script_requests *calls);
 
-/* Sends what waits, gives up what is too old. */
-void script_requests_tick(struct script_requests *calls, int64_t now_us);
-int64_t script_requests_next_us(const struct script_requests *calls);
 /* The end of a turn: WAITs behind what was sent. Before topology_flush. */
 void script_requests_flush(struct script_requests *calls);
 

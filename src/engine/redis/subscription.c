@@ -84,8 +84,9 @@ static bool is_deaf(const struct subscription *subscription)
 }
 
 /* The subscription is at any node that is there; if that one goes, at another. */
-void subscription_tick(struct subscription *subscription)
+static void look(struct timer *timer)
 {
+    struct subscription *subscription = LIST_ENTRY(timer, struct subscription, look);
     struct link *link = &subscription->link;
     struct node *any = topology_any(subscription->options.topology);
     if (any && !(link->wanted && is_served(subscription->options.topology, &link->address)))
@@ -94,10 +95,17 @@ void subscription_tick(struct subscription *subscription)
         link_fail(link, "no notices are heard");
 }
 
+void subscription_look(struct subscription *subscription)
+{
+    struct loop *loop = subscription->options.link.loop;
+    loop_arm(loop, &subscription->look, loop->now_us);
+}
+
 void subscription_lost(struct subscription *subscription, const struct redis_address *address)
 {
     if (redis_address_eq(&subscription->link.address, address))
         link_rest(&subscription->link);
+    subscription_look(subscription);
 }
 
 void subscription_init(struct subscription *subscription,
@@ -107,6 +115,7 @@ void subscription_init(struct subscription *subscription,
     *subscription = (struct subscription){
         .options = *options,
         .callbacks = {.up = subscribe, .down = subscription_ended, .message = notified},
+        .look.expired = look,
     };
     link.callbacks = &subscription->callbacks;
     link.subscriber = true;
@@ -115,5 +124,6 @@ void subscription_init(struct subscription *subscription,
 
 void subscription_fini(struct subscription *subscription)
 {
+    loop_cancel(subscription->options.link.loop, &subscription->look);
     link_fini(&subscription->link);
 }

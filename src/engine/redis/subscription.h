@@ -31,9 +31,10 @@ struct subscription_options {
 
 struct subscription {
     struct subscription_options options;
-    struct link link; /* flushed and asked for its next time by the owner */
+    struct link link; /* flushed by the owner */
     struct link_callbacks callbacks;
-    uint64_t beats; /* members::beats, when something was received last */
+    uint64_t beats;    /* members::beats, when something was received last */
+    struct timer look; /* something changed that tells where it should be */
 };
 
 /* Does not move afterwards. */
@@ -41,8 +42,9 @@ void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options);
 void subscription_fini(struct subscription *subscription);
 
-/* Connects, and moves to where the queue is served. */
-void subscription_tick(struct subscription *subscription);
+/* Servers came or went, or a heartbeat was answered: in this turn it connects, moves to where the
+   queue is served, or finds that nothing is heard. */
+void subscription_look(struct subscription *subscription);
 /* A server is gone: nothing will be heard from it. */
 void subscription_lost(struct subscription *subscription, const struct redis_address *address);
 

@@ -235,11 +235,11 @@ static void add_topics(struct server *server, const struct reply *reply, struct 
            "How long the head of the ready queue has been due.");
     for (uint32_t i = 0; i < count; i++) {
         int64_t since_us = topics[i].oldest_ready_us;
-        bool waits = since_us && since_us < server->now_us;
+        bool waits = since_us && since_us < server->loop->now_us;
         buf_add_str(out, "laterd_topic_oldest_ready_seconds{topic=\"");
         add_label(out, topics[i].name);
         buf_add_str(out, "\"} ");
-        add_seconds(out, waits ? (uint64_t)(server->now_us - since_us) : 0);
+        add_seconds(out, waits ? (uint64_t)(server->loop->now_us - since_us) : 0);
         buf_add_char(out, '\n');
     }
     single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
@@ -255,7 +255,7 @@ void metrics_write(struct server *server, const struct reply *topics, struct buf
     buf_addf(out, "laterd_ready %d\n", !server_health(server));
     family(out, "uptime_seconds", "gauge", "Since the start.");
     buf_add_str(out, "laterd_uptime_seconds ");
-    add_seconds(out, (uint64_t)(server->now_us - server->started_us));
+    add_seconds(out, (uint64_t)(server->loop->now_us - server->started_us));
     buf_add_char(out, '\n');
     add_totals(server, totals, out);
     add_commands(&server->counts, out);

@@ -188,8 +188,8 @@ void stats_write(struct server *server, const struct reply *topics, struct buf *
     const struct engine_stats *totals = page_stats(topics);
     bool ready = !server_health(server);
     buf_addf(out, "{\"version\":\"%s\"", LATERD_VERSION);
-    add_field(out, "uptime_ms", (uint64_t)((server->now_us - server->started_us) / 1000));
-    add_field(out, "now_ms", (uint64_t)(server->now_us / 1000));
+    add_field(out, "uptime_ms", (uint64_t)((server->loop->now_us - server->started_us) / 1000));
+    add_field(out, "now_ms", (uint64_t)(server->loop->now_us / 1000));
     buf_addf(out, ",\"ready\":%s,\"jobs\":{", ready ? "true" : "false");
     for (enum job_state state = JOB_DELAYED; state < JOB_STATES; state++)
         add_field(out, job_state_name(state), totals->jobs[state]);
@@ -209,7 +209,7 @@ void stats_write(struct server *server, const struct reply *topics, struct buf *
     add_field(out, "kicked", totals->kicked);
     buf_add_char(out, '}');
     add_due(totals->due_within, out);
-    api_add_lateness(out, &totals->lateness, server->now_us);
+    api_add_lateness(out, &totals->lateness, server->loop->now_us);
     add_store(server->engine, out);
     buf_add_char(out, '}');
 }

@@ -84,7 +84,7 @@ static void stats_job(const struct beanstalk_pending *pending, const struct job_
 {
     struct server *server = beanstalk_server(pending->session);
     struct buf *yaml = &server->beanstalk.yaml;
-    beanstalk_yaml_job(yaml, job, server->now_us);
+    beanstalk_yaml_job(yaml, job, server->loop->now_us);
     beanstalk_encode_ok(out, buf_bytes(yaml));
     buf_reset(yaml, YAML_SPARE_BYTES);
 }

@@ -28,7 +28,7 @@ static struct beanstalk_reservation *reservation_of(const struct beanstalk_sessi
 
 static int64_t later_us(const struct beanstalk_session *beanstalk, uint32_t delay_s)
 {
-    return beanstalk_server(beanstalk)->now_us + (int64_t)delay_s * SECOND_US;
+    return beanstalk_server(beanstalk)->loop->now_us + (int64_t)delay_s * SECOND_US;
 }
 
 static void ask(struct beanstalk_session *beanstalk, const struct beanstalk_request *request,
@@ -175,13 +175,13 @@ static void reserve(struct beanstalk_session *beanstalk, const struct beanstalk_
     bool timed = request->cmd == BEANSTALK_RESERVE_WITH_TIMEOUT && request->timeout_s != UINT32_MAX;
     int64_t wait_us = timed ? (int64_t)request->timeout_s * SECOND_US : INT64_MAX;
     const struct beanstalk_reservation *soonest = beanstalk_reservations_soonest(
-        &server->beanstalk.reservations, beanstalk->held, server->now_us);
+        &server->beanstalk.reservations, beanstalk->held, server->loop->now_us);
     beanstalk_is_worker(beanstalk);
     if (session_state_left(beanstalk->pipeline.session.state))
         wait_us = 0;
     struct beanstalk_pending *pending = beanstalk_pending_new(beanstalk, request->cmd, 0);
-    if (soonest && soonest->until_us - DEADLINE_MARGIN_US - server->now_us <= wait_us) {
-        wait_us = soonest->until_us - DEADLINE_MARGIN_US - server->now_us;
+    if (soonest && soonest->until_us - DEADLINE_MARGIN_US - server->loop->now_us <= wait_us) {
+        wait_us = soonest->until_us - DEADLINE_MARGIN_US - server->loop->now_us;
         pending->deadline_soon = true;
     }
     struct bytes *topics = &beanstalk->watched[0]->name;
@@ -216,8 +216,8 @@ static void holder_only(struct beanstalk_session *beanstalk,
     if (request->cmd == BEANSTALK_TOUCH) {
         cmd.kind = CMD_TOUCH;
         reservation->end = 0; /* who touches it has got it */
-        beanstalk_reservations_extend(reservation,
-                                      beanstalk_server(beanstalk)->now_us + reservation->ttr_us);
+        beanstalk_reservations_extend(reservation, beanstalk_server(beanstalk)->loop->now_us +
+                                                       reservation->ttr_us);
     } else {
         cmd.kind = request->cmd == BEANSTALK_BURY ? CMD_BURY : CMD_RELEASE;
         cmd.job.has_priority = true;
@@ -235,7 +235,7 @@ static void delete_job(struct beanstalk_session *beanstalk, const struct beansta
 {
     struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id}};
     struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
-    if (reservation && reservation->until_us > beanstalk_server(beanstalk)->now_us) {
+    if (reservation && reservation->until_us > beanstalk_server(beanstalk)->loop->now_us) {
         cmd.job.lease = reservation->lease;
         cmd.job.is_done = true;
     } else {

@@ -30,7 +30,7 @@ bool beanstalk_tube_page(struct server *server, struct bytes name, const struct 
         .using = tube ? tube->users : 0,
         .watching = tube ? tube->watchers : 0,
     };
-    beanstalk_yaml_tube(yaml, &stats, server->now_us);
+    beanstalk_yaml_tube(yaml, &stats, server->loop->now_us);
     return true;
 }
 
@@ -82,7 +82,7 @@ void beanstalk_stats_page(struct server *server, const struct engine_stats *tota
     struct beanstalk_stats stats = {
         .tubes = tubes,
         .version = BYTES(BEANSTALKD_VERSION),
-        .uptime_s = (server->now_us - server->started_us) / 1000000,
+        .uptime_s = (server->loop->now_us - server->started_us) / 1000000,
         .draining = server->draining || server->refusing_pushes,
         .id = bytes_of(id, sizeof(id) - 1),
         .hostname = bytes_str(host.nodename),

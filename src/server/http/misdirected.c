@@ -38,7 +38,7 @@ void misdirected_note(struct server *server, enum misdirected_kind kind, struct 
     struct misdirected *misdirected = &server->misdirected;
     char shown[SHOWN_MAX + 1];
     misdirected->counts[kind]++;
-    if (server->now_us < misdirected->next_log_us[kind]) {
+    if (server->loop->now_us < misdirected->next_log_us[kind]) {
         misdirected->silent[kind]++;
         return;
     }
@@ -46,5 +46,5 @@ void misdirected_note(struct server *server, enum misdirected_kind kind, struct 
     log_event(LOG_WARN, kinds[kind].name, "said=\"%s\" more=%llu hint=\"%s\"", shown,
               (unsigned long long)misdirected->silent[kind], kinds[kind].hint);
     misdirected->silent[kind] = 0;
-    misdirected->next_log_us[kind] = server->now_us + LOG_EVERY_US;
+    misdirected->next_log_us[kind] = server->loop->now_us + LOG_EVERY_US;
 }

@@ -130,7 +130,7 @@ void request_answer(struct request *request, const struct reply *reply)
         return;
     }
     struct pipeline_text text = request_begin(request);
-    api_reply(&request->format, reply, server->now_us, server_date(server), text.out);
+    api_reply(&request->format, reply, server->loop->now_us, server_date(server), text.out);
     request_done(request, text, true);
 }
 

@@ -103,8 +103,8 @@ static void take_request(struct http_session *http)
         return;
     }
     arena_reset(&server->scratch);
-    api_decode(&site, &server->options.api, &http->http.request, server->now_us, &server->scratch,
-               &call);
+    api_decode(&site, &server->options.api, &http->http.request, server->loop->now_us,
+               &server->scratch, &call);
     submit(request, &call, http->http.request.host);
 }
 
@@ -224,7 +224,7 @@ static size_t input(struct session *session, struct bytes bytes)
     struct http_session *http = of(session);
     forget_deliveries(http);
     size_t used = pipeline_input(session, bytes);
-    http->active_us = session->server->now_us;
+    http->active_us = session->server->loop->now_us;
     return used;
 }
 
@@ -232,7 +232,7 @@ static size_t input(struct session *session, struct bytes bytes)
 
 static void drained(struct session *session)
 {
-    of(session)->active_us = session->server->now_us;
+    of(session)->active_us = session->server->loop->now_us;
     pipeline_drained(session);
 }
 
@@ -249,7 +249,7 @@ static void end_wait(struct pending *parked)
 static void progressed(struct pipeline *pipeline)
 {
     struct http_session *http = of_pipeline(pipeline);
-    http->active_us = pipeline->session.server->now_us;
+    http->active_us = pipeline->session.server->loop->now_us;
     send_continue(http);
 }
 
@@ -355,7 +355,7 @@ static bool evict(struct session *session)
 static void init(struct session *session)
 {
     struct http_session *http = of(session);
-    http->active_us = session->server->now_us;
+    http->active_us = session->server->loop->now_us;
     pipeline_init(&http->pipeline);
     http1_init(&http->http, &session->server->options.http);
 }

@@ -25,7 +25,7 @@ struct bed {
     struct sim_disk *disk;
     struct embedded *embedded;
     struct engine *engine;
-    int64_t now_us;
+    struct loop loop; /* its time alone */
     struct ticket tickets[UNDER_WAY];
 };
 
@@ -42,7 +42,7 @@ static void open_bed_at(struct bed *bed, enum durability durability, int64_t now
 {
     if (!bed->disk)
         bed->disk = sim_disk_new();
-    bed->now_us = now_us;
+    bed->loop.now_us = now_us;
     struct store_error error;
     struct embedded_options options = {
         .limits = {.jobs = 1000000, .topics = 10, .waiters = 10},
@@ -51,10 +51,11 @@ static void open_bed_at(struct bed *bed, enum durability durability, int64_t now
                   .buffered = durability != DURABILITY_SYNC,
                   .recent_bytes = SEGMENT_BYTES,
                   .body_max = 1000,
-                  .now_us = bed->now_us,
+                  .now_us = bed->loop.now_us,
                   .id_seed = 1},
         .durability = durability,
-        .now_us = bed->now_us,
+        .now_us = bed->loop.now_us,
+        .loop = &bed->loop,
     };
     sim_disk_eager(bed->disk, true);
     assert_int_equal(embedded_open(&options, &bed->embedded, &error), OK);
@@ -97,8 +98,7 @@ static void p8_a_steady_stream_of_synced_pushes_takes_no_more_and_more_memory(vo
     size_t early_bytes = 0;
     open_bed(&bed, DURABILITY_INTERVAL);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        bed.now_us += 1000;
-        bed.engine->verbs->time(bed.engine, bed.now_us);
+        bed.loop.now_us += 1000;
         bed.engine->verbs->begin(bed.engine);
         push_and_end(&bed, &bed.tickets[i % UNDER_WAY]);
         bed.engine->verbs->match(bed.engine);
@@ -129,8 +129,7 @@ static void keep_answer(struct ticket *ticket, const struct reply *reply)
 
 static void do_turn(struct bed *bed, const struct cmd *cmd, struct ticket *ticket)
 {
-    bed->now_us += 1000;
-    bed->engine->verbs->time(bed->engine, bed->now_us);
+    bed->loop.now_us += 1000;
     bed->engine->verbs->begin(bed->engine);
     if (cmd)
         bed->engine->verbs->submit(bed->engine, cmd, ticket);
@@ -171,7 +170,7 @@ static void p2_a_job_is_not_buried_because_one_read_failed(void **state)
     sim_disk_bad(bed.disk, "wal-00000001", 0, SEGMENT_BYTES);
     do_command(&bed, &reserve);
     assert_int_equal(last_reply.err, ERR_IO);
-    bed.now_us += 2000000; /* long before its ttr would bring it back */
+    bed.loop.now_us += 2000000; /* long before its ttr would bring it back */
     sim_disk_bad(bed.disk, "", 0, 0);
     for (int turns = 0; turns < 20; turns++)
         do_turn(&bed, NULL, NULL);
@@ -370,7 +369,7 @@ static void statistics_are_over_all_topics(void **state)
         char name = (char)('a' + i);
         struct cmd push = {.kind = CMD_PUSH,
                            .push = {.topic = bytes_of(&name, 1),
-                                    .due_us = bed.now_us + 120 * INT64_C(1000000),
+                                    .due_us = bed.loop.now_us + 120 * INT64_C(1000000),
                                     .ttr_us = 1}};
         do_command(&bed, &push);
     }
@@ -397,7 +396,7 @@ static uint64_t push_delayed(struct bed *bed, int64_t delay_us)
 {
     struct cmd push = {
         .kind = CMD_PUSH,
-        .push = {.topic = BYTES("t"), .due_us = bed->now_us + delay_us, .ttr_us = HOUR_US},
+        .push = {.topic = BYTES("t"), .due_us = bed->loop.now_us + delay_us, .ttr_us = HOUR_US},
     };
     do_command(bed, &push);
     assert_int_equal(last_reply.err, OK);
@@ -417,8 +416,8 @@ static uint64_t jobs_in(const struct bed *bed, enum job_state state)
 static void pass_time(struct bed *bed, int64_t span_us)
 {
     sim_disk_eager(bed->disk, true);
-    for (int64_t end_us = bed->now_us + span_us; bed->now_us < end_us;) {
-        bed->now_us += span_us / 20;
+    for (int64_t end_us = bed->loop.now_us + span_us; bed->loop.now_us < end_us;) {
+        bed->loop.now_us += span_us / 20;
         do_turn(bed, NULL, NULL);
     }
 }
@@ -484,13 +483,13 @@ static void the_time_is_logged_only_when_something_fell_due(void **state)
     struct store_stats before, after;
     open_bed_at(&bed, DURABILITY_SYNC, HOUR_US);
     for (int i = 0; i < 1000; i++)
-        (void)push_delayed(&bed, 2 * HOUR_US + i * 10000 - bed.now_us);
+        (void)push_delayed(&bed, 2 * HOUR_US + i * 10000 - bed.loop.now_us);
     pass_time(&bed, 5000000);
     store_stats(embedded_store(bed.embedded), &before);
     pass_time(&bed, 5000000); /* nothing falls due */
     store_stats(embedded_store(bed.embedded), &after);
     assert_int_equal(after.batches, before.batches);
-    bed.now_us = 2 * HOUR_US - 1000;
+    bed.loop.now_us = 2 * HOUR_US - 1000;
     while (jobs_in(&bed, JOB_READY) < 1000)
         pass_time(&bed, 200000);
     pass_time(&bed, 5000000);

@@ -22,18 +22,49 @@ static const struct script_space spaces[3] = {
     {.partitions = PARTITIONS, .daemon = "daemon-2"},
 };
 static struct members members[3];
-static int64_t now_us;
+static struct loop loop; /* its time and its timers alone */
+static unsigned changes;
+
+/* It is so late now: what is due is done. */
+static void at(int64_t now_us)
+{
+    loop.now_us = now_us;
+    while (loop_expire(&loop, NULL))
+        ;
+}
+
+static void note_change(void *owner)
+{
+    (void)owner;
+    changes++;
+}
+
+static void begin_time(void)
+{
+    loop = (struct loop){.now_us = 1000 * SECOND_US};
+    timers_init(&loop.timers, loop.now_us);
+    changes = 0;
+}
+
+static int end_time(void)
+{
+    assert_true(timers_next_us(&loop.timers) == INT64_MAX); /* all are cancelled */
+    timers_fini(&loop.timers);
+    return 0;
+}
 
 /* All have been in contact for a long time. */
 static int set_up(void **state)
 {
     (void)state;
-    now_us = 1000 * SECOND_US;
+    begin_time();
     for (int i = 0; i < 3; i++) {
-        members_init(&members[i],
-                     &(struct members_options){.space = &spaces[i], .alive_us = ALIVE_US});
-        members[i].contact_us = now_us;
-        members[i].since_us = now_us - ALIVE_US;
+        members_init(&members[i], &(struct members_options){.space = &spaces[i],
+                                                            .loop = &loop,
+                                                            .alive_us = ALIVE_US,
+                                                            .changed = note_change});
+        members[i].contact_us = loop.now_us;
+        members[i].since_us = loop.now_us - ALIVE_US;
         members[i].how = SCRIPT_SERVES;
     }
     return 0;
@@ -44,7 +75,7 @@ static int tear_down(void **state)
     (void)state;
     for (int i = 0; i < 3; i++)
         members_fini(&members[i]);
-    return 0;
+    return end_time();
 }
 
 static void say(int who, enum script_how how)
@@ -52,19 +83,15 @@ static void say(int who, enum script_how how)
     struct script_member said = {.how = how};
     memcpy(said.name, spaces[who].daemon, SCRIPT_NAME);
     members[who].how = how;
-    for (int i = 0; i < 3; i++) {
-        members[i].now_us = now_us;
+    for (int i = 0; i < 3; i++)
         members_heard(&members[i], &said);
-    }
 }
 
 static void pass(int64_t us)
 {
-    now_us += us;
-    for (int i = 0; i < 3; i++) {
-        members[i].contact_us = now_us;
-        members_tick(&members[i], now_us);
-    }
+    for (int i = 0; i < 3; i++)
+        members[i].contact_us = loop.now_us + us;
+    at(loop.now_us + us);
 }
 
 static uint32_t owned(int who)
@@ -130,8 +157,10 @@ static void one_that_is_silent_for_long_is_dead(void **state)
     say(1, SCRIPT_SERVES);
     pass(0);
     assert_int_equal(living(0), 3);
-    assert_int_equal(members_next_us(&members[0]), now_us + 1);
+    assert_int_equal(timers_next_us(&loop.timers), loop.now_us + 1);
+    changes = 0;
     pass(1);
+    assert_true(changes >= 1);
     assert_int_equal(living(0), 2);
     assert_int_equal(members[0].gone, 1);
     assert_true(members_know(&members[0]));
@@ -165,10 +194,9 @@ static void who_hears_nothing_itself_says_nobody_dead(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
-    now_us += ALIVE_US; /* no heartbeat of ours was answered meanwhile */
-    members_tick(&members[0], now_us);
+    at(loop.now_us + ALIVE_US); /* no heartbeat of ours was answered meanwhile */
     assert_false(members_know(&members[0]));
-    members[0].contact_us = members[0].since_us = now_us; /* it is back */
+    members[0].contact_us = members[0].since_us = loop.now_us; /* it is back */
     assert_false(members_know(&members[0]));
     assert_int_equal(owned(0), PARTITIONS);
 }
@@ -177,9 +205,8 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 {
     (void)state;
     members[0].contact_us = 0;
-    members[0].now_us = now_us;
     members_heard(&members[0], &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES});
-    members_tick(&members[0], now_us);
+    at(loop.now_us);
     assert_int_equal(owned(0), 0);
     assert_false(members_know(&members[0]));
 }
@@ -225,32 +252,37 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
     struct script_space space;
     struct script_requests calls;
     struct members us;
+    begin_time();
+    int64_t began_us = loop.now_us;
     assert_int_equal(script_space_init(&space, BYTES("laterd"), 1, "daemon-0"), OK);
     script_requests_init(&calls, &(struct script_requests_options){.space = &space,
                                                                    .topology = &topology,
-                                                                   .timeout_us = ALIVE_US});
+                                                                   .loop = &loop,
+                                                                   .timeout_us = 10 * ALIVE_US});
     members_init(&us, &(struct members_options){.space = &space,
                                                 .calls = &calls,
+                                                .loop = &loop,
                                                 .alive_us = ALIVE_US,
                                                 .serves = serves,
-                                                .missed = leave_word});
+                                                .missed = leave_word,
+                                                .changed = note_change});
     words_left = 0;
-    members_tick(&us, now_us);
     members_start(&us);
-    members_tick(&us, now_us);
-    us.now_us = now_us + SECOND_US; /* a slow answer */
+    at(began_us);
+    loop.now_us = began_us + SECOND_US; /* a slow answer */
     answer_beat(&calls);
-    members_tick(&us, now_us + SECOND_US);
-    us.now_us = now_us + ALIVE_US - 1;
+    at(loop.now_us); /* the next one */
+    loop.now_us = began_us + ALIVE_US - 1;
     answer_beat(&calls);
     assert_int_equal(words_left, 0);
-    members_tick(&us, now_us + ALIVE_US);
-    us.now_us = now_us + SECOND_US + ALIVE_US;
+    at(began_us + ALIVE_US);
+    loop.now_us = began_us + SECOND_US + ALIVE_US;
     answer_beat(&calls); /* four seconds and less after the last answer */
     assert_int_equal(words_left, 1);
     members_fini(&us);
     script_requests_fini(&calls);
     script_space_fini(&space);
+    (void)end_time();
 }
 
 int main(void)

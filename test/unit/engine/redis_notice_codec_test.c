@@ -19,6 +19,7 @@ enum { NOW_US = 1000 * 1000 };
 struct news_test {
     struct script_space space;
     struct redis_url url;
+    struct loop loop;         /* its time and its timers alone */
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct script_requests calls;
 };
@@ -26,14 +27,15 @@ struct news_test {
 static int setup(void **state)
 {
     static struct news_test test;
-    test = (struct news_test){.topology.options.url = &test.url};
+    test = (struct news_test){.topology.options.url = &test.url, .loop.now_us = NOW_US};
+    timers_init(&test.loop.timers, NOW_US);
     if (script_space_init(&test.space, BYTES("laterd"), 1, "daemon-1"))
         return -1;
     script_requests_init(&test.calls,
                          &(struct script_requests_options){.space = &test.space,
                                                            .topology = &test.topology,
+                                                           .loop = &test.loop,
                                                            .timeout_us = 100 * NOW_US});
-    script_requests_tick(&test.calls, NOW_US);
     *state = &test;
     return 0;
 }
@@ -43,7 +45,16 @@ static int teardown(void **state)
     struct news_test *test = *state;
     script_requests_fini(&test->calls);
     script_space_fini(&test->space);
+    assert_true(timers_next_us(&test->loop.timers) == INT64_MAX); /* all are cancelled */
+    timers_fini(&test->loop.timers);
     return 0;
+}
+
+/* Does what is due. */
+static void expire(struct news_test *test)
+{
+    while (loop_expire(&test->loop, NULL))
+        ;
 }
 
 /* Calls that somebody waits for; those that have been answered stay without an owner. */
@@ -82,20 +93,23 @@ static void what_is_due_meanwhile_is_promoted_next(void **state)
     struct news_test *test = *state;
     struct promoter promoter;
     bool ours = true;
-    struct members members = {.options.space = &test->space, .ours = &ours};
+    struct members members = {.options = {.space = &test->space, .loop = &test->loop},
+                              .ours = &ours};
     promoter_init(&promoter, &(struct promoter_options){.space = &test->space,
                                                         .calls = &test->calls,
+                                                        .loop = &test->loop,
                                                         .members = &members,
                                                         .promoting = ignore_partition});
-    promoter_tick(&promoter, NOW_US);
+    promoter_members_changed(&promoter);
+    expire(test);
     promoter_due(&promoter, 0, NOW_US + 1);
     answer(test, 0, 0, ""); /* nothing is due, ever */
-    promoter_tick(&promoter, NOW_US);
+    expire(test);
     assert_non_null(under_way(test));
     answer(test, 0, 0, "");
-    promoter_tick(&promoter, NOW_US);
+    expire(test);
     assert_null(under_way(test));
-    assert_int_equal(promoter_next_us(&promoter), INT64_MAX);
+    assert_false(timer_is_armed(&promoter.duties[0].promote));
     promoter_fini(&promoter);
 }
 
@@ -116,9 +130,9 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     static const char none[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
     consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
                                                            .calls = &test->calls,
+                                                           .loop = &test->loop,
                                                            .waiters_max = 10,
                                                            .timeout_us = NOW_US});
-    consumers_tick(&consumers, NOW_US);
     consumers_subscribed(&consumers, true);
     consumers_reserve(&consumers, &reserve, &ticket);
     consumers_match(&consumers);

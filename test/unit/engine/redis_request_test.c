@@ -19,12 +19,26 @@ enum { PARTITIONS = 2, TIMEOUT_US = 1000 };
 struct place_test {
     struct script_space space;
     struct redis_url url;
-    struct loop loop;         /* its timers alone */
+    struct loop loop;         /* its time and its timers alone */
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct script_requests calls;
     unsigned given_up;
     struct partition_init partition_init; /* of some tests */
 };
+
+static void look_at_nothing(void *owner, uint32_t partition)
+{
+    (void)owner;
+    (void)partition;
+}
+
+/* It is so late now: what is due is done. */
+static void at(struct place_test *test, int64_t now_us)
+{
+    test->loop.now_us = now_us;
+    while (loop_expire(&test->loop, NULL))
+        ;
+}
 
 static int setup(void **state)
 {
@@ -33,9 +47,12 @@ static int setup(void **state)
     timers_init(&test.loop.timers, 0);
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
-    script_requests_init(&test.calls, &(struct script_requests_options){.space = &test.space,
-                                                                        .topology = &test.topology,
-                                                                        .timeout_us = TIMEOUT_US});
+    script_requests_init(&test.calls,
+                         &(struct script_requests_options){.space = &test.space,
+                                                           .topology = &test.topology,
+                                                           .loop = &test.loop,
+                                                           .timeout_us = TIMEOUT_US,
+                                                           .to_open = look_at_nothing});
     *state = &test;
     return 0;
 }
@@ -45,7 +62,15 @@ static int teardown(void **state)
     struct place_test *test = *state;
     script_requests_fini(&test->calls); /* tells the opener of what is still under way */
     partition_init_fini(&test->partition_init);
+    for (unsigned i = 0; i < test->topology.node_count; i++) {
+        struct node *node = &test->topology.nodes[i];
+        loop_cancel(&test->loop, &node->quiet);
+        loop_cancel(&test->loop, &node->link.silence);
+        buf_fini(&node->link.out);
+    }
     script_space_fini(&test->space);
+    assert_true(timers_next_us(&test->loop.timers) == INT64_MAX); /* all are cancelled */
+    timers_fini(&test->loop.timers);
     return 0;
 }
 
@@ -87,6 +112,27 @@ static redisReply *redis_string(size_t len)
     return reply;
 }
 
+static void ignore_lost(struct node_callbacks *callbacks, struct node *node)
+{
+    (void)callbacks;
+    (void)node;
+}
+
+static struct node_callbacks deaf = {.ready = ignore_lost, .lost = ignore_lost};
+
+static void make_nodes(struct place_test *test, unsigned count)
+{
+    test->url.topology = REDIS_CLUSTER;
+    test->topology.node_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        struct node *node = &test->topology.nodes[i];
+        node_init(node, &(struct link_options){.loop = &test->loop, .timeout_us = INT64_C(1) << 40},
+                  &deaf);
+        node->ready = true;
+        node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
+    }
+}
+
 /* Sends one more, and says which place it got. */
 static uint32_t send_one(struct place_test *test, uint32_t partition)
 {
@@ -100,10 +146,10 @@ static void the_place_of_an_ended_call_is_taken_again(void **state)
 {
     struct place_test *test = *state;
     assert_int_equal(send_one(test, 0), 0);
-    script_requests_tick(&test->calls, TIMEOUT_US / 2);
+    at(test, TIMEOUT_US / 2);
     assert_int_equal(send_one(test, 0), 1);
-    assert_int_equal(send_one(test, 1), 0);         /* each partition has a ring of its own */
-    script_requests_tick(&test->calls, TIMEOUT_US); /* the first is too old */
+    assert_int_equal(send_one(test, 1), 0); /* each partition has a ring of its own */
+    at(test, TIMEOUT_US);                   /* the first is too old */
     assert_int_equal(test->given_up, 1);
     assert_int_equal(send_one(test, 0), 0);
     assert_int_equal(send_one(test, 0), 2);
@@ -146,7 +192,7 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
     struct script_request *unkept =
         script_requests_new_unkept(&test->calls, 1); /* needs none, and gives none back */
     script_requests_send(unkept, test, given_up);
-    script_requests_tick(&test->calls, TIMEOUT_US);
+    at(test, TIMEOUT_US);
     assert_int_equal(test->given_up, SCRIPT_RING + 1);
     assert_int_equal(send_one(test, 1), 0);
 }
@@ -165,7 +211,7 @@ static void who_finds_no_place_waits_for_one(void **state)
     all_places(test);
     for (uint32_t i = 0; i < SCRIPT_RING; i++)
         (void)send_any(test);
-    script_requests_tick(&test->calls, TIMEOUT_US / 2);
+    at(test, TIMEOUT_US / 2);
     struct script_request *first = send_any(test), *second = send_any(test);
     assert_int_equal(first->id.place, SCRIPT_RING);
     struct script_request *ended =
@@ -176,7 +222,7 @@ static void who_finds_no_place_waits_for_one(void **state)
     assert_int_equal(script_argument(buf_bytes(&first->request), 1).at[11], (char)place);
     assert_int_equal(second->id.place, SCRIPT_RING);
     assert_int_equal(test->given_up, 1);
-    script_requests_tick(&test->calls, TIMEOUT_US); /* the others are too old */
+    at(test, TIMEOUT_US); /* the others are too old */
     assert_int_equal(test->given_up, SCRIPT_RING);
     assert_in_range(second->id.place, 0, SCRIPT_RING - 1);
 }
@@ -192,7 +238,7 @@ static void who_waits_for_a_place_for_too_long_is_told(void **state)
         calls[i]->at_most_once = true;
     }
     send_any(test)->at_most_once = true;
-    script_requests_tick(&test->calls, TIMEOUT_US);
+    at(test, TIMEOUT_US);
     assert_int_equal(test->given_up, 1);
 }
 
@@ -212,7 +258,7 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
     struct script_request *done = send_must(test);
     (void)send_must(test); /* nobody has it yet: it takes nothing twice */
     done->on_link.done(&done->on_link, NULL);
-    script_requests_tick(&test->calls, 10 * TIMEOUT_US);
+    at(test, 10 * TIMEOUT_US);
     assert_int_equal(test->given_up, 0);
     script_requests_give_up(&test->calls, 1);
     assert_int_equal(test->given_up, 0);
@@ -229,9 +275,9 @@ static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void 
     uint32_t place = call->id.place;
     script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
     script_requests_send(call, test, given_up);
-    script_requests_tick(&test->calls, TIMEOUT_US - 1);
+    at(test, TIMEOUT_US - 1);
     call->on_link.done(&call->on_link, NULL); /* its connection is lost */
-    script_requests_tick(&test->calls, TIMEOUT_US);
+    at(test, TIMEOUT_US);
     assert_int_equal(test->given_up, 1);
     uint32_t next = send_one(test, 0);
     assert_int_not_equal(next, place);
@@ -244,17 +290,26 @@ static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
 {
     struct place_test *test = *state;
     struct script_request *call = script_requests_new_unkept(&test->calls, 0);
-    test->topology.node_count = 1;
-    test->topology.nodes[0].ready = true;
+    make_nodes(test, 1);
+    test->url.topology = REDIS_SINGLE;
     call->urgent = true;
     call->owner = test;
     call->done = given_up;
     call->deadline_us = TIMEOUT_US * 1000;
     call->sent_to = &test->topology.nodes[0];
     call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
-    assert_in_range(script_requests_next_us(&test->calls), 0, 20 * 1000);
-    test->topology.nodes[0].ready = false;
-    assert_int_equal(script_requests_next_us(&test->calls), TIMEOUT_US * 1000);
+    assert_true(timers_next_us(&test->loop.timers) <= 20 * 1000);
+    at(test, 20 * 1000);
+    assert_ptr_equal(call->sent_to, &test->topology.nodes[0]);
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
+    test->topology.nodes[0].ready = false; /* it is sent when there is a node again */
+    at(test, 60 * 1000);
+    assert_null(call->sent_to);
+    assert_true(timers_next_us(&test->loop.timers) > 60 * 1000 + TIMEOUT_US);
+    test->topology.nodes[0].ready = true;
+    script_requests_moved(&test->calls);
+    assert_ptr_equal(call->sent_to, &test->topology.nodes[0]);
 }
 
 /* ---- partitions that are opened ---- */
@@ -265,35 +320,17 @@ static void told_open(void *owner, uint32_t partition)
     ((struct place_test *)owner)->given_up++;
 }
 
-static void ignore_lost(struct node_callbacks *callbacks, struct node *node)
-{
-    (void)callbacks;
-    (void)node;
-}
-
-static struct node_callbacks deaf = {.ready = ignore_lost, .lost = ignore_lost};
-
-static void make_nodes(struct place_test *test, unsigned count)
-{
-    test->url.topology = REDIS_CLUSTER;
-    test->topology.node_count = count;
-    for (unsigned i = 0; i < count; i++) {
-        struct node *node = &test->topology.nodes[i];
-        node_init(node, &(struct link_options){.loop = &test->loop}, &deaf);
-        node->ready = true;
-        node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
-    }
-}
-
 /* Of all partitions, which lie at the first node. */
 static struct partition_init *start_opener(struct place_test *test, unsigned nodes)
 {
     make_nodes(test, nodes);
     memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    partition_init_init(
-        &test->partition_init,
-        &(struct partition_init_options){
-            .space = &test->space, .calls = &test->calls, .opened = told_open, .owner = test});
+    partition_init_init(&test->partition_init,
+                        &(struct partition_init_options){.space = &test->space,
+                                                         .calls = &test->calls,
+                                                         .loop = &test->loop,
+                                                         .opened = told_open,
+                                                         .owner = test});
     partition_init_start(&test->partition_init);
     return &test->partition_init;
 }
@@ -302,8 +339,8 @@ static struct partition_init *start_opener(struct place_test *test, unsigned nod
 static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 {
     struct place_test *test = *state;
-    struct partition_init *partition_init = start_opener(test, 2);
-    partition_init_tick(partition_init, 0);
+    (void)start_opener(test, 2);
+    at(test, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
         struct script_request *call =
             LIST_ENTRY(test->calls.partitions[partition].calls.next, struct script_request, place);
@@ -315,8 +352,6 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
     }
     assert_false(script_requests_is_open(&test->calls, 0)); /* that one has moved since, too */
     assert_int_equal(test->given_up, PARTITIONS);
-    for (unsigned i = 0; i < 2; i++)
-        buf_fini(&test->topology.nodes[i].link.out);
 }
 
 /* Answers an error, or one whose clock says that it is 0. */
@@ -326,7 +361,7 @@ static void answer_at_zero(struct script_request *call, bool lost_first)
     list_remove(&call->on_link.place);
     if (lost_first) {
         call->on_link.done(&call->on_link, NULL);
-        script_requests_tick(calls, calls->now_us); /* it is sent again */
+        (void)loop_expire(calls->options.loop, NULL); /* it is sent again */
         list_remove(&call->on_link.place);
     }
     redisReply *reply = redis_string(SCRIPT_ANSWER_BYTES);
@@ -351,9 +386,7 @@ static void p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock(void 
     make_nodes(test, 1);
     memset(test->topology.slots, 0, sizeof(test->topology.slots));
     test->calls.options.timeout_us = INT64_C(60) * 1000 * 1000;
-    timers_init(&test->loop.timers, 0);
-    test->loop.now_us = 5 * 1000 * 1000;
-    script_requests_tick(&test->calls, test->loop.now_us);
+    at(test, 5 * 1000 * 1000);
     script_requests_open(&test->calls, 0, &test->topology.nodes[0], SCRIPT_RING);
     for (int lost = 1; lost >= 0; lost--) {
         struct script_request *call = script_requests_new(&test->calls, 0);
@@ -362,7 +395,6 @@ static void p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock(void 
         answer_at_zero(call, lost);
         assert_int_equal(test->space.ahead_us[0], lost ? 0 : 1 - test->loop.now_us);
     }
-    buf_fini(&test->topology.nodes[0].link.out);
 }
 
 /* Two daemons that start on a new queue: what the other made may be opened before the news come. */
@@ -370,7 +402,7 @@ static void news_of_a_new_queue_are_no_loss(void **state)
 {
     struct place_test *test = *state;
     struct partition_init *partition_init = start_opener(test, 1);
-    partition_init_tick(partition_init, 1000);
+    at(test, 1000);
     struct script_request *call =
         LIST_ENTRY(test->calls.partitions[0].calls.next, struct script_request, place);
     list_remove(&call->on_link.place);
@@ -378,12 +410,11 @@ static void news_of_a_new_queue_are_no_loss(void **state)
     partition_init_lost(partition_init, 0);
     partition_init_lost(partition_init, 1); /* which we have never seen */
     assert_int_equal(partition_init->said_us, 0);
-    partition_init->now_us = 60 * 1000 * 1000;
+    test->loop.now_us = 60 * 1000 * 1000;
     partition_init_lost(partition_init, 1);
     assert_int_equal(partition_init->said_us, 0);
     partition_init_lost(partition_init, 0);
-    assert_int_equal(partition_init->said_us, partition_init->now_us);
-    buf_fini(&test->topology.nodes[0].link.out);
+    assert_int_equal(partition_init->said_us, test->loop.now_us);
 }
 
 int main(void)

@@ -16,22 +16,34 @@ enum { PARTITIONS = 2, TIMEOUT_US = 1000, MANY = 600, AT_ONCE = 512, SECOND_US =
 struct redis_requeue_test {
     struct script_space space;
     struct redis_url url;
+    struct loop loop;         /* its time and its timers alone */
     struct topology topology; /* of no nodes: nothing is ever sent */
     struct script_requests calls;
     struct redis_requeue requeue;
 };
 
+static void look_at_nothing(void *owner, uint32_t partition)
+{
+    (void)owner;
+    (void)partition;
+}
+
 static int setup(void **state)
 {
     static struct redis_requeue_test test;
     test = (struct redis_requeue_test){.topology.options.url = &test.url};
+    timers_init(&test.loop.timers, 0);
     if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
         return -1;
-    script_requests_init(&test.calls, &(struct script_requests_options){.space = &test.space,
-                                                                        .topology = &test.topology,
-                                                                        .timeout_us = TIMEOUT_US});
-    redis_requeue_init(&test.requeue,
-                       &(struct redis_requeue_options){.space = &test.space, .calls = &test.calls});
+    script_requests_init(&test.calls,
+                         &(struct script_requests_options){.space = &test.space,
+                                                           .topology = &test.topology,
+                                                           .loop = &test.loop,
+                                                           .timeout_us = TIMEOUT_US,
+                                                           .to_open = look_at_nothing});
+    redis_requeue_init(&test.requeue, &(struct redis_requeue_options){.space = &test.space,
+                                                                      .calls = &test.calls,
+                                                                      .loop = &test.loop});
     *state = &test;
     return 0;
 }
@@ -42,6 +54,8 @@ static int teardown(void **state)
     script_requests_fini(&test->calls);
     redis_requeue_fini(&test->requeue);
     script_space_fini(&test->space);
+    assert_true(timers_next_us(&test->loop.timers) == INT64_MAX); /* all are cancelled */
+    timers_fini(&test->loop.timers);
     return 0;
 }
 
@@ -52,6 +66,13 @@ static uint32_t under_way(const struct redis_requeue_test *test, uint32_t partit
     for (const struct list *at = calls->next; at != calls; at = at->next)
         count++;
     return count;
+}
+
+static void at(struct redis_requeue_test *test, int64_t now_us)
+{
+    test->loop.now_us = now_us;
+    while (loop_expire(&test->loop, NULL))
+        ;
 }
 
 static void releases_are_tried_until_they_are_answered(void **state)
@@ -65,14 +86,12 @@ static void releases_are_tried_until_they_are_answered(void **state)
         assert_int_equal(under_way(test, 0), AT_ONCE);
         assert_int_equal(under_way(test, 1), 1);
         now_us += TIMEOUT_US;
-        script_requests_tick(&test->calls, now_us);
-        redis_requeue_tick(&test->requeue, now_us);
+        at(test, now_us);
         assert_int_equal(under_way(test, 0), 0); /* not at once */
-        assert_true(redis_requeue_next_us(&test->requeue) > now_us);
-        assert_true(redis_requeue_next_us(&test->requeue) < now_us + SECOND_US);
+        assert_true(timers_next_us(&test->loop.timers) > now_us);
+        assert_true(timers_next_us(&test->loop.timers) < now_us + SECOND_US);
         now_us += SECOND_US;
-        script_requests_tick(&test->calls, now_us);
-        redis_requeue_tick(&test->requeue, now_us);
+        at(test, now_us);
     }
 }
 

@@ -52,7 +52,7 @@ static void pass(int64_t us)
 static void turn(void)
 {
     struct engine *port = redis_engine_port(engine);
-    port->verbs->time(port, loop_look_at_clock(options.loop));
+    (void)loop_look_at_clock(options.loop);
     port->verbs->begin(port);
     (void)options.loop->verbs->gather(options.loop, NULL); /* all of it */
     (void)loop_expire(options.loop, NULL);                 /* the same */
