@@ -265,7 +265,7 @@ void world_boot_cut(struct world *world, uint64_t points, enum world_crash how)
     end_without_a_word(world, how);
 }
 
-static void end_politely(struct world *world)
+static void end_in_order(struct world *world)
 {
     const struct store *store = world_store(world);
     server_free(world->server); /* gives back what did not reach its client */
@@ -301,7 +301,7 @@ bool world_stop(struct world *world)
         world_run(world, world->clock.now_us + DRAIN_MAX_US / 60);
     if (!world->server)
         return true;
-    end_politely(world);
+    end_in_order(world);
     return false;
 }
 
@@ -378,7 +378,7 @@ static int64_t turn(struct world *world)
     note_number(world, (uint64_t)world->clock.now_us);
     note_number(world, (uint64_t)next_us);
     if (server_drained(world->server)) {
-        end_politely(world);
+        end_in_order(world);
         return INT64_MAX;
     }
     if (next_us > world->clock.now_us && next_us < INT64_MAX && world->options.oversleep_us)

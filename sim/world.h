@@ -51,7 +51,7 @@ void world_free(struct world *world); /* in whatever state; with all peers */
 
 /*
  * Starts the server on the disk as it is. An error: it is still down, world_trouble() says why.
- * CHECKs that the core is valid, and that it is as it was if it ended politely at this moment (P9).
+ * CHECKs that the core is valid, and that it is as it was if it ended in order at this moment (P9).
  */
 enum err world_boot(struct world *world) MUST_USE;
 /* The same, but before the disk's primitive number `points` from now the end comes. */

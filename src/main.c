@@ -1,7 +1,7 @@
 /*
  * laterd: reads the command line, puts the parts together (src/laterd opens what is the operating
  * system's, server/assemble makes of the configuration what each part is told), runs turns until it
- * is told to stop, and ends politely.
+ * is told to stop, and ends in order.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -32,7 +32,8 @@ const char laterd_help[] =
     "\n"
     "Example: laterd --data-dir ./data        then: later push orders --delay 30m '{\"id\":7}'\n"
     "From beanstalkd: later import beanstalkd DIR brings its jobs over.\n"
-    "Signals: SIGTERM and SIGINT end politely; a second one ends at once.\n"
+    "Signals: SIGTERM and SIGINT end laterd, what is under way is answered first; a\n"
+    "second one ends it at once.\n"
     "SIGUSR1: take no more jobs, and go on with those that are there.\n"
     "SIGHUP: read log_level and drain_seconds of the configuration again.\n"
     "More: laterd(8), later(1), http://127.0.0.1:9277/v1/openapi.json\n";

@@ -254,6 +254,18 @@ def test_every_test_that_the_promises_name_is_there():
     assert not missing
 
 
+def test_every_member_that_a_document_names_is_there():
+    """A member is written as `struct_name::member`."""
+    source = "".join(text_of(path) for path in sources("src", "*.[ch]"))
+    documents = sources("docs", "*.md") + [os.path.join(ROOT, "ARCHITECTURE.md")]
+    named = [(path, *member) for path in documents
+             for member in re.findall(r"`(\w+)::(\w+)`", text_of(path))]
+    assert len(named) > 15
+    for path, struct, member in named:
+        bodies = re.findall(rf"struct {struct} {{(.*?)\n}}", source, re.DOTALL)
+        assert any(re.search(rf"\b{member}\b", body) for body in bodies), (path, struct, member)
+
+
 def test_every_file_that_the_architecture_names_is_there():
     for name in re.findall(r"`((?:\w+/)+\w+\.[ch])`", text_of("ARCHITECTURE.md")):
         places = [os.path.join(ROOT, *at, name) for at in ((), ("src",))]

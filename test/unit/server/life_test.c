@@ -1,7 +1,7 @@
 /*
  * Whole lives: per seed two dozen clients of both HTTP dialects do random things to one server,
  * with their bytes cut anywhere, small windows, resets and half closes, while syncs are held back,
- * writes fail, the disk fills up, and the server is killed, loses its power or ends politely. Then
+ * writes fail, the disk fills up, and the server is killed, loses its power or ends in order. Then
  * all faults end, everything is drained, and the oracle (life_oracle.h) must agree with all that
  * any client was told. Each seed is lived twice and must leave the same trace.
  *
