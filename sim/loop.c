@@ -113,11 +113,19 @@ static void peer_show(struct sim_peer *peer)
     buf_fini(&now);
 }
 
+static void tell_end(struct sim_peer *peer)
+{
+    if (peer->end_told || peer->shut_told)
+        return;
+    peer->end_told = true;
+    if (peer->stream.handler->leaving)
+        peer->stream.handler->leaving(&peer->stream);
+}
+
 static void tell_leaving(struct sim_peer *peer)
 {
     peer->leaving_told = true;
-    if (peer->stream.handler->leaving)
-        peer->stream.handler->leaving(&peer->stream);
+    tell_end(peer);
 }
 
 static void take_arrived(struct sim_peer *peer)
@@ -133,6 +141,17 @@ static void take_arrived(struct sim_peer *peer)
         }
         way_drop_first(way);
     }
+}
+
+/* Who has gone is known before others are answered (P6). */
+static void tell_end_if_over(struct sim_peer *peer)
+{
+    if (!peer->opened || peer->process_closed)
+        return;
+    take_arrived(peer);
+    bool over = peer->shut || (peer->reset && peer_hears(peer));
+    if (over && peer->state == OPEN && !peer->broken)
+        tell_end(peer);
 }
 
 static void serve_open(struct sim_peer *peer)
@@ -203,7 +222,9 @@ static void peer_gather(struct sim_peer *peer)
             acceptor->accepted(acceptor, &peer->stream, peer->listener);
         }
     }
-    take_arrived(peer);
+    tell_end_if_over(peer);
+    if (peer->process_closed)
+        return;
     if (peer->broken || (peer->reset && peer_hears(peer))) {
         tell_lost(peer, peer->broken ? peer->stream.error : "Connection reset by peer");
         return;
@@ -282,6 +303,8 @@ static bool loop_verb_gather(struct loop *base, struct loop_share *share)
     struct sim_loop *loop = of_loop(base);
     struct list served;
     list_init(&served);
+    for (struct list *node = loop->streams.next; node != &loop->streams; node = node->next)
+        tell_end_if_over(LIST_ENTRY(node, struct sim_peer, place));
     take_messages(loop);
     while (!list_empty(&loop->streams) && !(share && share->spent(share))) {
         struct sim_peer *peer = LIST_ENTRY(loop->streams.next, struct sim_peer, place);

@@ -247,7 +247,8 @@ static void sleep_until(struct loop *base, int64_t until_us)
     CHECK(loop->event_count >= 0 || errno == EINTR);
 }
 
-/* Who has gone comes first: they are not to be handed a job any more (P6). */
+/* Who has gone comes first: they are not to be handed a job by what comes with the same events, as
+ * an answer from elsewhere (P6). */
 static void note_events(struct os_loop *loop)
 {
     for (int i = 0; i < loop->event_count; i++) {
@@ -256,8 +257,11 @@ static void note_events(struct os_loop *loop)
         switch (source->kind) {
         case SOURCE_STREAM: {
             struct os_stream *stream = LIST_ENTRY(source, struct os_stream, source);
+            bool over = what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP);
             stream->events |= what;
-            stream_make_ready(stream, what & ((uint32_t)EPOLLRDHUP | EPOLLERR | EPOLLHUP));
+            stream_make_ready(stream, over);
+            if (over)
+                stream_tell_end(stream);
             break;
         }
         case SOURCE_LISTENER: ((struct listener *)source)->waiting = true; break;
@@ -271,8 +275,8 @@ static void note_events(struct os_loop *loop)
 static bool gather(struct loop *base, struct loop_share *share)
 {
     struct os_loop *loop = self(base);
-    note_events(loop);
     loop->share = share;
+    note_events(loop);
     take_mail(loop);
     serve_watches(loop);
     for (unsigned i = 0; i < loop->listener_count; i++) {

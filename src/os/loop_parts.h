@@ -65,7 +65,8 @@ struct os_stream {
     bool resumed;        /* kept input is to be shown again */
     bool shown;          /* `in` is under the handler's eyes */
     bool full;           /* epoll does not watch for input, while some is kept */
-    bool leaving;        /* the handler was told that the other side ended its sending */
+    bool leaving;        /* the other side ended its sending, and bytes before that wait */
+    bool end_told;       /* the handler was told of that end */
     uint32_t read_bytes; /* read at once: between READ_FIRST_BYTES and READ_BYTES */
 };
 
@@ -119,6 +120,8 @@ void stream_update(struct os_stream *stream);
 void stream_bury(struct os_stream *stream);
 /* The next gather tells the handler that it is no more, and why. `error` stays as long as it. */
 void stream_break(struct os_stream *stream, const char *error);
+/* Its other side has ended its sending, or more: tells the handler, if nobody did. */
+void stream_tell_end(struct os_stream *stream);
 /* Does what is to be done for the stream; it has just left `ready`. */
 void stream_serve(struct os_stream *stream);
 void streams_free_dead(struct os_loop *loop);

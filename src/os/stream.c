@@ -69,11 +69,20 @@ static void tell_drained(struct os_stream *stream)
         stream->stream.handler->drained(&stream->stream);
 }
 
+void stream_tell_end(struct os_stream *stream)
+{
+    bool open = !stream->opening && !stream->closing && !stream->broken && !stream->dead;
+    if (!open || stream->ended || stream->end_told)
+        return;
+    stream->end_told = true;
+    if (stream->stream.handler->leaving)
+        stream->stream.handler->leaving(&stream->stream);
+}
+
 static void tell_leaving(struct os_stream *stream)
 {
     stream->leaving = true;
-    if (stream->stream.handler->leaving)
-        stream->stream.handler->leaving(&stream->stream);
+    stream_tell_end(stream);
 }
 
 static void count_moved(const struct os_stream *stream, size_t bytes)

@@ -32,10 +32,11 @@ struct stream_handler {
      */
     size_t (*input)(struct stream *stream, struct bytes bytes);
     /*
-     * The other side has ended its sending, and before that end are bytes that were not shown yet:
-     * it may have gone, and is to be handed nothing that it would wait for (P6). The bytes, and
-     * then `gone`, follow as the handler takes them. Called once at most, and no later than in the
-     * gather that shows the last bytes, if the end had come by then; NULL: no matter.
+     * The other side has ended its sending: it may have gone, and is to be handed nothing that it
+     * would wait for (P6). Bytes that were not shown yet, and then `gone`, follow as the handler
+     * takes them. Called once at most, and in the first gather after the end had come, before that
+     * gather tells anybody of anything else: what others are answered goes to nobody who has gone.
+     * NULL: no matter.
      */
     void (*leaving)(struct stream *stream);
     /*

@@ -32,6 +32,8 @@ struct bed {
     bool gone, close_at_input;
     size_t use_most; /* of all bytes that are shown */
     char error[160];
+    char log[16]; /* the order of: i, input; l, leaving; m, a message */
+    struct message message;
     /* The other end: */
     bool is_sim, far_accepted, far_closed;
     struct buf far_got;
@@ -48,6 +50,18 @@ struct bed {
 
 /* ---- our end ---- */
 
+static void note(struct bed *bed, char what)
+{
+    size_t len = strlen(bed->log);
+    if (len + 1 < sizeof(bed->log))
+        bed->log[len] = what;
+}
+
+static void message_arrived(struct message *message)
+{
+    note(LIST_ENTRY(message, struct bed, message), 'm');
+}
+
 static void opened(struct stream *stream)
 {
     ((struct bed *)stream->user)->opened++;
@@ -58,6 +72,7 @@ static size_t input(struct stream *stream, struct bytes bytes)
     struct bed *bed = stream->user;
     size_t room = bed->use_most - bed->got.len;
     size_t used = bytes.len < room ? bytes.len : room;
+    note(bed, 'i');
     buf_add(&bed->got, bytes.at, used);
     if (bed->close_at_input) {
         stream_close(stream, STREAM_DROP);
@@ -70,6 +85,7 @@ static void leaving(struct stream *stream)
 {
     struct bed *bed = stream->user;
     bed->left++;
+    note(bed, 'l');
     assert_int_equal(bed->left, 1); /* told once at most */
     assert_int_equal(bed->halves, 0);
 }
@@ -260,8 +276,9 @@ static void connect_to(struct bed *bed, const char *host)
                                      .silent_s = 60,
                                      .handler = &handler,
                                      .user = bed};
+    unsigned opened_before = bed->opened;
     bed->stream = bed->loop->verbs->connect(bed->loop, &options);
-    assert_int_equal(bed->opened, 0);
+    assert_int_equal(bed->opened, opened_before);
     assert_false(bed->gone);
 }
 
@@ -388,6 +405,62 @@ static void the_end_is_told_before_bytes_that_wait(struct bed *bed)
     assert_int_equal(bed->left, 1);
 }
 
+/* Answers come over one stream, a message is posted, and another stream's other side goes: that is
+   known first, in whatever order they came. */
+static void p6_who_has_gone_is_known_before_others_are_answered(struct bed *bed, bool first_answers,
+                                                                bool resets)
+{
+    open_stream(bed);
+    struct stream *streams[2] = {bed->stream};
+    int fds[2] = {bed->far_fd};
+    struct sim_peer *peers[2] = {bed->peer};
+    bed->far_fd = -1;
+    bed->far_accepted = false;
+    connect_to(bed, "127.0.0.1");
+    UNTIL(bed, bed->opened == 2 && bed->far_accepted);
+    streams[1] = bed->stream, fds[1] = bed->far_fd, peers[1] = bed->peer;
+    bed->message.arrived = message_arrived;
+    for (int i = 0; i < 2; i++) {
+        bed->far_fd = fds[i];
+        bed->peer = peers[i];
+        if ((i == 0) == first_answers)
+            far_send(bed, "an answer");
+        else
+            resets ? far_reset(bed) : far_shut(bed);
+        fds[i] = bed->far_fd;
+    }
+    bed->loop->verbs->post(bed->loop, &bed->message);
+    bed->sim_clock.now_us += 10000; /* all of it has arrived */
+    loop_turn(bed->loop, 0);
+    assert_int_equal(bed->log[0], 'l');
+    assert_true(strchr(bed->log, 'm') && strchr(bed->log, 'i'));
+    for (int i = 0; i < 2; i++) {
+        bool closed = resets && (i == 0) != first_answers;
+        if (!closed)
+            stream_close(streams[i], STREAM_DROP);
+        if (!bed->is_sim && fds[i] >= 0)
+            (void)close(fds[i]);
+    }
+    bed->far_fd = -1;
+    bed->peer = NULL;
+    bed->stream = NULL;
+}
+
+static void p6_an_end_is_known_before_an_answer(struct bed *bed)
+{
+    p6_who_has_gone_is_known_before_others_are_answered(bed, true, false);
+}
+
+static void p6_an_end_is_known_before_a_later_answer(struct bed *bed)
+{
+    p6_who_has_gone_is_known_before_others_are_answered(bed, false, false);
+}
+
+static void p6_a_reset_is_known_before_an_answer(struct bed *bed)
+{
+    p6_who_has_gone_is_known_before_others_are_answered(bed, true, true);
+}
+
 static void a_reset_says_so(struct bed *bed)
 {
     open_stream(bed);
@@ -472,6 +545,9 @@ static const contract_case cases[] = {
     the_end_of_input_comes_after_all_bytes,
     the_end_is_told_with_the_last_bytes,
     the_end_is_told_before_bytes_that_wait,
+    p6_an_end_is_known_before_an_answer,
+    p6_an_end_is_known_before_a_later_answer,
+    p6_a_reset_is_known_before_an_answer,
     a_reset_says_so,
     what_is_left_is_shown_again_when_asked_for,
     it_may_be_closed_from_within_input,
