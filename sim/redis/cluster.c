@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/mem.h"
 #include "sim/redis/server_parts.h"
 
 /* CRC16-XMODEM, bit by bit, as the Redis Cluster specification has it. */
@@ -25,7 +26,7 @@ void sim_cluster_init(struct sim_cluster *cluster, struct sim_redis *const *serv
                       unsigned masters, uint64_t seed)
 {
     CHECK(count <= SIM_CLUSTER_NODES_MAX && masters > 0 && masters <= count);
-    *cluster = (struct sim_cluster){.count = count, .random.state = seed};
+    *cluster = (struct sim_cluster){.count = count, .epoch = masters, .random.state = seed};
     for (unsigned i = 0; i < count; i++) {
         cluster->nodes[i] = servers[i];
         servers[i]->cluster = cluster;
@@ -43,6 +44,14 @@ static unsigned place_of(const struct sim_cluster *cluster, const struct sim_red
     }
     CHECK(!"the server is in its cluster");
     return 0;
+}
+
+/* The owners, as this node knows them. */
+static const uint8_t *owners_by(const struct sim_redis *redis)
+{
+    const struct sim_cluster *cluster = redis->cluster;
+    unsigned us = place_of(cluster, redis);
+    return cluster->cut_off[us] ? cluster->kept[us]->owner : cluster->owner;
 }
 
 /* ---- who may answer ---- */
@@ -78,7 +87,7 @@ bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys,
         }
     }
     uint8_t owner = cluster->owner[slot], to = cluster->to[slot];
-    if (owner == SIM_CLUSTER_NONE || cluster->down) {
+    if (owner == SIM_CLUSTER_NONE || cluster->down || cluster->cut_off[us]) {
         resp_error(out, owner == SIM_CLUSTER_NONE ? "CLUSTERDOWN Hash slot not served"
                                                   : "CLUSTERDOWN The cluster is down");
         return false;
@@ -110,10 +119,10 @@ static void add_node(struct buf *out, const struct sim_redis *node, unsigned pla
     resp_array(out, 0);
 }
 
-static unsigned run_end(const struct sim_cluster *cluster, unsigned first)
+static unsigned run_end(const uint8_t *owners, unsigned first)
 {
     unsigned last = first;
-    while (last + 1 < SIM_CLUSTER_SLOTS && cluster->owner[last + 1] == cluster->owner[first])
+    while (last + 1 < SIM_CLUSTER_SLOTS && owners[last + 1] == owners[first])
         last++;
     return last;
 }
@@ -121,29 +130,50 @@ static unsigned run_end(const struct sim_cluster *cluster, unsigned first)
 void cluster_show_slots(const struct sim_redis *redis, struct buf *out)
 {
     const struct sim_cluster *cluster = redis->cluster;
+    const uint8_t *owners = owners_by(redis);
     size_t rows = 0;
-    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(cluster, slot) + 1)
-        rows += cluster->owner[slot] != SIM_CLUSTER_NONE;
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(owners, slot) + 1)
+        rows += owners[slot] != SIM_CLUSTER_NONE;
     resp_array(out, rows);
-    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(cluster, slot) + 1) {
-        if (cluster->owner[slot] == SIM_CLUSTER_NONE)
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot = run_end(owners, slot) + 1) {
+        if (owners[slot] == SIM_CLUSTER_NONE)
             continue;
-        const struct sim_redis *owner = cluster->nodes[cluster->owner[slot]];
+        const struct sim_redis *owner = cluster->nodes[owners[slot]];
         resp_array(out, 3 + owner->replica_count);
         resp_integer(out, slot);
-        resp_integer(out, run_end(cluster, slot));
-        add_node(out, owner, cluster->owner[slot]);
+        resp_integer(out, run_end(owners, slot));
+        add_node(out, owner, owners[slot]);
         for (unsigned i = 0; i < owner->replica_count; i++)
             add_node(out, owner->replicas[i], place_of(cluster, owner->replicas[i]));
     }
 }
 
+void cluster_show_info(const struct sim_redis *redis, struct buf *out)
+{
+    const struct sim_cluster *cluster = redis->cluster;
+    const uint8_t *owners = owners_by(redis);
+    unsigned us = place_of(cluster, redis), assigned = 0;
+    bool fails = cluster->down || cluster->cut_off[us];
+    uint64_t epoch = cluster->cut_off[us] ? cluster->kept[us]->epoch : cluster->epoch;
+    struct buf text = {0};
+    for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot++)
+        assigned += owners[slot] != SIM_CLUSTER_NONE;
+    buf_addf(&text,
+             "cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%u\r\n"
+             "cluster_current_epoch:%llu\r\n",
+             fails ? "fail" : "ok", assigned, (unsigned long long)epoch);
+    resp_bulk(out, buf_bytes(&text));
+    buf_fini(&text);
+}
+
 void cluster_publish(const struct sim_redis *from, struct bytes channel, struct bytes message)
 {
     struct sim_cluster *cluster = from->cluster;
+    if (cluster->cut_off[place_of(cluster, from)])
+        return;
     for (unsigned i = 0; i < cluster->count; i++) {
         bool lost = sim_random_chance(&cluster->random, cluster->lost_per_mille);
-        if (cluster->nodes[i] != from && !lost)
+        if (cluster->nodes[i] != from && !lost && !cluster->cut_off[i])
             (void)sim_redis_publish(cluster->nodes[i], channel, message); /* however many hear it */
     }
 }
@@ -205,6 +235,7 @@ bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot)
     }
     cluster->owner[slot] = cluster->to[slot];
     cluster->to[slot] = SIM_CLUSTER_NONE;
+    cluster->epoch++;
     return false;
 }
 
@@ -220,6 +251,35 @@ void sim_cluster_take_over(struct sim_cluster *cluster, struct sim_redis *replic
         if (cluster->to[slot] == cluster->owner[slot])
             cluster->to[slot] = SIM_CLUSTER_NONE;
     }
+    cluster->epoch++;
     sim_redis_follow(replica, NULL);
-    sim_redis_follow(master, replica);
+    if (!cluster->cut_off[old])
+        sim_redis_follow(master, replica);
+}
+
+static unsigned slot_of(const uint8_t *owners, unsigned node)
+{
+    unsigned slot = 0;
+    while (slot < SIM_CLUSTER_SLOTS && owners[slot] != node)
+        slot++;
+    return slot;
+}
+
+void sim_cluster_cut_off(struct sim_cluster *cluster, unsigned node, bool cut_off)
+{
+    if (cluster->cut_off[node] == cut_off)
+        return;
+    cluster->cut_off[node] = cut_off;
+    if (cut_off) {
+        struct sim_cluster_map *kept = mem_alloc(sizeof(*kept));
+        memcpy(kept->owner, cluster->owner, sizeof(kept->owner));
+        kept->epoch = cluster->epoch;
+        cluster->kept[node] = kept;
+        return;
+    }
+    unsigned slot = slot_of(cluster->kept[node]->owner, node);
+    mem_free(cluster->kept[node]);
+    cluster->kept[node] = NULL;
+    if (slot < SIM_CLUSTER_SLOTS && slot_of(cluster->owner, node) == SIM_CLUSTER_SLOTS)
+        sim_redis_follow(cluster->nodes[node], cluster->nodes[cluster->owner[slot]]);
 }

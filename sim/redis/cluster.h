@@ -1,6 +1,7 @@
 /*
  * Which node of a simulated cluster has which slot, and slots that move, one key at a time. All
- * nodes see the same map at once; the bus that carries their messages may lose some.
+ * nodes see the same map at once; the bus that carries their messages may lose some, or not reach
+ * a node at all: that one serves nothing, and has the map of before.
  */
 #ifndef LATERD_SIM_REDIS_CLUSTER_H
 #define LATERD_SIM_REDIS_CLUSTER_H
@@ -10,13 +11,21 @@
 
 enum { SIM_CLUSTER_NODES_MAX = 12, SIM_CLUSTER_SLOTS = 16384, SIM_CLUSTER_NONE = 255 };
 
+struct sim_cluster_map {
+    uint8_t owner[SIM_CLUSTER_SLOTS];
+    uint64_t epoch;
+};
+
 struct sim_cluster {
     struct sim_redis *nodes[SIM_CLUSTER_NODES_MAX]; /* masters and replicas; the test's */
     unsigned count;
-    uint8_t owner[SIM_CLUSTER_SLOTS]; /* a place in nodes, or SIM_CLUSTER_NONE */
-    uint8_t to[SIM_CLUSTER_SLOTS];    /* where the slot moves; SIM_CLUSTER_NONE: it stays */
-    bool down;                        /* cluster_state:fail */
-    unsigned lost_per_mille;          /* of what is published, on the way to another node */
+    uint8_t owner[SIM_CLUSTER_SLOTS];    /* a place in nodes, or SIM_CLUSTER_NONE */
+    uint8_t to[SIM_CLUSTER_SLOTS];       /* where the slot moves; SIM_CLUSTER_NONE: it stays */
+    bool down;                           /* cluster_state:fail */
+    uint64_t epoch;                      /* cluster_current_epoch: grows with each new owner */
+    bool cut_off[SIM_CLUSTER_NODES_MAX]; /* from the bus; clients reach it */
+    struct sim_cluster_map *kept[SIM_CLUSTER_NODES_MAX]; /* of those: the map of before */
+    unsigned lost_per_mille; /* of what is published, on the way to another node */
     struct sim_random random;
 };
 
@@ -31,5 +40,7 @@ bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot);
 /* The replica takes over all slots of its master, which follows it from now on. */
 void sim_cluster_take_over(struct sim_cluster *cluster, struct sim_redis *replica,
                            struct sim_redis *master);
+/* The bus does not reach the node any more, or again: then it follows who took its slots over. */
+void sim_cluster_cut_off(struct sim_cluster *cluster, unsigned node, bool cut_off);
 
 #endif

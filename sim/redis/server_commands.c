@@ -129,19 +129,12 @@ static void run_info(struct command_run *run)
 static void run_cluster(struct command_run *run)
 {
     const struct sim_cluster *cluster = redis_of(run)->cluster;
-    char text[128];
-    unsigned assigned = 0;
     if (!cluster) {
         resp_error(run->out, "ERR This instance has cluster support disabled");
     } else if (is_word(run, 1, "slots")) {
         cluster_show_slots(redis_of(run), run->out);
     } else if (is_word(run, 1, "info")) {
-        for (unsigned slot = 0; slot < SIM_CLUSTER_SLOTS; slot++)
-            assigned += cluster->owner[slot] != SIM_CLUSTER_NONE;
-        int len = snprintf(text, sizeof(text),
-                           "cluster_enabled:1\r\ncluster_state:%s\r\ncluster_slots_assigned:%u\r\n",
-                           cluster->down ? "fail" : "ok", assigned);
-        resp_bulk(run->out, bytes_of(text, (size_t)len));
+        cluster_show_info(redis_of(run), run->out);
     } else {
         resp_error(run->out, "ERR unknown subcommand. Try CLUSTER HELP.");
     }

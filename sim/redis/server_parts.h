@@ -91,5 +91,6 @@ bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys,
                     struct buf *out);
 void cluster_publish(const struct sim_redis *from, struct bytes channel, struct bytes message);
 void cluster_show_slots(const struct sim_redis *redis, struct buf *out);
+void cluster_show_info(const struct sim_redis *redis, struct buf *out);
 
 #endif

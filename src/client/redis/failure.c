@@ -6,12 +6,22 @@ static const struct {
     const char *code;
     enum failure_kind kind;
 } codes[] = {
-    {"NOSCRIPT", FAILURE_NO_SCRIPT}, {"MOVED", FAILURE_MOVED},       {"ASK", FAILURE_ASK},
-    {"TRYAGAIN", FAILURE_LATER},     {"CLUSTERDOWN", FAILURE_LATER}, {"LOADING", FAILURE_LATER},
-    {"BUSY", FAILURE_LATER},         {"MASTERDOWN", FAILURE_LATER},  {"NOREPLICAS", FAILURE_LATER},
+    {"NOSCRIPT", FAILURE_NO_SCRIPT},
+    {"MOVED", FAILURE_MOVED},
+    {"ASK", FAILURE_ASK},
+    {"TRYAGAIN", FAILURE_LATER},
+    {"CLUSTERDOWN", FAILURE_CLUSTER_DOWN},
+    {"LOADING", FAILURE_LATER},
+    {"BUSY", FAILURE_LATER},
+    {"MASTERDOWN", FAILURE_LATER},
+    {"NOREPLICAS", FAILURE_LATER},
     {"MISCONF", FAILURE_LATER}, /* it cannot save to its disk, and takes no writes meanwhile */
-    {"READONLY", FAILURE_NO_MASTER}, {"OOM", FAILURE_FULL},          {"NOAUTH", FAILURE_DENIED},
-    {"WRONGPASS", FAILURE_DENIED},   {"NOPERM", FAILURE_DENIED},     {"DENIED", FAILURE_DENIED},
+    {"READONLY", FAILURE_NO_MASTER},
+    {"OOM", FAILURE_FULL},
+    {"NOAUTH", FAILURE_DENIED},
+    {"WRONGPASS", FAILURE_DENIED},
+    {"NOPERM", FAILURE_DENIED},
+    {"DENIED", FAILURE_DENIED},
 };
 
 /* The first word; the text behind it stays. */

@@ -7,14 +7,15 @@
 #include "client/redis/url.h"
 
 enum failure_kind {
-    FAILURE_OTHER,     /* it will not get better by itself: an unknown error, a bug */
-    FAILURE_NO_SCRIPT, /* the server does not know the script's digest (any more) */
-    FAILURE_MOVED,     /* the slot is another node's now */
-    FAILURE_ASK,       /* this one key has moved already, its slot has not yet */
-    FAILURE_LATER,     /* loading, busy, cluster down, keys on the move …: soon again */
-    FAILURE_NO_MASTER, /* we talk to a replica: a failover has been */
-    FAILURE_FULL,      /* maxmemory is reached */
-    FAILURE_DENIED,    /* wrong user, password, database or master's name, or not allowed to */
+    FAILURE_OTHER,        /* it will not get better by itself: an unknown error, a bug */
+    FAILURE_NO_SCRIPT,    /* the server does not know the script's digest (any more) */
+    FAILURE_MOVED,        /* the slot is another node's now */
+    FAILURE_ASK,          /* this one key has moved already, its slot has not yet */
+    FAILURE_LATER,        /* loading, busy, keys on the move …: soon again */
+    FAILURE_CLUSTER_DOWN, /* soon again; it, or all, may have lost the cluster's majority */
+    FAILURE_NO_MASTER,    /* we talk to a replica: a failover has been */
+    FAILURE_FULL,         /* maxmemory is reached */
+    FAILURE_DENIED,       /* wrong user, password, database or master's name, or not allowed to */
 };
 
 struct failure {

@@ -136,6 +136,12 @@ void link_fini(struct link *link)
 
 /* ---- the beginning ---- */
 
+/* When to look whether a call was answered. */
+static int64_t look_after_us(const struct link *link)
+{
+    return link->options.callbacks->slow ? link->options.timeout_us / 4 : link->options.timeout_us;
+}
+
 /* Its answer is waited for. */
 static void owe(struct link *link, struct link_call *call)
 {
@@ -143,7 +149,7 @@ static void owe(struct link *link, struct link_call *call)
     call->sent_us = loop->now_us;
     list_add_tail(&link->calls, &call->place);
     if (!timer_is_armed(&link->silence))
-        loop_arm(loop, &link->silence, call->sent_us + link->options.timeout_us);
+        loop_arm(loop, &link->silence, call->sent_us + look_after_us(link));
 }
 
 static void greet(struct link *link)
@@ -379,8 +385,16 @@ static void look_for_silence(struct timer *timer)
         return;
     int64_t oldest_us = LIST_ENTRY(link->calls.next, struct link_call, place)->sent_us;
     int64_t late_us = oldest_us + link->options.timeout_us;
-    if (late_us > loop->now_us)
-        loop_arm(loop, timer, late_us);
-    else
-        link_fail(link, link->state == LINK_UP ? "it does not answer" : STREAM_SLOW);
+    int64_t slow_us = oldest_us + look_after_us(link);
+    if (slow_us > loop->now_us) {
+        loop_arm(loop, timer, slow_us);
+        return;
+    }
+    if (late_us > loop->now_us) {
+        int64_t next_us = loop->now_us + look_after_us(link);
+        loop_arm(loop, timer, next_us < late_us ? next_us : late_us);
+        link->options.callbacks->slow(link->options.callbacks, link);
+        return;
+    }
+    link_fail(link, link->state == LINK_UP ? "it does not answer" : STREAM_SLOW);
 }

@@ -41,6 +41,9 @@ struct link_callbacks {
     /* It was up, or tried to be, and is no more; why is in link->error. Before the owed calls'
        `done`. */
     void (*down)(struct link_callbacks *callbacks, struct link *link);
+    /* The oldest answer that is owed is late by a quarter of the time-out: again and again while
+       that is so. NULL: nobody minds. */
+    void (*slow)(struct link_callbacks *callbacks, struct link *link);
     /* A reply that no call waits for: a message of a subscription. Borrowed. */
     void (*message)(struct link_callbacks *callbacks, struct link *link, const redisReply *reply);
 };

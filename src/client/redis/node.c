@@ -33,7 +33,7 @@ static void say_away(struct node *node)
     char name[REDIS_HOST_MAX + 8];
     const char *error = node->link.error;
     enum failure_kind kind = failure_read(bytes_str(error)).kind;
-    bool words = kind == FAILURE_LATER || kind == FAILURE_DENIED;
+    bool words = kind == FAILURE_LATER || kind == FAILURE_CLUSTER_DOWN || kind == FAILURE_DENIED;
     bool wanted = node->link.wanted;
     if (!wanted || (node->said && (!words || node->said_words)))
         return;
@@ -191,6 +191,14 @@ static void link_down(struct link_callbacks *callbacks, struct link *link)
     node->callbacks->lost(node->callbacks, node);
 }
 
+static void link_slow(struct link_callbacks *callbacks, struct link *link)
+{
+    (void)link;
+    struct node *node = LIST_ENTRY(callbacks, struct node, link_callbacks);
+    if (node->callbacks->slow)
+        node->callbacks->slow(node->callbacks, node);
+}
+
 static void no_message(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
 {
     (void)callbacks;
@@ -203,7 +211,10 @@ void node_init(struct node *node, const struct link_options *options,
 {
     struct link_options own = *options;
     *node = (struct node){
-        .link_callbacks = {.up = link_up, .down = link_down, .message = no_message},
+        .link_callbacks = {.up = link_up,
+                           .down = link_down,
+                           .slow = link_slow,
+                           .message = no_message},
         .role.done = role_told,
         .quiet.expired = end_stall_if_quiet,
         .callbacks = callbacks,

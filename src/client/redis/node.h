@@ -18,6 +18,8 @@ struct node_callbacks {
                   struct node *node); /* it may be sent commands */
     void (*lost)(struct node_callbacks *callbacks,
                  struct node *node); /* it may not, as node->link says why */
+    /* An answer is late: see link_callbacks::slow. NULL: nobody minds. */
+    void (*slow)(struct node_callbacks *callbacks, struct node *node);
 };
 
 struct node {

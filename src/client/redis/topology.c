@@ -7,10 +7,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "client/redis/info.h"
 #include "client/redis/resp.h"
 
 enum {
-    MAP_AGAIN_US = 100 * 1000, /* between two questions for the map */
+    /* Between two questions for the map: first, and when something has been wrong for long, so that
+       many daemons are no burden for a cluster that is down. */
+    MAP_AGAIN_US = 100 * 1000,
+    MAP_RARELY_US = 1000 * 1000,
+    SUSPECT_US = 1000 * 1000, /* a node that said CLUSTERDOWN, or was silent */
 };
 
 /* ---- nodes ---- */
@@ -23,6 +28,11 @@ static struct topology *of_node(struct node_callbacks *callbacks)
 static struct loop *loop_of(const struct topology *topology)
 {
     return topology->options.loop;
+}
+
+static bool takes_commands(const struct node *node)
+{
+    return node->ready && !node->link.doomed;
 }
 
 static bool in_use(const struct node *node)
@@ -47,6 +57,7 @@ static uint8_t need_node(struct topology *topology, const struct redis_address *
         node_init(&topology->nodes[free_place], &topology->link, &topology->callbacks);
         topology->node_count++;
     }
+    topology->questions[free_place].suspect_us = 0;
     link_want(&topology->nodes[free_place].link, address);
     return (uint8_t)free_place;
 }
@@ -57,14 +68,14 @@ struct node *topology_node(struct topology *topology, unsigned slot)
     if (place == REDIS_NO_NODE || place >= topology->node_count)
         return NULL;
     struct node *node = &topology->nodes[place];
-    return node->ready && !node->link.doomed ? node : NULL;
+    return takes_commands(node) ? node : NULL;
 }
 
 struct node *topology_any(struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
         struct node *node = &topology->nodes[i];
-        if (node->ready && !node->link.doomed)
+        if (takes_commands(node))
             return node;
     }
     return NULL;
@@ -76,7 +87,7 @@ struct node *topology_at(struct topology *topology, const struct redis_address *
     if (place == REDIS_NO_NODE)
         return NULL;
     struct node *node = &topology->nodes[place];
-    return node->ready && !node->link.doomed ? node : NULL;
+    return takes_commands(node) ? node : NULL;
 }
 
 /* ---- cluster ---- */
@@ -105,15 +116,35 @@ unsigned topology_slot(struct bytes key)
     return crc16(key) % REDIS_SLOTS;
 }
 
-static void want_map(struct topology *topology)
+static bool is_suspect(const struct topology *topology, unsigned place)
 {
-    if (!topology->map_asked && !timer_is_armed(&topology->map_again))
-        loop_arm(loop_of(topology), &topology->map_again, loop_of(topology)->now_us);
+    return topology->questions[place].suspect_us > loop_of(topology)->now_us;
 }
 
-static void ask_again_later(struct topology *topology)
+/* All slots have nodes that are there and not suspect. */
+static bool is_well(const struct topology *topology)
 {
-    loop_arm(loop_of(topology), &topology->map_again, loop_of(topology)->now_us + MAP_AGAIN_US);
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        if (topology->has_slot[i] &&
+            (!takes_commands(&topology->nodes[i]) || is_suspect(topology, i)))
+            return false;
+    }
+    return topology->whole;
+}
+
+/* The longer something is wrong, the more rarely. */
+static int64_t map_again_us(const struct topology *topology)
+{
+    int64_t quarter_us = (loop_of(topology)->now_us - topology->trouble_us) / 4;
+    quarter_us = quarter_us < MAP_RARELY_US ? quarter_us : MAP_RARELY_US;
+    return topology->asked_us + (quarter_us > MAP_AGAIN_US ? quarter_us : MAP_AGAIN_US);
+}
+
+static void want_map(struct topology *topology)
+{
+    if (!topology->trouble_us)
+        topology->trouble_us = loop_of(topology)->now_us;
+    loop_arm_by(loop_of(topology), &topology->map_again, map_again_us(topology));
 }
 
 /* One row of CLUSTER SLOTS: first, last, [host, port, …] of the master, then its replicas. */
@@ -142,13 +173,8 @@ static bool read_row(const redisReply *row, const struct redis_address *asked,
 /* Nodes that have no slot any more are left; there must be one to ask, though. */
 static void leave_others(struct topology *topology)
 {
-    bool has_slot[REDIS_NODES_MAX] = {false};
-    for (unsigned slot = 0; slot < REDIS_SLOTS; slot++) {
-        if (topology->slots[slot] != REDIS_NO_NODE)
-            has_slot[topology->slots[slot]] = true;
-    }
     for (unsigned i = 0; i < topology->node_count; i++) {
-        if (!has_slot[i])
+        if (!topology->has_slot[i])
             link_rest(&topology->nodes[i].link);
     }
 }
@@ -158,6 +184,7 @@ static void take_map(struct topology *topology, const redisReply *reply,
 {
     unsigned covered = 0;
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    memset(topology->has_slot, 0, sizeof(topology->has_slot));
     for (size_t i = 0; i < reply->elements; i++) {
         struct redis_address address;
         unsigned first, last;
@@ -165,6 +192,8 @@ static void take_map(struct topology *topology, const redisReply *reply,
             continue;
         uint8_t place = need_node(topology, &address);
         memset(topology->slots + first, place, last - first + 1);
+        if (place != REDIS_NO_NODE)
+            topology->has_slot[place] = true;
         covered += last - first + 1;
     }
     topology->whole = covered == REDIS_SLOTS;
@@ -173,30 +202,80 @@ static void take_map(struct topology *topology, const redisReply *reply,
     topology->options.callbacks->moved(topology->options.callbacks);
 }
 
+static struct node *node_of(const struct map_question *question)
+{
+    return &question->topology->nodes[question - question->topology->questions];
+}
+
+static unsigned ready_nodes(const struct topology *topology)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < topology->node_count; i++)
+        count += takes_commands(&topology->nodes[i]);
+    return count;
+}
+
+/*
+ * A node that has lost the majority has the map of before, and so may one that is about to hear of
+ * a newer one. Only if all nodes say so was the cluster made anew, with lower epochs.
+ */
+static bool is_believed(const struct map_question *question)
+{
+    struct topology *topology = question->topology;
+    if (!topology->whole || !topology->map_ok)
+        return true;
+    if (!question->ok)
+        return false;
+    topology->older = question->epoch < topology->epoch ? topology->older + 1 : 0;
+    return !topology->older || topology->older >= ready_nodes(topology);
+}
+
+static void info_told(struct link_call *call, redisReply *reply)
+{
+    struct map_question *question = LIST_ENTRY(call, struct map_question, info);
+    struct bytes text = BYTES("");
+    if (reply && reply->type == REDIS_REPLY_STRING)
+        text = bytes_of(reply->str, (size_t)reply->len);
+    question->ok = bytes_eq(redis_info_field(text, BYTES("cluster_state")), BYTES("ok"));
+    if (!bytes_to_u64(redis_info_field(text, BYTES("cluster_current_epoch")), &question->epoch))
+        question->epoch = 0;
+    if (reply)
+        freeReplyObject(reply);
+}
+
 static void map_told(struct link_call *call, redisReply *reply)
 {
-    struct topology *topology = LIST_ENTRY(call, struct topology, map);
-    bool is_map = reply && reply->type == REDIS_REPLY_ARRAY;
-    topology->map_asked = false;
-    if (is_map) {
-        struct redis_address asked = topology->nodes[topology->map_place].link.address;
+    struct map_question *question = LIST_ENTRY(call, struct map_question, slots);
+    struct topology *topology = question->topology;
+    question->asked = false;
+    question->suspect_us = question->ok ? 0 : loop_of(topology)->now_us + SUSPECT_US;
+    if (reply && reply->type == REDIS_REPLY_ARRAY && is_believed(question)) {
+        struct redis_address asked = node_of(question)->link.address;
+        topology->map_ok = question->ok;
+        topology->epoch = question->epoch;
+        topology->older = 0;
         take_map(topology, reply, &asked);
     }
-    if (!is_map || !topology->whole)
-        ask_again_later(topology);
+    if (is_well(topology)) {
+        topology->trouble_us = 0;
+        loop_cancel(loop_of(topology), &topology->map_again);
+    } else {
+        want_map(topology);
+    }
     if (reply)
         freeReplyObject(reply);
 }
 
 /* Not always the same: one that was taken out of the cluster answers, but knows of no slots. */
-static struct node *next_to_ask(struct topology *topology)
+static struct map_question *next_to_ask(struct topology *topology, bool suspect)
 {
     for (unsigned i = 1; i <= topology->node_count; i++) {
         unsigned place = (topology->map_place + i) % topology->node_count;
-        struct node *node = &topology->nodes[place];
-        if (node->ready && !node->link.doomed) {
+        struct map_question *question = &topology->questions[place];
+        if (takes_commands(&topology->nodes[place]) && !question->asked &&
+            is_suspect(topology, place) == suspect) {
             topology->map_place = place;
-            return node;
+            return question;
         }
     }
     return NULL;
@@ -204,17 +283,21 @@ static struct node *next_to_ask(struct topology *topology)
 
 static void ask_for_map(struct topology *topology)
 {
-    struct node *node = next_to_ask(topology);
-    if (!node) {
-        ask_again_later(topology);
+    struct map_question *question = next_to_ask(topology, false);
+    if (!question)
+        question = next_to_ask(topology, true);
+    if (!question)
         return;
-    }
-    struct buf *out = link_out(&node->link);
-    resp_begin(out, 2);
-    resp_add_str(out, "CLUSTER");
-    resp_add_str(out, "SLOTS");
-    topology->map_asked = true;
-    link_expect(&node->link, &topology->map);
+    struct link *link = &node_of(question)->link;
+    resp_begin(link_out(link), 2);
+    resp_add_str(link_out(link), "CLUSTER");
+    resp_add_str(link_out(link), "INFO");
+    link_expect(link, &question->info);
+    resp_begin(link_out(link), 2);
+    resp_add_str(link_out(link), "CLUSTER");
+    resp_add_str(link_out(link), "SLOTS");
+    question->asked = true;
+    link_expect(link, &question->slots);
 }
 
 /* All that we know of may be gone: those that we were told at first may know the others. */
@@ -230,7 +313,9 @@ static void map_is_wanted(struct timer *timer)
     struct topology *topology = LIST_ENTRY(timer, struct topology, map_again);
     if (!topology_any(topology))
         ask_seeds(topology);
+    topology->asked_us = loop_of(topology)->now_us;
     ask_for_map(topology);
+    want_map(topology); /* the next one, if this one is silent, or knows nothing better */
 }
 
 /* ---- Sentinel ---- */
@@ -298,6 +383,13 @@ static void node_lost(struct node_callbacks *callbacks, struct node *node)
     topology->options.callbacks->lost(topology->options.callbacks, node);
 }
 
+static void node_slow(struct node_callbacks *callbacks, struct node *node)
+{
+    struct topology *topology = of_node(callbacks);
+    if (node->ready)
+        topology_suspect(topology, node);
+}
+
 void topology_init(struct topology *topology, const struct topology_options *options)
 {
     const struct redis_url *url = options->url;
@@ -309,11 +401,13 @@ void topology_init(struct topology *topology, const struct topology_options *opt
                  .db = url->db,
                  .tls = options->tls,
                  .timeout_us = options->timeout_us},
-        .callbacks = {.ready = node_ready, .lost = node_lost},
-        .map.done = map_told,
+        .callbacks = {.ready = node_ready, .lost = node_lost, .slow = node_slow},
         .map_again.expired = map_is_wanted,
     };
     memset(topology->slots, REDIS_NO_NODE, sizeof(topology->slots));
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++)
+        topology->questions[i] = (struct map_question){
+            .topology = topology, .info.done = info_told, .slots.done = map_told};
     switch (url->topology) {
     case REDIS_SINGLE: (void)need_node(topology, &url->addresses[0]); break; /* there is room */
     case REDIS_SENTINEL: init_sentinels(topology); break;
@@ -344,8 +438,19 @@ void topology_moved(struct topology *topology, struct node *by, const struct fai
     struct redis_address address = failure->address;
     if (!address.host[0])
         memcpy(address.host, by->link.address.host, sizeof(address.host));
-    topology->slots[failure->slot] = need_node(topology, &address);
+    uint8_t place = need_node(topology, &address);
+    topology->slots[failure->slot] = place;
+    if (place != REDIS_NO_NODE)
+        topology->has_slot[place] = true;
     topology->options.callbacks->moved(topology->options.callbacks);
+}
+
+void topology_suspect(struct topology *topology, struct node *node)
+{
+    if (topology->options.url->topology != REDIS_CLUSTER)
+        return;
+    topology->questions[node - topology->nodes].suspect_us = loop_of(topology)->now_us + SUSPECT_US;
+    want_map(topology);
 }
 
 const struct link *topology_error(const struct topology *topology)

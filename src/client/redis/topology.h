@@ -4,8 +4,10 @@
  *
  *   single    the one address, again and again until it answers
  *   Sentinel  the master that the sentinels name (sentinels.h), once it says that it is one
- *   cluster   when a node goes, or says MOVED: asks the nodes in turn for the map of slots, until
- *             one has it whole; a replica leads to its master
+ *   cluster   when a node goes, is silent, or says MOVED or CLUSTERDOWN: asks the nodes in turn for
+ *             the map of slots, those first that are not suspect, until one has it whole and all
+ *             is well. A node that has lost the cluster's majority, or whose epoch is older, does
+ *             not replace what another said; a replica leads to its master
  *
  * One thread. The nodes belong to it; one that is not in the map any more is closed.
  */
@@ -19,6 +21,16 @@
 enum { REDIS_NODES_MAX = 64, REDIS_SLOTS = 16384, REDIS_NO_NODE = 0xff };
 
 struct topology;
+
+/* CLUSTER INFO and CLUSTER SLOTS, of one node. */
+struct map_question {
+    struct topology *topology;
+    struct link_call info, slots;
+    bool asked;         /* the answers are under way */
+    bool ok;            /* cluster_state: it sees a majority, and all slots served */
+    uint64_t epoch;     /* cluster_current_epoch: grows with each failover and moved slot */
+    int64_t suspect_us; /* until then it may know less than others; 0: it is not suspect */
+};
 
 struct topology_callbacks {
     void (*ready)(struct topology_callbacks *callbacks,
@@ -47,11 +59,16 @@ struct topology {
     unsigned node_count;
     /* Cluster */
     uint8_t slots[REDIS_SLOTS]; /* a place in nodes, or REDIS_NO_NODE */
-    struct link_call map;
-    unsigned map_place;     /* in nodes, of the one that was asked last */
-    bool map_asked;         /* the answer is under way */
-    struct timer map_again; /* when to ask next: armed unless the map is good, or asked for */
-    bool whole;             /* the last map had all slots */
+    bool has_slot[REDIS_NODES_MAX];
+    struct map_question questions[REDIS_NODES_MAX]; /* one for each node */
+    unsigned map_place;                             /* in nodes, of the one that was asked last */
+    struct timer map_again; /* when to ask next: armed while something is wrong */
+    int64_t asked_us;       /* when one was asked last */
+    int64_t trouble_us;     /* since when something is wrong; 0: nothing is */
+    bool whole;             /* the map has all slots */
+    bool map_ok;            /* it is from a node that said cluster_state:ok, … */
+    uint64_t epoch;         /* … of this epoch */
+    unsigned older;         /* maps in a row that were refused for their epoch */
     /* Sentinel */
     struct sentinels sentinels;
 };
@@ -74,6 +91,9 @@ const struct link *topology_error(const struct topology *topology);
 
 /* A node said that a slot is another's (`failure` of its error), or that it is no master. */
 void topology_moved(struct topology *topology, struct node *by, const struct failure *failure);
+
+/* A node says that its cluster is down: others may know better. */
+void topology_suspect(struct topology *topology, struct node *node);
 
 /* Sends what has gathered, one write for each node. */
 void topology_flush(struct topology *topology);

@@ -379,6 +379,11 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         topology_moved(calls->options.topology, node, &failure);
         break;
     case FAILURE_ASK: ask_there(call, node, &failure); break;
+    case FAILURE_CLUSTER_DOWN:
+        topology_suspect(calls->options.topology, node);
+        node_refused(node, text.at);
+        wait_to_send(call, RETRY_US);
+        break;
     case FAILURE_LATER:
         node_refused(node, text.at);
         wait_to_send(call, RETRY_US);

@@ -2,24 +2,8 @@
  * Is a server fit for us? Reads the texts that Redis and its relatives tell of themselves; a field
  * that is missing is taken for the worst.
  */
+#include "client/redis/info.h"
 #include "engine/redis/script_parts.h"
-
-/* The value behind "name:" at the beginning of a line; empty: there is no such line. */
-static struct bytes field_of(struct bytes text, struct bytes name)
-{
-    size_t at = 0;
-    while (at < text.len) {
-        const char *end = memchr(text.at + at, '\n', text.len - at);
-        size_t stop = end ? (size_t)(end - text.at) : text.len;
-        struct bytes group = bytes_of(text.at + at, stop - at);
-        if (group.len && group.at[group.len - 1] == '\r')
-            group.len--;
-        if (group.len > name.len && bytes_starts(group, name) && group.at[name.len] == ':')
-            return bytes_of(group.at + name.len + 1, group.len - name.len - 1);
-        at = stop + 1;
-    }
-    return (struct bytes){0};
-}
 
 static bool is_at_least_6_2(struct bytes version)
 {
@@ -34,7 +18,7 @@ static bool is_at_least_6_2(struct bytes version)
 
 static bool says(struct bytes text, struct bytes name, struct bytes value)
 {
-    return bytes_eq(field_of(text, name), value);
+    return bytes_eq(redis_info_field(text, name), value);
 }
 
 /* What the server is: "standalone", "cluster" or "sentinel". */
@@ -50,7 +34,7 @@ enum err script_judge(struct bytes info, struct bytes cluster, const char **out_
     bool member = script_is_cluster(info);
     /* Not yet taken into the cluster, or taken out of it: another may know more. */
     bool alone = member && says(cluster, BYTES("cluster_slots_assigned"), BYTES("0"));
-    if (!is_at_least_6_2(field_of(info, BYTES("redis_version"))))
+    if (!is_at_least_6_2(redis_info_field(info, BYTES("redis_version"))))
         reason = "the server is older than Redis 6.2";
     else if (is_mode(info, BYTES("sentinel")))
         reason = "the server is a Sentinel: use a redis+sentinel:// address";

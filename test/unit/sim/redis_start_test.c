@@ -3,144 +3,7 @@
  * sentinels, subscription, and the commands of clients that leave. Time is simulated: what is
  * waited for takes none.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "base/log.h"
-#include "engine/redis/engine_parts.h"
-#include "sim/redis/cluster.h"
-#include "sim/redis/network.h"
-#include "sim/redis/server_parts.h"
-
-enum { SERVERS = 3, SENTINELS = 3, SECOND_US = 1000000, MS = 1000 };
-
-static const int64_t EPOCH_US = INT64_C(1700000000) * SECOND_US;
-
-static struct sim_network *network;
-static struct sim_redis *servers[SERVERS], *sentinels[SENTINELS];
-static struct redis_options options;
-static struct redis_engine *engine;
-static struct redis_error error;
-static int64_t now_us, loaded_at_us;
-
-static int64_t clock_now(struct clock *clock)
-{
-    (void)clock;
-    return now_us;
-}
-
-static struct clock clock_of_all = {.now_us = clock_now};
-
-static void pass(int64_t us)
-{
-    int64_t until_us = now_us + us;
-    while (now_us < until_us) {
-        int64_t next_us = sim_network_next_us(network);
-        next_us = next_us <= now_us ? now_us + 1 : next_us;
-        now_us = next_us < until_us ? next_us : until_us;
-        if (now_us >= loaded_at_us)
-            sim_redis_settings(servers[0])->loading = false;
-        sim_network_run(network, now_us);
-    }
-}
-
-/* A turn, and a millisecond: which is soon enough for the next one. */
-static void turn(void)
-{
-    struct engine *port = redis_engine_port(engine);
-    (void)loop_look_at_clock(options.loop);
-    port->verbs->begin(port);
-    (void)options.loop->verbs->gather(options.loop, NULL); /* all of it */
-    (void)loop_expire(options.loop, NULL);                 /* the same */
-    port->verbs->match(port);
-    (void)port->verbs->end(port);
-    pass(MS);
-}
-
-/* The engine's turns for so long. */
-static void turns(int64_t us)
-{
-    for (int64_t until_us = now_us + us; now_us < until_us;)
-        turn();
-}
-
-static void add_address(uint16_t port)
-{
-    struct redis_address *address = &options.url.addresses[options.url.address_count++];
-    *address = (struct redis_address){.host = "10.0.0.1", .port = port};
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    now_us = EPOCH_US;
-    loaded_at_us = INT64_MAX;
-    log_level_set((enum log_level)(LOG_ERROR + 1));
-    network = sim_network_new(&(struct sim_network_options){.seed = 1, .latency_us = 100}, now_us);
-    for (uint16_t i = 0; i < SERVERS; i++) {
-        servers[i] = sim_redis_new(
-            &(struct sim_redis_options){.host = "10.0.0.1", .port = (uint16_t)(7000 + i)}, now_us);
-        sim_network_add(network, servers[i]);
-    }
-    for (uint16_t i = 0; i < SENTINELS; i++) {
-        sentinels[i] = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1",
-                                                                 .port = (uint16_t)(7100 + i),
-                                                                 .sentinel = true,
-                                                                 .service = "jobs"},
-                                     now_us);
-        sim_redis_name_master(sentinels[i], servers[0], false);
-        sim_network_add(network, sentinels[i]);
-    }
-    options = (struct redis_options){.sentinel_user = "",
-                                     .sentinel_password = "",
-                                     .prefix = "q",
-                                     .partitions = 2,
-                                     .timeout_us = 2 * SECOND_US,
-                                     .waiters_max = 10,
-                                     .topics_max = 10,
-                                     .loop = sim_network_start(network, 0, &clock_of_all)};
-    error.text[0] = '\0';
-    return 0;
-}
-
-static void stop(void)
-{
-    if (!engine)
-        return;
-    redis_engine_leave(engine);
-    while (!redis_engine_left(engine))
-        turn();
-    redis_engine_free(engine);
-    engine = NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    stop();
-    sim_network_end(network, 0);
-    sim_network_free(network);
-    for (int i = 0; i < SERVERS; i++)
-        sim_redis_free(servers[i]);
-    for (int i = 0; i < SENTINELS; i++)
-        sim_redis_free(sentinels[i]);
-    return 0;
-}
-
-static enum err start(void)
-{
-    assert_int_equal(redis_engine_new(&options, &engine, &error), OK);
-    enum err err = redis_engine_started(engine, &error);
-    for (; err == ERR_AGAIN; err = redis_engine_started(engine, &error))
-        turn();
-    if (err)
-        stop();
-    return err;
-}
+#include "redis_bed.h"
 
 static void behind_sentinels(void)
 {
@@ -195,7 +58,7 @@ static void a_cluster_wants_its_own_url_and_no_other_server_takes_it(void **stat
     add_address(7000);
     options.url.topology = REDIS_CLUSTER;
     refused_with(ERR_UNSUPPORTED, "use redis://");
-    sim_cluster_init(&cluster, servers, SERVERS, SERVERS, 1);
+    sim_cluster_init(&cluster, servers, MASTERS, MASTERS, 1);
     assert_int_equal(start(), OK);
     stop();
     options.url.topology = REDIS_SINGLE;
@@ -302,35 +165,6 @@ static void a_subscription_that_hears_nothing_is_made_anew(void **state)
 }
 
 /* ---- commands ---- */
-
-struct client {
-    struct ticket ticket;
-    unsigned answers;
-    enum err err;
-    uint32_t count;
-    uint64_t seq;
-};
-
-static void client_answered(struct ticket *ticket, const struct reply *reply)
-{
-    struct client *client = (struct client *)ticket; /* its first member */
-    client->answers++;
-    client->err = reply->err;
-    client->count = reply->count;
-    client->seq = reply->jobs ? reply->jobs->ref.seq : 0;
-}
-
-static struct client ask(const struct cmd *cmd, bool leaves)
-{
-    struct engine *port = redis_engine_port(engine);
-    struct client client = {.ticket.answered = client_answered};
-    (void)port->verbs->submit(port, cmd, &client.ticket); /* the client is told */
-    if (leaves)
-        port->verbs->cancel(port, &client.ticket);
-    turns(SECOND_US);
-    assert_int_equal(client.answers, leaves ? 0 : 1);
-    return client;
-}
 
 static void p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back(void **state)
 {

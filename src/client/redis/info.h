@@ -1,0 +1,13 @@
+/*
+ * The texts that INFO and CLUSTER INFO answer: lines of "name:value". Pure.
+ */
+#ifndef LATERD_CLIENT_REDIS_INFO_H
+#define LATERD_CLIENT_REDIS_INFO_H
+
+#include "base/bytes.h"
+
+/* The value behind "name:" at the beginning of a line, a part of `text`; empty: there is no such
+ * line. Takes time by the length of the text. */
+struct bytes redis_info_field(struct bytes text, struct bytes name);
+
+#endif

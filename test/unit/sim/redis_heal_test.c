@@ -1,0 +1,174 @@
+/*
+ * What heals by itself, and how soon: clusters whose nodes lose each other, and clocks that leap.
+ * Time is simulated: what is waited for takes none.
+ */
+#include "redis_bed.h"
+
+static struct sim_cluster cluster;
+
+/* Three masters and a replica of each. */
+static void in_a_cluster(void)
+{
+    options.url.topology = REDIS_CLUSTER;
+    options.partitions = 16;
+    for (uint16_t i = 0; i < MASTERS; i++)
+        add_address((uint16_t)(7000 + i));
+    sim_cluster_init(&cluster, servers, SERVERS, MASTERS, 1);
+    for (unsigned i = 0; i < MASTERS; i++)
+        sim_redis_follow(servers[MASTERS + i], servers[i]);
+}
+
+/* The partition's node, by its port; 0: none that takes commands. */
+static unsigned port_of(uint32_t partition)
+{
+    const struct node *node = script_requests_node(&engine->calls, partition);
+    return node ? node->link.address.port : 0;
+}
+
+static uint32_t partition_at(unsigned port)
+{
+    uint32_t partition = 0;
+    while (port_of(partition) != port)
+        partition++;
+    return partition;
+}
+
+/* A push to this partition, by an id of its own. */
+static enum err push_to(uint32_t partition)
+{
+    static unsigned last;
+    char id[16];
+    uint32_t found;
+    enum err err;
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = BYTES("t"), .due_us = 1, .ttr_us = 1}};
+    do {
+        int len = snprintf(id, sizeof(id), "%u", ++last);
+        push.push.id = bytes_of(id, (size_t)len);
+    } while (script_route(&engine->space, &push, &found, &err) != SCRIPT_ONE || found != partition);
+    struct engine *port = redis_engine_port(engine);
+    struct client client = {.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &client.ticket); /* the client is told */
+    while (!client.answers)
+        turn();
+    return client.err;
+}
+
+/* The bus loses a master that clients reach; after 3.6 s its replica takes over. */
+static void a_master_cut_off_on_the_bus_is_left_when_its_replica_takes_over(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    uint32_t partition = partition_at(7001);
+    assert_int_equal(push_to(partition), OK);
+    sim_cluster_cut_off(&cluster, 1, true);
+    assert_int_equal(push_to(partition), ERR_AGAIN);
+    turns(1600 * MS);
+    sim_cluster_take_over(&cluster, servers[4], servers[1]);
+    int64_t healed_us = now_us;
+    while (push_to(partition) != OK)
+        assert_true(now_us - healed_us < 2 * SECOND_US);
+    assert_true(now_us - healed_us < 2 * SECOND_US);
+    assert_int_equal(port_of(partition), 7004);
+    sim_cluster_cut_off(&cluster, 1, false);
+    turns(SECOND_US);
+    assert_int_equal(push_to(partition), OK);
+}
+
+/* Nobody says anything there: it neither refuses nor ends. */
+static void a_master_that_hangs_is_left_when_its_replica_takes_over(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    uint32_t partition = partition_at(7002);
+    sim_network_cut(network, 0, 2, SIM_CUT_ALL);
+    sim_cluster_cut_off(&cluster, 2, true);
+    assert_int_equal(push_to(partition), ERR_AGAIN);
+    turns(7 * SECOND_US);
+    for (int64_t asked_us = engine->topology.asked_us; engine->topology.asked_us == asked_us;)
+        turn();
+    turns(50 * MS); /* the worst moment: the answer was still the old map */
+    sim_cluster_take_over(&cluster, servers[5], servers[2]);
+    int64_t healed_us = now_us;
+    while (port_of(partition) != 7005) {
+        assert_true(now_us - healed_us < 2 * SECOND_US);
+        turn();
+    }
+    assert_int_equal(push_to(partition), OK);
+    sim_cluster_cut_off(&cluster, 2, false);
+}
+
+/* As if all others had said CLUSTERDOWN: this one is asked next. */
+static void prefer(unsigned port)
+{
+    struct topology *topology = &engine->topology;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        if (topology->nodes[i].link.address.port == port)
+            topology->questions[i].suspect_us = 0;
+        else
+            topology_suspect(topology, &topology->nodes[i]);
+    }
+}
+
+/* The one that was cut off has the map of before; it must not bring that back. */
+static void an_older_map_does_not_replace_a_newer_one(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    uint32_t partition = partition_at(7001), other = partition_at(7000);
+    sim_cluster_cut_off(&cluster, 0, true);
+    sim_cluster_take_over(&cluster, servers[4], servers[1]);
+    (void)push_to(other); /* refused there */
+    assert_int_equal(port_of(partition), 7004);
+    for (int i = 0; i < 50; i++) {
+        prefer(7000);
+        turns(100 * MS);
+        assert_int_equal(port_of(partition), 7004);
+    }
+    sim_cluster_cut_off(&cluster, 0, false);
+}
+
+static unsigned maps_asked(int64_t for_us)
+{
+    unsigned count = 0;
+    for (int64_t until_us = now_us + for_us; now_us < until_us;) {
+        int64_t before_us = engine->topology.asked_us;
+        turn();
+        count += engine->topology.asked_us != before_us;
+    }
+    return count;
+}
+
+/* Ten a second at first, and one a second in the long run; none when all is well. */
+static void a_cluster_that_is_down_is_asked_with_measure(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    assert_int_equal(maps_asked(5 * SECOND_US), 0);
+    cluster.down = true;
+    assert_int_not_equal(maps_asked(SECOND_US + 300 * MS), 0);
+    unsigned first = maps_asked(SECOND_US);
+    assert_true(first > 1 && first <= 10);
+    turns(10 * SECOND_US);
+    assert_true(maps_asked(10 * SECOND_US) <= 11);
+    cluster.down = false;
+    turns(5 * SECOND_US);
+    assert_int_equal(maps_asked(5 * SECOND_US), 0);
+    assert_int_equal(push_to(0), OK);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(a_master_cut_off_on_the_bus_is_left_when_its_replica_takes_over),
+        STARTED(a_master_that_hangs_is_left_when_its_replica_takes_over),
+        STARTED(an_older_map_does_not_replace_a_newer_one),
+        STARTED(a_cluster_that_is_down_is_asked_with_measure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
