@@ -19,7 +19,7 @@ enum {
     READERS = 4, /* reads that the disk does at a time */
     DISK_THREADS = LANE_READ + READERS,
     TURNS_MAX = 100000,      /* at one moment; more is a server that spins */
-    DRAIN_MAX_US = 60000000, /* for a polite end */
+    DRAIN_MAX_US = 60000000, /* for an orderly end */
     SLOW_PER_MILLE = 20,     /* disk operations that take SLOW_TIMES longer */
     SLOW_TIMES = 50,
     CRASH_POINTS = 4,         /* how far into an operation a crash may come */
@@ -43,7 +43,7 @@ struct world {
     int64_t wanted_us;             /* when the next turn is */
     unsigned turns;                /* since the clock moved */
     bool held;
-    bool ended_well; /* the last end was polite, at this very time, and left `digest` */
+    bool ended_well; /* the last end was orderly, at this very time, and left `digest` */
     uint64_t digest;
     uint64_t trace;
 };

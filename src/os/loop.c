@@ -19,12 +19,12 @@
 #include "os/loop_parts.h"
 
 enum {
-    SILENT_S = 60,       /* a client is asked whether it is there, */
-    SILENT_AGAIN_S = 15, /* again after so long, */
-    SILENT_TIMES = 4,    /* and given up: within two minutes */
+    SILENT_S = 60,       /* TCP keepalive of clients: the first probe after so long, */
+    SILENT_AGAIN_S = 15, /* the next ones, */
+    SILENT_TIMES = 4,    /* and so many: given up within two minutes */
     ACCEPTS = 128,       /* at most so many at once */
     ACCEPT_PAUSE_US = 200 * 1000,
-    SLEEP_MAX_US = 2000 * 1000, /* the kernel's sleeps stand still while a machine is suspended */
+    SLEEP_MAX_US = 2000 * 1000, /* the kernel's timeouts do not count time of suspension */
     SPARE_DESCRIPTORS = 40,     /* for streams to servers, and the like */
 };
 
@@ -396,7 +396,7 @@ void os_loop_listen(struct os_loop *loop, int fd, unsigned listener)
 {
     CHECK(loop->listener_count < LOOP_LISTENERS_MAX);
     /* A beanstalkd client may be silent forever and hold jobs. */
-    socket_ask_silent(fd, SILENT_S, SILENT_AGAIN_S, SILENT_TIMES);
+    socket_keepalive(fd, SILENT_S, SILENT_AGAIN_S, SILENT_TIMES);
     struct listener *at = &loop->listeners[loop->listener_count++];
     *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};
     (void)loop_watch_source(loop, &at->source, EPOLLIN);

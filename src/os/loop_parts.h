@@ -127,9 +127,10 @@ void stream_serve(struct os_stream *stream);
 void streams_free_dead(struct os_loop *loop);
 /* Those whose time to linger is up are closed. */
 void streams_end_lingering(struct os_loop *loop);
-/* It is the system's to ask whether somebody who says nothing is there. Sockets that a listening
-   one accepts inherit this; for Unix sockets it means nothing. */
-void socket_ask_silent(int fd, int silent_s, int again_s, int times);
+/* TCP keepalive: after `silent_s` without input the system probes the other side, again each
+   `again_s`, and breaks the connection after so many probes. Sockets that a listening one accepts
+   inherit this; for Unix sockets it means nothing. */
+void socket_keepalive(int fd, int silent_s, int again_s, int times);
 /* What the system says; good forever. */
 const char *errno_text(int number);
 

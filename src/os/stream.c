@@ -29,7 +29,7 @@ const char *errno_text(int number)
     return text ? text : "unknown error";
 }
 
-void socket_ask_silent(int fd, int silent_s, int again_s, int times)
+void socket_keepalive(int fd, int silent_s, int again_s, int times)
 {
     const struct {
         int level, name, value;

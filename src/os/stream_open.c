@@ -70,7 +70,7 @@ static void connect_to(struct opening *connector, const struct sockaddr *address
     }
     /* On a Unix socket these fail, which does no harm. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    socket_ask_silent(fd, connector->silent_s, connector->silent_s, SILENT_TIMES);
+    socket_keepalive(fd, connector->silent_s, connector->silent_s, SILENT_TIMES);
     if (connect(fd, address, len) && errno != EINPROGRESS) {
         stream_break(stream, errno_text(errno));
         return;

@@ -93,7 +93,7 @@ struct stream_options {
     struct tls *tls;  /* NULL: none. The server must prove that it is `host`. Not with Unix sockets.
                          Borrowed for the stream's life. */
     int64_t timeout_us; /* for the look-up of the name, and again for the rest */
-    int silent_s;       /* a server that says nothing for so long is asked whether it is there */
+    int silent_s;       /* TCP keepalive: probes begin after so long without input, in seconds */
     const struct stream_handler *handler;
     void *user;
 };

@@ -4,7 +4,7 @@
 
 enum {
     HELD_BYTES = 768,  /* memory of a reply that the engine holds, and of an item's result */
-    SLICE_MIN = 16,    /* commands that are submitted at once though the budget be spent */
+    SLICE_MIN = 16,    /* commands that are submitted at once even if the budget is spent */
     COMMAND_NS = 1000, /* work for reading a small command and writing its result */
     BYTES_PER_NS = 1,  /* of its text, read as JSON */
     /* Commands that are with the engine and not answered: an engine has no room for any number,

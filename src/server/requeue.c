@@ -71,7 +71,7 @@ void requeue_reserved(struct server *server, struct beanstalk_holder *held, uint
 static bool undelivered(const struct requeue *requeue,
                         const struct beanstalk_reservation *reservation)
 {
-    if (requeue->end == SESSION_POLITE || reservation->end == 0)
+    if (requeue->end == SESSION_ORDERLY || reservation->end == 0)
         return false;
     if (reservation->end > requeue->sent)
         return true;

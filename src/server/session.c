@@ -63,7 +63,7 @@ uint64_t session_sent(const struct session *session)
     return session->passed - unsent(session);
 }
 
-/* ---- patience ---- */
+/* ---- time limits of a client ---- */
 
 void session_fed(struct session *session, size_t bytes, bool midway)
 {
@@ -116,7 +116,7 @@ void session_free(struct session *session, enum session_end end)
     session->kind->fini(session, end);
     loop_cancel(server->loop, &session->timer);
     if (session->stream)
-        stream_close(session->stream, end == SESSION_POLITE ? STREAM_LINGER : STREAM_DROP);
+        stream_close(session->stream, end == SESSION_ORDERLY ? STREAM_LINGER : STREAM_DROP);
     buffers_forget(session);
     list_remove(&session->dirty);
     list_remove(&session->all);
@@ -277,7 +277,7 @@ bool session_flush(struct session *session)
     if (session->out.len)
         send_out(session);
     if (is_closing(session) && unsent(session) == 0) {
-        session_free(session, SESSION_POLITE);
+        session_free(session, SESSION_ORDERLY);
         return true;
     }
     session_arm(session);

@@ -1,6 +1,6 @@
 /*
  * A connection as the server sees it, whatever it speaks. Its protocol is a `session_kind`: see
- * http_session.h and beanstalk_session.h.
+ * http/session.h and beanstalk/session.h.
  *
  * Bytes to send gather in `out` during a turn and go out in one write at its end.
  */
@@ -13,7 +13,7 @@
 
 /* How a connection ends. */
 enum session_end {
-    SESSION_POLITE,  /* by us, when all is sent */
+    SESSION_ORDERLY, /* by us, when all is sent */
     SESSION_DROPPED, /* by us, and what is unsent is lost */
     SESSION_RESET,   /* by the client or the network: what was sent last may be lost, too */
 };
@@ -34,7 +34,7 @@ struct session_kind {
     /* When to give up on the client if nothing happens; INT64_MAX = do not. */
     int64_t (*deadline_us)(const struct session *session);
     void (*expired)(struct session *session); /* that time has come */
-    void (*drain)(struct session *session);   /* the server is ending: close when it is polite */
+    void (*drain)(struct session *session);   /* the server is ending: close when all is answered */
     /* Memory that it takes, in bytes, but for `out` and what the network keeps. O(1). */
     size_t (*footprint)(const struct session *session);
     /*

@@ -18,7 +18,7 @@
  *
  * Why in this order: clients that left, or that are given up, are known before jobs are matched
  * (P6). What is asked of the engine after `match` (a connection that closes in `flush` gives back
- * the jobs it reservations) makes another turn at once: it would wait for one that nobody wants.
+ * the jobs that it held) makes another turn at once: it would wait for one that nobody wants.
  * All changes of a turn share one sync, and while it runs the next turn gathers, so the busier the
  * server, the more changes share a sync. All reading comes before all writing, so a turn costs one
  * read and one write a connection, however many commands a client sent (two writes if some answers

@@ -205,10 +205,10 @@ class Side:
         one = self.connections[connection]
         return bool(one.kept) or bool(select.select([one.socket], [], [], timeout)[0])
 
-    def reopen(self, connection, politely):
+    def reopen(self, connection, orderly):
         """Closes it, waits until the server has noticed, opens another."""
         held = self.connections[connection]
-        if politely:
+        if orderly:
             held.send("quit\r\n")
             held.closed()
         held.close()
@@ -281,10 +281,10 @@ class Run:
         self.told.append(f"{step.connection} {step.act}")
         if step.act in ("close", "quit"):
             # While it waits nobody reads its quit.
-            politely = step.act == "quit" and self.waiting is None
+            orderly = step.act == "quit" and self.waiting is None
             self.waiting = None  # it was this one that waited, if any did
             for side in self.sides:
-                side.reopen(step.connection, politely)
+                side.reopen(step.connection, orderly)
         elif step.act == "wait":
             if self.waiting is None:  # who of several is served first is not told by the protocol
                 self.send(step)

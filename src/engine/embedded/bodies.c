@@ -21,7 +21,7 @@ enum {
     READ_BYTES_PER_NS = 4,         /* for checking and copying it */
     FETCH_NS = 500,                /* for asking the disk for one */
     SETTLE_NS = 1500,              /* for giving back one job */
-    STEPS_MIN = 16,                /* replies or jobs dealt with though the budget be spent */
+    STEPS_MIN = 16,                /* replies or jobs handled even if the budget is spent */
     UNREAD_WAIT_US = 1000 * 1000,  /* before a job that could not be read is tried again */
     RENEW_US = 10 * 1000 * 1000,   /* a lease that waits is renewed for so long at least */
     HELD_BYTES = 16 * 1024 * 1024, /* above it a reply that has to wait takes one job only */

@@ -10,7 +10,7 @@
 
 enum {
     RELEASE_NS = 300, /* work for letting a reply go, besides writing it */
-    RELEASE_MIN = 16, /* let go in a turn though the budget be spent */
+    RELEASE_MIN = 16, /* released in a turn even if the budget is spent */
 };
 
 struct commit_waiter {

@@ -1,6 +1,6 @@
 /*
  * /metrics in the Prometheus text format. The number of topics shown one by one is bounded
- * (metrics.topics); all totals are over all topics.
+ * (server.metrics_topics); all totals are over all topics.
  */
 #include <stdio.h>
 
@@ -242,7 +242,8 @@ static void add_topics(struct server *server, const struct reply *reply, struct 
         add_seconds(out, waits ? (uint64_t)(server->loop->now_us - since_us) : 0);
         buf_add_char(out, '\n');
     }
-    single(out, "topics_not_shown", "gauge", "1 if there are more topics than metrics.topics.",
+    single(out, "topics_not_shown", "gauge",
+           "1 if there are more topics than server.metrics_topics.",
            reply->more || reply->count > count);
 }
 

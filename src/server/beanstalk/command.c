@@ -72,7 +72,7 @@ static void use(struct beanstalk_session *beanstalk, struct bytes name)
         beanstalk_word(beanstalk, beanstalk_word_of(err));
         return;
     }
-    tube->users++; /* before the old one is let go: they may be the same */
+    tube->users++; /* before the old one loses its user: they may be the same */
     beanstalk->used->users--;
     beanstalk_tubes_settle(tubes_of(beanstalk), beanstalk->used);
     beanstalk->used = tube;

@@ -10,7 +10,8 @@
 
 enum { FIRST_CAP = 4 };
 
-/* Numbers come in a row, and a row of neighbours in the table would make its removals slow. */
+/* Job numbers are consecutive: unhashed they would fill a long run of the table, slow to remove
+ * from. */
 static uint64_t hash_seq(uint64_t seq)
 {
     return (seq * UINT64_C(0x9e3779b97f4a7c15)) >> 32;

@@ -185,7 +185,7 @@ static bool feed(struct pipeline *pipeline, struct bytes bytes, size_t *used)
     if (session->begun_us)
         session_fed(session, 0, false);
     if (session->server->draining)
-        pipeline_stop(pipeline); /* one that had begun before the drain is done yet */
+        pipeline_stop(pipeline); /* one that began before the drain is still done */
     return true;
 }
 

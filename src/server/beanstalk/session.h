@@ -5,11 +5,11 @@
  * a reserve waits nothing behind it is looked at.
  * What the connection holds when it ends goes back to its tubes at once (P6).
  *
- *     beanstalk_session.c  bytes in, the order of answers, ends
- *     beanstalk_command.c  what is done for each command
- *     beanstalk_answer.c   what the engine's reply is in beanstalkd's words
- *     beanstalk_survey.c   what is to be known of all tubes and topics
- *     beanstalk_pages.c    statistics
+ *     session.c  bytes in, the order of answers, ends
+ *     command.c  what is done for each command
+ *     answer.c   what the engine's reply is in beanstalkd's words
+ *     survey.c   what is counted of all tubes and topics
+ *     pages.c    statistics
  */
 #ifndef LATERD_SERVER_BEANSTALK_SESSION_H
 #define LATERD_SERVER_BEANSTALK_SESSION_H

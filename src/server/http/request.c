@@ -68,7 +68,7 @@ static void note_deliveries(struct request *request, const struct reply *reply)
     }
 }
 
-/* The answer is in the session's bytes now: the session watches over its reservations. */
+/* The answer is in the session's bytes now: so are its reservations, until the client has it. */
 void request_delivered(struct pending *pending)
 {
     struct request *request = of(pending);

@@ -261,7 +261,7 @@ static void progressed(struct pipeline *pipeline)
  */
 static uint64_t arrived(const struct session *session, enum session_end end)
 {
-    return end == SESSION_POLITE ? session_end(session) : session_sent(session);
+    return end == SESSION_ORDERLY ? session_end(session) : session_sent(session);
 }
 
 static void fini(struct session *session, enum session_end end)

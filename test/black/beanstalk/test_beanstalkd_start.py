@@ -413,7 +413,7 @@ def test_sigusr1_refuses_new_jobs_over_http_too(laterd):
     assert server.stop() == 0
 
 
-def test_sigterm_ends_politely(beanstalkd, tmp_path):
+def test_sigterm_ends_in_order(beanstalkd, tmp_path):
     server = beanstalkd("-b", tmp_path / "kept")
     with Connection(server.beanstalk_port) as one:
         one.put()
