@@ -9,29 +9,16 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { WINDOW_BYTES = 1024 * 1024 };
-
 /* ---- reading a segment ---- */
 
 static enum err open_segment(const struct damage *damage, const struct found *found,
-                             struct scan *out_scan)
+                             struct walker *out_walker)
 {
-    struct disk_file *file;
-    char name[DISK_NAME_MAX];
-    segment_name(found->number, name);
-    enum err err = damage->disk->verbs->open(damage->disk, name, true, &file);
-    if (err)
-        return err;
-    scan_init(out_scan, damage->disk, file, found->size_bytes, WINDOW_BYTES);
-    out_scan->number = found->number;
-    out_scan->tag = damage->tag;
-    return OK;
-}
-
-static void close_segment(const struct damage *damage, struct scan *scan)
-{
-    damage->disk->verbs->close(damage->disk, scan->file);
-    scan_fini(scan);
+    enum err err =
+        walker_open(out_walker, damage->disk, found->number, found->size_bytes, damage->tag, true);
+    if (!err)
+        walker_go(out_walker, BLOCK, found->head.batch_first);
+    return err;
 }
 
 static uint64_t batch_end_of(const struct damage *damage, size_t index)
@@ -40,37 +27,12 @@ static uint64_t batch_end_of(const struct damage *damage, size_t index)
     return last ? UINT64_MAX : damage->segments[index + 1].head.batch_first;
 }
 
-/* The next good batch behind a damaged one: batches up to it were durable, so it is of the log. */
-static bool next_good(const struct damage *damage, struct scan *scan, uint64_t *offset,
-                      uint64_t after, uint64_t batch_end, struct batch_head *out_head)
+/*
+ * Behind a damaged batch the next good one of the log is below this: batches up to it were durable.
+ */
+static uint64_t below_of(const struct damage *damage, uint64_t batch_end)
 {
-    const char *batch;
-    for (; *offset < scan->size_bytes; *offset += BLOCK) {
-        if (!scan_good(scan, *offset, out_head, &batch) || out_head->number <= after)
-            continue;
-        bool last = batch_end == UINT64_MAX;
-        if (out_head->number < batch_end && (!last || out_head->number - 1 <= damage->proven))
-            return true;
-    }
-    return false;
-}
-
-/* Where all behind `offset` is zeros; what cannot be read is not. */
-static uint64_t dirty_end(struct scan *scan, uint64_t offset, bool *out_batches)
-{
-    uint64_t end = offset;
-    *out_batches = false;
-    for (; offset < scan->size_bytes; offset += BLOCK) {
-        const char *at;
-        size_t len;
-        struct batch_head head;
-        bool blank = !scan_bytes(scan, offset, BLOCK, &at, &len) && bytes_all_zero(at, len);
-        if (blank)
-            continue;
-        end = offset + BLOCK;
-        *out_batches = *out_batches || scan_good(scan, offset, &head, &at);
-    }
-    return end;
+    return batch_end == UINT64_MAX ? damage->proven + 2 : batch_end;
 }
 
 /* ---- taking a region apart ---- */
@@ -213,74 +175,68 @@ static void add_region(struct damage *damage, struct scan *scan, const struct re
 
 /* ---- finding regions ---- */
 
-static void survey_segment(struct damage *damage, size_t index, struct scan *scan)
+static void survey_segment(struct damage *damage, size_t index, struct walker *walker)
 {
     uint64_t batch_end = batch_end_of(damage, index);
-    uint64_t expected = damage->segments[index].head.batch_first;
-    uint64_t offset = BLOCK;
-    while (expected < batch_end) {
-        struct batch_head head;
-        const char *batch;
-        if (scan_good(scan, offset, &head, &batch) && head.number == expected) {
-            offset += batch_bytes(head.payload_bytes);
-            expected++;
+    while (walker->expected < batch_end) {
+        if (walker_look(walker) == PLACE_BATCH) {
+            walker_pass(walker);
             continue;
         }
+        uint64_t expected = walker->expected;
         if (batch_end == UINT64_MAX && expected > damage->proven)
             return; /* the log's end */
-        struct region region = {.number = scan->number, .start = offset, .batch_first = expected};
-        uint64_t next = offset + BLOCK;
-        bool found = next_good(damage, scan, &next, expected, batch_end, &head);
-        bool batches = false;
-        region.end = found ? next : dirty_end(scan, offset, &batches);
-        region.batch_last = found                     ? head.number - 1
+        struct region region = {
+            .number = walker->scan.number, .start = walker->offset, .batch_first = expected};
+        walker_go(walker, region.start + BLOCK, expected);
+        bool found = walker_seek(walker, expected, below_of(damage, batch_end));
+        uint64_t next = walker->offset, number = walker->head.number;
+        walker_go(walker, region.start, expected);
+        region.end = found ? next : walker_blank_from(walker, &region.opaque);
+        /* opaque: good ones that cannot follow; what was between is lost */
+        region.batch_last = found                     ? number - 1
                             : batch_end == UINT64_MAX ? damage->proven
                                                       : batch_end - 1;
-        region.opaque = batches; /* good ones that cannot follow: what was between is lost */
-        scan->narrow = true;     /* block by block, because some may be unreadable */
-        add_region(damage, scan, &region);
-        scan->narrow = false;
+        walker->scan.narrow = true; /* block by block, because some may be unreadable */
+        add_region(damage, &walker->scan, &region);
+        walker->scan.narrow = false;
         if (!found)
             return;
-        offset = next;
-        expected = head.number;
+        walker_go(walker, next, number);
     }
 }
 
 /* The highest batch that anything calls durable: later ones may be torn. */
 static enum err find_proven(struct damage *damage, const struct manifest *manifest)
 {
-    struct scan scan;
-    struct batch_head head;
-    const char *batch;
+    struct walker walker;
     damage->proven = manifest->durable;
     if (damage->segment_count == 0)
         return OK;
     const struct found *last = &damage->segments[damage->segment_count - 1];
     if (last->head.batch_first - 1 > damage->proven)
         damage->proven = last->head.batch_first - 1;
-    enum err err = open_segment(damage, last, &scan);
+    enum err err = open_segment(damage, last, &walker);
     if (err)
         return err;
-    for (uint64_t offset = BLOCK; offset < scan.size_bytes;) {
-        bool good = scan_good(&scan, offset, &head, &batch);
-        if (good && head.durable > damage->proven)
-            damage->proven = head.durable;
-        offset += good ? batch_bytes(head.payload_bytes) : BLOCK;
+    while (walker_seek(&walker, 0, UINT64_MAX)) {
+        if (walker.head.durable > damage->proven)
+            damage->proven = walker.head.durable;
+        walker_pass(&walker);
     }
-    close_segment(damage, &scan);
+    walker_close(&walker);
     return OK;
 }
 
 static enum err find_regions(struct damage *damage)
 {
     for (size_t i = 0; i < damage->segment_count; i++) {
-        struct scan scan;
-        enum err err = open_segment(damage, &damage->segments[i], &scan);
+        struct walker walker;
+        enum err err = open_segment(damage, &damage->segments[i], &walker);
         if (err)
             return err;
-        survey_segment(damage, i, &scan);
-        close_segment(damage, &scan);
+        survey_segment(damage, i, &walker);
+        walker_close(&walker);
     }
     return OK;
 }
@@ -558,28 +514,24 @@ bool damage_covers(const struct damage *damage, uint64_t where)
 
 /* ---- reading it all ---- */
 
-static enum err read_segment(struct damage *damage, size_t index, struct scan *scan,
+static enum err read_segment(struct damage *damage, size_t index, struct walker *walker,
                              const struct damage_reader *reader)
 {
     uint64_t batch_end = batch_end_of(damage, index);
-    uint64_t expected = damage->segments[index].head.batch_first;
-    uint64_t offset = BLOCK;
+    uint32_t number = walker->scan.number;
     enum err err = OK;
-    while (expected < batch_end && !err) {
-        struct batch_head head;
-        const char *batch;
-        struct region *region = damage_region(damage, scan->number, offset);
-        if (region && region->batch_first == expected) { /* missing batches have no bytes */
+    while (walker->expected < batch_end && !err) {
+        struct region *region = damage_region(damage, number, walker->offset);
+        if (region && region->batch_first == walker->expected) { /* missing ones have no bytes */
             err = reader->region(reader->ctx, region);
-            offset = region->end;
-            expected = region->batch_last + 1;
+            walker_go(walker, region->end, region->batch_last + 1);
             continue;
         }
-        if (!scan_good(scan, offset, &head, &batch) || head.number != expected)
+        if (walker_look(walker) != PLACE_BATCH)
             return OK; /* the log's end */
-        err = reader->batch(reader->ctx, &(struct good_batch){scan->number, offset, &head, batch});
-        offset += batch_bytes(head.payload_bytes);
-        expected++;
+        err = reader->batch(reader->ctx, &(struct good_batch){number, walker->offset, &walker->head,
+                                                              walker->batch});
+        walker_pass(walker);
     }
     return err;
 }
@@ -588,12 +540,12 @@ enum err damage_read(struct damage *damage, const struct damage_reader *reader)
 {
     enum err err = OK;
     for (size_t i = 0; i < damage->segment_count && !err; i++) {
-        struct scan scan;
-        err = open_segment(damage, &damage->segments[i], &scan);
+        struct walker walker;
+        err = open_segment(damage, &damage->segments[i], &walker);
         if (err)
             return err;
-        err = read_segment(damage, i, &scan, reader);
-        close_segment(damage, &scan);
+        err = read_segment(damage, i, &walker, reader);
+        walker_close(&walker);
     }
     return err;
 }

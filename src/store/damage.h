@@ -18,8 +18,8 @@
 
 #include "store/directory.h"
 #include "store/record.h"
-#include "store/scan.h"
 #include "store/segments.h"
+#include "store/walker.h"
 
 struct region {
     uint32_t number;     /* of the segment */

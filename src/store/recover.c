@@ -320,33 +320,31 @@ static enum err go_round(struct recovery *recovery, struct segment *segment)
  * Replays batches from the segment's end so far up to (not with) `batch_end`, or to the first that
  * is not whole.
  */
-static enum err replay_good(struct recovery *recovery, struct segment *segment, struct scan *scan,
-                            uint64_t batch_end)
+static enum err replay_good(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker, uint64_t batch_end)
 {
-    while (recovery->batch_next < batch_end) {
-        enum format_verdict verdict;
-        struct batch_head head;
-        const char *batch;
-        uint64_t offset = segment->end;
-        enum err err = scan_batch(scan, offset, &verdict, &head, &batch);
-        if (err) {
+    walker_go(walker, segment->end, recovery->batch_next);
+    while (walker->expected < batch_end) {
+        enum place_kind kind = walker_look(walker);
+        if (kind == PLACE_UNREAD) {
             char name[DISK_NAME_MAX];
             segment_name(segment->number, name);
             store_error_set(
-                recovery->error, name, offset,
+                recovery->error, name, walker->offset,
                 "the disk cannot read this place; if that stays so, all else can be recovered "
                 "with: later salvage DIR NEW");
-            return err;
+            return walker->err;
         }
-        recovery->stopped_blank = verdict == FORMAT_BLANK;
-        if (verdict != FORMAT_GOOD || head.number != recovery->batch_next)
+        if (kind != PLACE_BATCH)
             return OK;
-        err = replay_batch(recovery, segment, offset, &head, batch);
+        enum err err =
+            replay_batch(recovery, segment, walker->offset, &walker->head, walker->batch);
         if (err)
             return err;
-        segments_grow(segment, batch_bytes(head.payload_bytes));
-        recovery->done_bytes += batch_bytes(head.payload_bytes);
-        recovery->batch_next++;
+        segments_grow(segment, walker->bytes);
+        recovery->done_bytes += walker->bytes;
+        walker_pass(walker);
+        recovery->batch_next = walker->expected;
         say_progress(recovery);
     }
     return OK;
@@ -354,10 +352,10 @@ static enum err replay_good(struct recovery *recovery, struct segment *segment, 
 
 /* One that is not the last: all its batches were durable. */
 static enum err replay_segment(struct recovery *recovery, struct segment *segment,
-                               struct scan *scan, uint64_t batch_end)
+                               struct walker *walker, uint64_t batch_end)
 {
     for (;;) {
-        enum err err = replay_good(recovery, segment, scan, batch_end);
+        enum err err = replay_good(recovery, segment, walker, batch_end);
         if (err != OK && err != ERR_IO)
             return err;
         if (!err && recovery->batch_next == batch_end)
@@ -374,60 +372,43 @@ static enum err replay_segment(struct recovery *recovery, struct segment *segmen
 /* ---- the end of the last segment ---- */
 
 /* Looks behind the end for what is not zero, and for proof that the bad batch was durable. */
-static enum err survey_tail(struct recovery *recovery, struct segment *segment, struct scan *scan)
+static enum err survey_tail(struct recovery *recovery, const struct segment *segment,
+                            struct walker *walker)
 {
-    uint64_t offset = segment->end;
+    enum place_kind kind;
     recovery->dirty_first = recovery->dirty_end = segment->end;
-    while (offset < segment->size_bytes) {
-        const char *at;
-        size_t len;
-        enum format_verdict verdict;
-        struct batch_head head;
-        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
-        if (err)
-            return err;
-        if (bytes_all_zero(at, len)) {
-            offset += BLOCK;
+    walker_go(walker, segment->end, recovery->batch_next);
+    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        if (kind == PLACE_BLANK)
             continue;
-        }
+        if (kind == PLACE_UNREAD)
+            return walker->err;
         if (recovery->dirty_end == segment->end)
-            recovery->dirty_first = offset;
-        err = scan_batch(scan, offset, &verdict, &head, &at);
-        if (err)
-            return err;
-        if (verdict == FORMAT_GOOD && head.durable > recovery->proven)
-            recovery->proven = head.durable;
-        offset += verdict == FORMAT_GOOD ? batch_bytes(head.payload_bytes) : BLOCK;
-        recovery->dirty_end = offset;
+            recovery->dirty_first = walker->offset;
+        if (kind != PLACE_BAD && walker->head.durable > recovery->proven)
+            recovery->proven = walker->head.durable;
+        recovery->dirty_end = walker->offset + walker->bytes;
     }
     return OK;
 }
 
 /* Finds the first batch that nothing proves durable; they are the last ones of the segment. */
-static enum err find_unproven(struct recovery *recovery, struct segment *segment, struct scan *scan)
+static enum err find_unproven(struct recovery *recovery, const struct segment *segment,
+                              struct walker *walker)
 {
-    uint64_t offset = BLOCK;
-    uint64_t number = segment->batch_first;
-    while (offset < segment->end && number <= recovery->proven) {
-        const char *at;
-        size_t len;
-        struct batch_head head;
+    walker_go(walker, BLOCK, segment->batch_first);
+    while (walker->offset < segment->end && walker->expected <= recovery->proven) {
         const struct region *region =
-            recovery->surveyed ? damage_region(&recovery->damage, segment->number, offset) : NULL;
-        if (region) {
-            offset = region->end;
-            number = region->batch_last + 1;
-            continue;
-        }
-        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
-        if (err)
-            return err;
-        if (batch_head_decode(at, segment->size_bytes - offset, &head) != FORMAT_GOOD)
+            recovery->surveyed ? damage_region(&recovery->damage, segment->number, walker->offset)
+                               : NULL;
+        if (region)
+            walker_go(walker, region->end, region->batch_last + 1);
+        else if (walker_look(walker) == PLACE_BATCH)
+            walker_pass(walker);
+        else
             return ERR_IO; /* it was whole a moment ago */
-        offset += batch_bytes(head.payload_bytes);
-        number++;
     }
-    recovery->unproven_at = offset;
+    recovery->unproven_at = walker->offset;
     return OK;
 }
 
@@ -482,15 +463,16 @@ static enum err zero(struct recovery *recovery, struct segment *segment)
     return err;
 }
 
-static enum err settle_tail(struct recovery *recovery, struct segment *segment, struct scan *scan)
+static enum err settle_tail(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker)
 {
     struct store *store = recovery->store;
-    enum err err = find_unproven(recovery, segment, scan);
+    enum err err = find_unproven(recovery, segment, walker);
     /* The header too: if the process was killed while writing it, only the cache may have it. */
     if (!err && !recovery->clean)
-        err = rewrite(recovery, segment, scan, 0, BLOCK);
+        err = rewrite(recovery, segment, &walker->scan, 0, BLOCK);
     if (!err)
-        err = rewrite(recovery, segment, scan, recovery->unproven_at, segment->end);
+        err = rewrite(recovery, segment, &walker->scan, recovery->unproven_at, segment->end);
     if (!err)
         err = zero(recovery, segment);
     store->dropped_tail_bytes = recovery->dirty_end - recovery->dirty_first;
@@ -506,16 +488,17 @@ static enum err settle_tail(struct recovery *recovery, struct segment *segment, 
 }
 
 /* The last one: it ends where nothing proves that the batch which is not whole was durable. */
-static enum err replay_last(struct recovery *recovery, struct segment *segment, struct scan *scan)
+static enum err replay_last(struct recovery *recovery, struct segment *segment,
+                            struct walker *walker)
 {
     for (;;) {
-        enum err err = replay_good(recovery, segment, scan, UINT64_MAX);
+        enum err err = replay_good(recovery, segment, walker, UINT64_MAX);
         if (!err)
-            err = survey_tail(recovery, segment, scan);
+            err = survey_tail(recovery, segment, walker);
         if (err)
             return err;
         if (recovery->batch_next > recovery->proven)
-            return settle_tail(recovery, segment, scan);
+            return settle_tail(recovery, segment, walker);
         if (recovery->dirty_end == segment->end)
             return missing(recovery, recovery->batch_next, recovery->proven);
         err = go_round(recovery, segment);
@@ -527,31 +510,29 @@ static enum err replay_last(struct recovery *recovery, struct segment *segment, 
 static enum err replay_log(struct recovery *recovery)
 {
     struct store *store = recovery->store;
-    struct disk *disk = store->disk;
     enum err err = OK;
     for (struct segment *segment = segments_first(store->segments); segment && !err;
          segment = segments_after(store->segments, segment)) {
         const struct segment *next = segments_after(store->segments, segment);
-        char name[DISK_NAME_MAX];
-        struct disk_file *file;
-        struct scan scan;
-        segment_name(segment->number, name);
-        err = disk->verbs->open(disk, name, next == NULL, &file);
+        struct walker walker;
+        err = walker_open(&walker, store->disk, segment->number, segment->size_bytes, store->tag,
+                          next == NULL);
         if (err)
             return err;
-        scan_init(&scan, disk, file, segment->size_bytes, WINDOW_BYTES);
-        scan.number = segment->number;
-        scan.tag = store->tag;
         if (!next) /* it stays open for writing */
-            segments_opened(store->segments, segment, file);
-        err = next ? replay_segment(recovery, segment, &scan, next->batch_first)
-                   : replay_last(recovery, segment, &scan);
-        if (err && !recovery->error->text[0])
+            segments_opened(store->segments, segment, walker.scan.file);
+        err = next ? replay_segment(recovery, segment, &walker, next->batch_first)
+                   : replay_last(recovery, segment, &walker);
+        if (err && !recovery->error->text[0]) {
+            char name[DISK_NAME_MAX];
+            segment_name(segment->number, name);
             store_error_set(recovery->error, name, segment->end,
                             "the log's end cannot be made safe");
-        scan_fini(&scan);
+        }
         if (next)
-            disk->verbs->close(disk, file);
+            walker_close(&walker);
+        else
+            walker_fini(&walker);
     }
     if (!err && recovery->batch_next <= recovery->proven)
         return missing(recovery, recovery->batch_next, recovery->proven);

@@ -5,8 +5,6 @@
 #include "base/mem.h"
 #include "store/recover_parts.h"
 
-enum { WINDOW_BYTES = 1024 * 1024 };
-
 static enum err remove_now(struct store *store, uint32_t number)
 {
     struct disk_op op = {.verb = DISK_REMOVE, .lane = LANE_BACKGROUND};
@@ -20,57 +18,47 @@ static enum err remove_now(struct store *store, uint32_t number)
  * has rotted. A batch from before the log says that all of the segment is dead, because the log
  * begins with a segment's first: a crash came before the removal, and rot after it.
  */
-static enum err look_into(struct recovery *recovery, const struct found *found,
-                          struct disk_file *file, bool *out_blank)
+static enum err look_into(struct recovery *recovery, struct walker *walker, bool *out_blank)
 {
-    struct scan scan;
-    enum err err = OK;
-    bool blank = true;
-    bool dead = false;
-    scan_init(&scan, recovery->store->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = recovery->store->tag;
-    for (uint64_t offset = 0; offset < found->size_bytes && !err && !dead; offset += BLOCK) {
-        const char *at;
-        size_t len;
-        enum format_verdict verdict;
-        struct batch_head head;
-        err = scan_bytes(&scan, offset, BLOCK, &at, &len);
-        if (err || bytes_all_zero(at, len))
+    enum place_kind kind;
+    *out_blank = true;
+    walker_go(walker, 0, 0);
+    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        if (kind == PLACE_BLANK)
             continue;
-        blank = false;
-        err = scan_batch(&scan, offset, &verdict, &head, &at);
-        if (err || verdict != FORMAT_GOOD)
+        *out_blank = false;
+        if (kind == PLACE_UNREAD)
+            return walker->err;
+        if (kind == PLACE_BAD)
             continue;
-        dead = head.number < recovery->directory.manifest.batch_first;
-        if (!dead) {
-            char name[DISK_NAME_MAX];
-            segment_name(found->number, name);
-            store_error_set(
-                recovery->error, name, 0,
-                "the segment's header is damaged, and there are batches behind it (number "
-                "%llu …): restore the file from a backup; nothing was changed",
-                (unsigned long long)head.number);
-            err = ERR_CORRUPT;
-        }
+        if (walker->head.number < recovery->directory.manifest.batch_first)
+            return OK;
+        char name[DISK_NAME_MAX];
+        segment_name(walker->scan.number, name);
+        store_error_set(recovery->error, name, 0,
+                        "the segment's header is damaged, and there are batches behind it (number "
+                        "%llu …): restore the file from a backup; nothing was changed",
+                        (unsigned long long)walker->head.number);
+        return ERR_CORRUPT;
     }
-    scan_fini(&scan);
-    *out_blank = blank;
-    return err;
+    return OK;
 }
 
 /* A spare is taken as one; what a crash left half made is removed. */
 static enum err take_unused(struct recovery *recovery, struct found *found)
 {
     struct store *store = recovery->store;
-    struct disk_file *file;
+    struct walker walker;
     bool blank = false;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
-    enum err err = store->disk->verbs->open(store->disk, name, true, &file);
+    enum err err =
+        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, true);
     if (err)
         return err;
-    err = look_into(recovery, found, file, &blank);
+    err = look_into(recovery, &walker, &blank);
+    struct disk_file *file = walker.scan.file;
+    walker_fini(&walker);
     bool spare = !err && blank && found->size_bytes == store->options.segment_bytes &&
                  segments_want_spare(store->segments);
     if (!spare) {
@@ -106,30 +94,16 @@ static enum err is_whole(struct recovery *recovery, size_t index, bool *out_whol
     uint64_t batch_end = index + 1 < recovery->directory.used
                              ? found[1].head.batch_first
                              : recovery->directory.manifest.batch_first;
-    uint64_t number = found->head.batch_first;
-    uint64_t offset = BLOCK;
-    struct disk_file *file;
-    struct scan scan;
-    char name[DISK_NAME_MAX];
-    segment_name(found->number, name);
-    enum err err = store->disk->verbs->open(store->disk, name, false, &file);
+    struct walker walker;
+    enum err err =
+        walker_open(&walker, store->disk, found->number, found->size_bytes, store->tag, false);
     if (err)
         return err;
-    scan_init(&scan, store->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = store->tag;
-    for (bool good = true; good && number < batch_end;) {
-        enum format_verdict verdict = FORMAT_BAD;
-        struct batch_head head;
-        const char *batch;
-        good = !scan_batch(&scan, offset, &verdict, &head, &batch) && verdict == FORMAT_GOOD &&
-               head.number == number;
-        number += good;
-        offset += good ? batch_bytes(head.payload_bytes) : 0;
-    }
-    scan_fini(&scan);
-    store->disk->verbs->close(store->disk, file);
-    *out_whole = number == batch_end;
+    walker_go(&walker, BLOCK, found->head.batch_first);
+    while (walker.expected < batch_end && walker_look(&walker) == PLACE_BATCH)
+        walker_pass(&walker);
+    *out_whole = walker.expected == batch_end;
+    walker_close(&walker);
     return OK;
 }
 

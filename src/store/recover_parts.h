@@ -17,7 +17,6 @@ struct recovery {
     uint64_t seq_mark;
     uint64_t batch_next; /* the number expected next */
     uint64_t proven;     /* the highest batch that something says was durable */
-    bool stopped_blank;  /* the last replayed segment ended in zeros, not in damage */
     unsigned went_round; /* so many damaged places, which held nothing that lives */
     bool surveyed;       /* there is damage: */
     struct damage damage;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "store/damage.h"
 
-enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
+enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
 /*
  * The manifest is lost: more openings than there were, and by the log's clock, in hours, so that
@@ -65,49 +65,32 @@ static void say_fault(struct salvage *salvage, const char *file, const char *fau
     salvage->counts.bad_files++;
 }
 
-static bool is_blank(struct scan *scan, uint64_t offset)
-{
-    const char *at;
-    size_t len;
-    return !scan_bytes(scan, offset, BLOCK, &at, &len) && bytes_all_zero(at, len);
-}
-
 /* A segment whose header is lost is known by its batches; a spare has none, and is blank. */
 static void identify(struct salvage *salvage, struct found *found)
 {
-    struct disk_file *file = NULL;
-    struct scan scan;
+    struct walker walker;
     char name[DISK_NAME_MAX];
     segment_name(found->number, name);
-    if (!found->fault && salvage->disk->verbs->open(salvage->disk, name, true, &file))
+    if (!found->fault && walker_open(&walker, salvage->disk, found->number, found->size_bytes,
+                                     store_tag(&salvage->directory.manifest.id), true))
         found->fault = "it cannot be opened; it is not read";
     if (found->fault) {
         say_fault(salvage, name, found->fault);
         return;
     }
-    scan_init(&scan, salvage->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan.number = found->number;
-    scan.tag = store_tag(&salvage->directory.manifest.id);
-    scan.narrow = true; /* some blocks may be unreadable */
-    bool blank = is_blank(&scan, 0);
-    for (uint64_t offset = BLOCK; offset < found->size_bytes; offset += BLOCK) {
-        struct batch_head head;
-        const char *batch;
-        blank = blank && is_blank(&scan, offset);
-        if (!scan_good(&scan, offset, &head, &batch))
-            continue;
-        bool first = offset == BLOCK || head.number == 1;
+    if (walker_seek(&walker, 0, UINT64_MAX)) {
+        bool first = walker.offset == BLOCK || walker.head.number == 1;
         found->head = (struct segment_head){.number = found->number,
-                                            .batch_first = head.number - (first ? 0 : 1),
+                                            .batch_first = walker.head.number - (first ? 0 : 1),
                                             .size_bytes = found->size_bytes};
         found->verdict = FORMAT_GOOD;
         say_fault(salvage, name, "its header is damaged; its batches are read");
-        break;
+    } else {
+        walker_go(&walker, 0, 0);
+        if (walker_blank_from(&walker, NULL) > 0)
+            say_fault(salvage, name, "its header is damaged, and no batch can be found in it");
     }
-    if (!blank && found->verdict != FORMAT_GOOD)
-        say_fault(salvage, name, "its header is damaged, and no batch can be found in it");
-    salvage->disk->verbs->close(salvage->disk, file);
-    scan_fini(&scan);
+    walker_close(&walker);
 }
 
 static void judge_manifest(struct salvage *salvage)

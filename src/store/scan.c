@@ -102,18 +102,3 @@ enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out
     }
     return OK;
 }
-
-bool scan_good(struct scan *scan, uint64_t offset, struct batch_head *out_head,
-               const char **out_batch)
-{
-    enum format_verdict verdict = FORMAT_BAD;
-    bool narrow = scan->narrow;
-    enum err err = scan_batch(scan, offset, &verdict, out_head, out_batch);
-    if (err) {
-        scan->narrow = true;
-        scan->len = 0;
-        err = scan_batch(scan, offset, &verdict, out_head, out_batch);
-        scan->narrow = narrow;
-    }
-    return !err && verdict == FORMAT_GOOD;
-}

@@ -47,11 +47,4 @@ enum err scan_bytes(struct scan *scan, uint64_t offset, size_t len, const char *
 enum err scan_batch(struct scan *scan, uint64_t offset, enum format_verdict *out_verdict,
                     struct batch_head *out_head, const char **out_batch) MUST_USE;
 
-/*
- * Is there a whole batch of this store and segment? What cannot be read is none; it is asked for a
- * second time, block by block. Outputs on true; good until the next call.
- */
-bool scan_good(struct scan *scan, uint64_t offset, struct batch_head *out_head,
-               const char **out_batch);
-
 #endif

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "store/damage.h"
 
-enum { WINDOW_BYTES = 1024 * 1024, PROGRESS_BYTES = 16 * 1024 * 1024 };
+enum { PROGRESS_BYTES = 16 * 1024 * 1024 };
 
 /* Counts live jobs: which job records no later record has ended or replaced. */
 struct live_set {
@@ -138,29 +138,21 @@ static void verify_batch(struct verify *verify, const char *name, uint64_t offse
     }
 }
 
-/* What is behind the log's end in a segment. Returns whether all is zero. */
-static enum err verify_rest(struct verify *verify, struct scan *scan, uint64_t offset,
-                            uint64_t *out_dirty)
+/* What is behind this place in a segment: how many bytes are not zero. */
+static enum err verify_rest(struct verify *verify, struct walker *walker, uint64_t *out_dirty)
 {
-    uint64_t dirty = 0;
+    enum place_kind kind;
     enum err unread = OK;
-    for (; offset < scan->size_bytes; offset += BLOCK) {
-        const char *at;
-        size_t len;
-        struct batch_head head;
-        enum err err = scan_bytes(scan, offset, BLOCK, &at, &len);
-        if (!err && bytes_all_zero(at, len))
+    *out_dirty = 0;
+    for (; (kind = walker_look(walker)) != PLACE_END; walker_pass(walker)) {
+        if (kind == PLACE_BLANK)
             continue;
-        dirty += BLOCK;
-        if (err) {
-            unread = err;
-            scan->narrow = true; /* only this block may be to blame */
-            continue;
-        }
-        if (scan_good(scan, offset, &head, &at) && head.durable > verify->proven)
-            verify->proven = head.durable;
+        *out_dirty += walker->bytes;
+        if (kind == PLACE_UNREAD)
+            unread = walker->err;
+        else if (kind != PLACE_BAD && walker->head.durable > verify->proven)
+            verify->proven = walker->head.durable;
     }
-    *out_dirty = dirty;
     return unread;
 }
 
@@ -192,100 +184,84 @@ static void judge_end(struct verify *verify, const char *name, uint64_t offset, 
 }
 
 /* Goes on behind a damaged place, if there are batches of the log. */
-static bool skip_damage(struct verify *verify, const char *name, struct scan *scan,
-                        uint64_t *offset, uint64_t batch_end)
+static bool skip_damage(struct verify *verify, const char *name, struct walker *walker,
+                        uint64_t offset, uint64_t batch_end)
 {
     bool last = batch_end == UINT64_MAX;
     char batches[DAMAGE_BATCHES_ROOM];
-    struct batch_head head;
-    const char *batch;
     if (last && verify->batch_next > verify->proven)
         return false; /* the log's end */
-    for (uint64_t at = *offset + BLOCK; at < scan->size_bytes; at += BLOCK) {
-        if (!scan_good(scan, at, &head, &batch) || head.number <= verify->batch_next ||
-            head.number >= batch_end || (last && head.number - 1 > verify->proven))
-            continue;
-        tell(verify, "%s: offset %llu to %llu: %s %s damaged", name, (unsigned long long)*offset,
-             (unsigned long long)at, damage_batches(verify->batch_next, head.number - 1, batches),
-             verify->batch_next == head.number - 1 ? "is" : "are");
-        verify->counts.bad++;
-        verify->batch_next = head.number;
-        *offset = at;
-        return true;
-    }
-    return false;
+    walker_go(walker, offset + BLOCK, verify->batch_next);
+    if (!walker_seek(walker, verify->batch_next, last ? verify->proven + 2 : batch_end))
+        return false;
+    uint64_t number = walker->head.number;
+    tell(verify, "%s: offset %llu to %llu: %s %s damaged", name, (unsigned long long)offset,
+         (unsigned long long)walker->offset,
+         damage_batches(verify->batch_next, number - 1, batches),
+         verify->batch_next == number - 1 ? "is" : "are");
+    verify->counts.bad++;
+    verify->batch_next = number;
+    return true;
 }
 
-static void verify_good(struct verify *verify, const char *name, struct scan *scan,
-                        uint64_t *offset, uint64_t batch_end)
+/* Batches from the walker's place on that are as they should be. */
+static void verify_good(struct verify *verify, const char *name, struct walker *walker,
+                        uint64_t batch_end)
 {
-    uint64_t before = verify->counts.bytes - scan->size_bytes;
-    while (verify->batch_next < batch_end) {
-        struct batch_head head;
-        const char *batch;
-        if (!scan_good(scan, *offset, &head, &batch) || head.number != verify->batch_next)
-            return;
-        verify_batch(verify, name, *offset, &head, batch);
-        if (head.durable > verify->proven)
-            verify->proven = head.durable;
+    uint64_t before = verify->counts.bytes - walker->scan.size_bytes;
+    walker_go(walker, walker->offset, verify->batch_next);
+    while (walker->expected < batch_end && walker_look(walker) == PLACE_BATCH) {
+        verify_batch(verify, name, walker->offset, &walker->head, walker->batch);
+        if (walker->head.durable > verify->proven)
+            verify->proven = walker->head.durable;
         verify->counts.batches++;
-        verify->batch_next++;
-        *offset += batch_bytes(head.payload_bytes);
-        say_progress(verify, before + *offset);
+        walker_pass(walker);
+        say_progress(verify, before + walker->offset);
     }
+    verify->batch_next = walker->expected;
 }
 
-static enum err verify_batches(struct verify *verify, const char *name, struct scan *scan,
+static enum err verify_batches(struct verify *verify, const char *name, struct walker *walker,
                                uint64_t batch_end)
 {
-    uint64_t offset = BLOCK;
-    uint64_t dirty = 0;
+    uint64_t dirty, offset;
     enum err err;
     do {
-        verify_good(verify, name, scan, &offset, batch_end);
-        err = verify_rest(verify, scan, offset, &dirty);
-    } while (verify->batch_next < batch_end && skip_damage(verify, name, scan, &offset, batch_end));
+        verify_good(verify, name, walker, batch_end);
+        offset = walker->offset;
+        err = verify_rest(verify, walker, &dirty);
+    } while (verify->batch_next < batch_end &&
+             skip_damage(verify, name, walker, offset, batch_end));
     judge_end(verify, name, offset, dirty, batch_end);
     return err;
 }
 
-/* The segment's file as a scan, and its name; close_segment() ends that. */
-static enum err open_segment(struct verify *verify, const struct found *found, struct scan *scan,
-                             char name[static DISK_NAME_MAX])
+/* The segment's file, and its name; walker_close() ends that. */
+static enum err open_segment(struct verify *verify, const struct found *found,
+                             struct walker *walker, char name[static DISK_NAME_MAX])
 {
-    struct disk_file *file;
     segment_name(found->number, name);
-    enum err err = verify->disk->verbs->open(verify->disk, name, true, &file);
-    if (err)
-        return err;
-    scan_init(scan, verify->disk, file, found->size_bytes, WINDOW_BYTES);
-    scan->number = found->number;
-    scan->tag = verify->tag;
-    verify->counts.bytes += found->size_bytes;
-    return OK;
-}
-
-static void close_segment(struct verify *verify, struct scan *scan)
-{
-    struct disk_file *file = scan->file;
-    scan_fini(scan);
-    verify->disk->verbs->close(verify->disk, file);
+    enum err err =
+        walker_open(walker, verify->disk, found->number, found->size_bytes, verify->tag, true);
+    if (!err)
+        verify->counts.bytes += found->size_bytes;
+    return err;
 }
 
 static enum err verify_segment(struct verify *verify, const struct found *found, uint64_t batch_end)
 {
     char name[DISK_NAME_MAX];
-    struct scan scan;
-    enum err err = open_segment(verify, found, &scan, name);
+    struct walker walker;
+    enum err err = open_segment(verify, found, &walker, name);
     if (err)
         return err;
     verify->counts.segments++;
-    err = verify_batches(verify, name, &scan, batch_end);
+    err = verify_batches(verify, name, &walker, batch_end);
     if (err) {
         tell(verify, "%s: the disk cannot read it", name);
         verify->counts.bad++;
     }
-    close_segment(verify, &scan);
+    walker_close(&walker);
     return OK; /* the other segments are worth reading, too */
 }
 
@@ -293,18 +269,19 @@ static enum err verify_segment(struct verify *verify, const struct found *found,
 static enum err verify_unused(struct verify *verify, const struct found *found)
 {
     char name[DISK_NAME_MAX];
-    struct scan scan;
+    struct walker walker;
     uint64_t dirty = 0;
-    enum err err = open_segment(verify, found, &scan, name);
+    enum err err = open_segment(verify, found, &walker, name);
     if (err)
         return err;
-    err = verify_rest(verify, &scan, 0, &dirty);
+    walker_go(&walker, 0, 0);
+    err = verify_rest(verify, &walker, &dirty);
     if (err || dirty) {
         tell(verify, "%s: %s", name,
              err ? "the disk cannot read it" : "it has no header, and is not empty");
         verify->counts.bad++;
     }
-    close_segment(verify, &scan);
+    walker_close(&walker);
     return OK;
 }
 
