@@ -70,15 +70,19 @@ static void listeners_go_on(struct os_loop *loop)
         (void)loop_watch_source(loop, &loop->listeners[i].source, EPOLLIN);
 }
 
-static void take_client(struct os_loop *loop, int fd, unsigned listener)
+static void take_client(struct os_loop *loop, int fd, const struct listener *listener)
 {
     int on = 1;
     struct os_stream *stream = stream_new(loop, fd);
     stream->interest = (uint32_t)EPOLLIN | EPOLLRDHUP;
+    stream->client = true;
     loop->client_count++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* unix sockets: no matter */
     (void)loop_watch_source(loop, &stream->source, stream->interest);
-    loop->loop.acceptor->accepted(loop->loop.acceptor, &stream->stream, listener);
+    if (listener->tls)
+        stream_agree_with_client(stream, listener);
+    else
+        loop->loop.acceptor->accepted(loop->loop.acceptor, &stream->stream, listener->number);
 }
 
 static void accept_some(struct os_loop *loop, struct listener *listener)
@@ -90,7 +94,7 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
         }
         int fd = accept4(listener->source.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            take_client(loop, fd, listener->number);
+            take_client(loop, fd, listener);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
@@ -394,11 +398,20 @@ struct loop *os_loop_port(struct os_loop *loop)
 
 void os_loop_listen(struct os_loop *loop, int fd, unsigned listener)
 {
+    os_loop_listen_tls(loop, fd, listener, NULL, 0);
+}
+
+void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct tls *tls,
+                        int64_t timeout_us)
+{
     CHECK(loop->listener_count < LOOP_LISTENERS_MAX);
     /* A beanstalkd client may be silent forever and hold jobs. */
     socket_keepalive(fd, SILENT_S, SILENT_AGAIN_S, SILENT_TIMES);
     struct listener *at = &loop->listeners[loop->listener_count++];
-    *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd}, .number = listener};
+    *at = (struct listener){.source = {.kind = SOURCE_LISTENER, .fd = fd},
+                            .number = listener,
+                            .tls = tls,
+                            .timeout_us = timeout_us};
     (void)loop_watch_source(loop, &at->source, EPOLLIN);
 }
 

@@ -25,6 +25,13 @@ struct loop *os_loop_port(struct os_loop *loop);
 
 /* Takes the listening socket over; its streams are `listener` to loop::acceptor. */
 void os_loop_listen(struct os_loop *loop, int fd, unsigned listener);
+/*
+ * The same, with TLS: the acceptor is told of a client when the handshake is done. One that fails,
+ * or is not done within timeout_us, ends its connection, and nobody hears of it; it counts as a
+ * client meanwhile. `tls`: of tls_server_new(), borrowed for the loop's life.
+ */
+void os_loop_listen_tls(struct os_loop *loop, int fd, unsigned listener, struct tls *tls,
+                        int64_t timeout_us);
 
 /*
  * Ends sleep() when the descriptor has something (edge-triggered: an eventfd need never be read).

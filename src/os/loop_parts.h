@@ -1,6 +1,6 @@
 /*
  * What the files of the loop share, and nobody else: loop.c (epoll, turns, listeners), stream.c
- * (bytes in and out), stream_open.c (opening streams).
+ * (bytes in and out), stream_open.c (opening streams, and TLS with those that clients opened).
  *
  * A stream for which there is something to do hangs on `ready`; gather() serves that queue from its
  * front, so that each gets its turn however much others send. One that is closed is only marked and
@@ -34,7 +34,9 @@ struct source {
 struct listener {
     struct source source;
     unsigned number;
-    bool waiting; /* somebody wants to be accepted */
+    struct tls *tls;    /* NULL: none */
+    int64_t timeout_us; /* tls: of a handshake */
+    bool waiting;       /* somebody wants to be accepted */
 };
 
 struct watch_source {
@@ -59,7 +61,8 @@ struct os_stream {
     struct list ready; // os_loop::ready, or nowhere
     int64_t linger_until_us;
     struct tls_session *tls;   /* NULL: none */
-    struct opening *connector; /* NULL: a client's */
+    struct opening *connector; /* NULL: a client's without TLS */
+    bool client;               /* that opened it */
     bool opening;              /* by stream_open.c */
     bool ended, broken, closing, dead;
     bool resumed;        /* kept input is to be shown again */
@@ -137,6 +140,8 @@ const char *errno_text(int number);
 /* ---- stream_open.c ---- */
 
 struct stream *stream_open(struct loop *base, const struct stream_options *options);
+/* A client came to the listener, who is to agree on TLS; the acceptor is told when it has. */
+void stream_agree_with_client(struct os_stream *stream, const struct listener *listener);
 /* Something came for a stream that is being opened. */
 void stream_open_serve(struct os_stream *stream, uint32_t what);
 /* The stream is buried: nobody waits any more. */

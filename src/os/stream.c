@@ -146,8 +146,7 @@ void stream_bury(struct os_stream *stream)
     stream_unready(stream);
     if (stream->connector)
         stream_open_end(stream);
-    else
-        stream->loop->client_count--;
+    stream->loop->client_count -= stream->client;
     tls_end(stream->tls);
     stream->tls = NULL;
     if (stream->source.fd >= 0)

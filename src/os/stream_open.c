@@ -1,9 +1,10 @@
 /*
- * Opening a stream to somebody.
+ * Opening a stream to somebody; and agreeing on TLS with a client that opened one to us.
  *
  *     LOOKING_UP ─address─▶ CONNECTING ─▶ AGREEING (TLS) ─▶ open, and stream.c's
+ *                            a client ───────▲
  *
- * What goes wrong breaks the stream: the next gather tells its handler.
+ * What goes wrong breaks the stream: the next gather tells its handler. A client's has none yet.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +19,10 @@
 #include "base/mem.h"
 #include "os/loop_parts.h"
 
-enum { SILENT_TIMES = 9 }; /* as Linux has it */
+enum {
+    SILENT_TIMES = 9,      /* as Linux has it */
+    AGREE_NS = 500 * 1000, /* of one step of a handshake: one of them signs */
+};
 
 enum opening_state { LOOKING_UP, CONNECTING, AGREEING };
 
@@ -30,6 +34,7 @@ struct opening {
     struct tls *tls;
     int64_t timeout_us;
     int silent_s;
+    unsigned listener; /* of a client */
     char host[RESOLVER_NAME_MAX];
 };
 
@@ -149,7 +154,10 @@ static void open_now(struct os_stream *stream)
     struct loop *loop = &stream->loop->loop;
     loop_cancel(loop, &stream->connector->timer);
     stream->opening = false;
-    stream->stream.handler->opened(&stream->stream);
+    if (stream->client)
+        loop->acceptor->accepted(loop->acceptor, &stream->stream, stream->connector->listener);
+    else
+        stream->stream.handler->opened(&stream->stream);
     if (stream->dead)
         return;
     stream_update(stream);
@@ -168,6 +176,9 @@ static void fail(struct os_stream *stream, const char *error)
 
 static void agree(struct os_stream *stream)
 {
+    struct loop_share *share = stream->loop->share;
+    if (share && stream->client)
+        share->worked(share, AGREE_NS);
     switch (tls_agree(stream->tls)) {
     case TLS_DONE: open_now(stream); break;
     case TLS_WANTS_INPUT: watch_for(stream, EPOLLIN); break;
@@ -197,6 +208,31 @@ static void connected(struct os_stream *stream)
         agree(stream);
     else
         fail(stream, "TLS cannot be begun");
+}
+
+/* Nobody knows of the client yet. */
+static void ignore_gone(struct stream *stream, bool half)
+{
+    (void)stream, (void)half;
+}
+
+static const struct stream_handler nobody = {.gone = ignore_gone};
+
+void stream_agree_with_client(struct os_stream *stream, const struct listener *listener)
+{
+    struct opening *connector = mem_zalloc(sizeof(*connector));
+    stream->connector = connector;
+    stream->opening = true;
+    stream->stream.handler = &nobody;
+    connector->stream = stream;
+    connector->state = AGREEING;
+    connector->timer.expired = too_slow;
+    connector->timeout_us = listener->timeout_us;
+    connector->listener = listener->number;
+    wait_anew(connector);
+    stream->tls = tls_begin(listener->tls, stream->source.fd, NULL);
+    if (!stream->tls)
+        stream_break(stream, "TLS cannot be begun");
 }
 
 void stream_open_serve(struct os_stream *stream, uint32_t what)

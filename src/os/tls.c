@@ -10,15 +10,26 @@
 
 #ifdef LATERD_NO_TLS
 
-enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
-                        struct tls_error *out_error)
+static enum err refuse_all(struct tls_error *out_error)
 {
-    (void)options;
-    (void)out_tls;
     (void)snprintf(out_error->text, sizeof(out_error->text),
                    "TLS is asked for, which this laterd was built without: do without on a private "
                    "network, or use a TLS tunnel beside laterd");
     return ERR_UNSUPPORTED;
+}
+
+enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    (void)options, (void)out_tls;
+    return refuse_all(out_error);
+}
+
+enum err tls_server_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    (void)options, (void)out_tls;
+    return refuse_all(out_error);
 }
 
 void tls_free(struct tls *tls)
@@ -119,16 +130,10 @@ static int no_password(char *room, int room_bytes, int writing, void *ctx)
     return -1;
 }
 
-static enum err load_files(SSL_CTX *context, const struct tls_options *options,
-                           struct tls_error *error)
+/* Who we are. */
+static enum err load_certificate(SSL_CTX *context, const struct tls_options *options,
+                                 struct tls_error *error)
 {
-    ERR_clear_error();
-    int good = options->ca[0] ? SSL_CTX_load_verify_file(context, options->ca)
-                              : SSL_CTX_set_default_verify_paths(context);
-    if (!good)
-        return refuse(options, error, "ca", options->ca);
-    if (!options->certificate[0])
-        return OK;
     if (SSL_CTX_use_certificate_chain_file(context, options->certificate) != 1)
         return refuse(options, error, "certificate", options->certificate);
     const char *key = options->key[0] ? options->key : options->certificate;
@@ -137,20 +142,58 @@ static enum err load_files(SSL_CTX *context, const struct tls_options *options,
     return OK;
 }
 
-enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
+static enum err set_up_client(SSL_CTX *context, const struct tls_options *options,
+                              struct tls_error *error)
+{
+    int good = options->ca[0] ? SSL_CTX_load_verify_file(context, options->ca)
+                              : SSL_CTX_set_default_verify_paths(context);
+    if (!good)
+        return refuse(options, error, "ca", options->ca);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    return options->certificate[0] ? load_certificate(context, options, error) : OK;
+}
+
+static enum err set_up_server(SSL_CTX *context, const struct tls_options *options,
+                              struct tls_error *error)
+{
+    static const unsigned char id[] = "laterd"; /* sessions of ours may be resumed */
+    (void)SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1); /* it is short enough */
+    (void)SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);       /* costs us more than them */
+    if (!options->certificate[0]) {
+        (void)snprintf(error->text, sizeof(error->text), "%.40scertificate is not given",
+                       options->keys);
+        return ERR_IO;
+    }
+    enum err err = load_certificate(context, options, error);
+    if (err || !options->ca[0])
+        return err;
+    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(options->ca); /* for clients to choose */
+    if (!names || !SSL_CTX_load_verify_file(context, options->ca)) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return refuse(options, error, "ca", options->ca);
+    }
+    SSL_CTX_set_client_CA_list(context, names);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    return OK;
+}
+
+static enum err tls_new(const SSL_METHOD *method,
+                        enum err (*set_up)(SSL_CTX *context, const struct tls_options *options,
+                                           struct tls_error *error),
+                        const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error)
 {
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    ERR_clear_error();
+    SSL_CTX *context = SSL_CTX_new(method);
     if (!context) {
         (void)snprintf(out_error->text, sizeof(out_error->text), "TLS: %s", last_error());
         return ERR_IO;
     }
     (void)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION); /* a version that it knows */
     SSL_CTX_set_default_passwd_cb(context, no_password);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     /* What is still to be sent grows and moves between two tries. */
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    enum err err = load_files(context, options, out_error);
+    enum err err = set_up(context, options, out_error);
     if (err) {
         SSL_CTX_free(context);
         return err;
@@ -159,6 +202,18 @@ enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
     tls->context = context;
     *out_tls = tls;
     return OK;
+}
+
+enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    return tls_new(TLS_client_method(), set_up_client, options, out_tls, out_error);
+}
+
+enum err tls_server_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error)
+{
+    return tls_new(TLS_server_method(), set_up_server, options, out_tls, out_error);
 }
 
 void tls_free(struct tls *tls)

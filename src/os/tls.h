@@ -2,10 +2,10 @@
  * TLS over a socket that is connected: bytes as they are on the one side, OpenSSL's on the other.
  * A server must prove by a certificate of an authority that we trust that it is the host that we
  * asked for. Of OpenSSL nobody else knows; built with TLS=0 there is none of it, and
- * tls_client_new() says so.
+ * tls_client_new() and tls_server_new() say so.
  *
- * A `struct tls` decides which side we are. There is one for clients; one for a listener is another
- * constructor (TLS_server_method and a certificate), and tls_begin() with host NULL.
+ * A `struct tls` decides which side we are: tls_client_new() for streams that we open
+ * (stream_options::tls), tls_server_new() for listeners (os_loop_listen_tls).
  *
  * One thread.
  */
@@ -35,9 +35,16 @@ struct tls_error {
 /* ERR_UNSUPPORTED, ERR_IO: a file that cannot be read or used; out_error says which. */
 enum err tls_client_new(const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error) MUST_USE;
+/*
+ * The same, of those who connect to us: `certificate` is needed, with its chain; `key` empty: it is
+ * in the same file. `ca` empty: clients are not asked who they are; else each must prove it by a
+ * certificate of these authorities, or its handshake fails.
+ */
+enum err tls_server_new(const struct tls_options *options, struct tls **out_tls,
+                        struct tls_error *out_error) MUST_USE;
 void tls_free(struct tls *tls); /* all its sessions have ended; NULL does nothing */
 
-/* NULL: out of memory. */
+/* `host`: who the server must be; NULL: we are the server. NULL is returned: out of memory. */
 struct tls_session *tls_begin(struct tls *tls, int fd, const char *host);
 void tls_end(struct tls_session *session); /* NULL does nothing */
 

@@ -26,6 +26,8 @@ struct loop_share {
     bool (*spent)(const struct loop_share *share);
     /* So many bytes were sent or dropped for a stream, in one step: to be counted. */
     void (*moved)(struct loop_share *share, size_t bytes);
+    /* So much else was done, of the processor's time: a handshake of TLS. */
+    void (*worked)(struct loop_share *share, int64_t ns);
 };
 
 /* Who is given the streams of clients that connect to us. */

@@ -202,6 +202,11 @@ static void count_moved(struct loop_share *share, size_t bytes)
     budget_spend(&server->budget, SEND_NS + (int64_t)bytes / BYTES_PER_NS);
 }
 
+static void count_worked(struct loop_share *share, int64_t ns)
+{
+    budget_spend(&LIST_ENTRY(share, struct server, share)->budget, ns);
+}
+
 static bool share_spent(const struct loop_share *share)
 {
     return budget_spent(&LIST_ENTRY(share, const struct server, share)->budget);
@@ -245,7 +250,8 @@ void sessions_init(struct server *server)
 {
     server->acceptor.accepted = handle_accepted;
     server->loop->acceptor = &server->acceptor;
-    server->share = (struct loop_share){.spent = share_spent, .moved = count_moved};
+    server->share =
+        (struct loop_share){.spent = share_spent, .moved = count_moved, .worked = count_worked};
     size_t session_bytes = 0; /* a place in the pool holds a session of any kind */
     for (int i = 0; i < PROTOCOL_KINDS; i++)
         if (protocols[i].session_bytes > session_bytes)

@@ -20,12 +20,15 @@ int main(void)
 
 #else
 
+#include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "os/clock.h"
 #include "os/listen.h"
 #include "os/loop.h"
@@ -139,7 +142,8 @@ static void close_bed(struct bed *bed)
     tls_free(bed->tls);
     SSL_free(bed->ssl);
     SSL_CTX_free(bed->context);
-    (void)close(bed->listen_fd);
+    if (bed->listen_fd >= 0)
+        (void)close(bed->listen_fd);
     if (bed->far_fd >= 0)
         (void)close(bed->far_fd);
     buf_fini(&bed->got);
@@ -159,6 +163,8 @@ static void far_poll(struct bed *bed)
         (void)SSL_set_fd(bed->ssl, bed->far_fd);
         SSL_set_accept_state(bed->ssl);
     }
+    if (!bed->ssl)
+        return;
     if (SSL_read_ex(bed->ssl, room, sizeof(room), &count) == 1)
         buf_add(&bed->far_got, room, count);
     if (bed->far_out.len &&
@@ -236,9 +242,229 @@ static void a_file_that_cannot_be_used_is_named(void **state)
     assert_null(tls);
 }
 
+/* ---- listeners ---- */
+
+enum { HANDSHAKE_US = 5 * 1000 * 1000 };
+
+/* A listener, whose clients are `stream`s of the bed, and a client by OpenSSL alone. */
+struct listening {
+    struct bed bed; /* .tls is the listener's */
+    struct acceptor acceptor;
+    unsigned accepted;
+};
+
+static void client_came(struct acceptor *acceptor, struct stream *stream, unsigned listener)
+{
+    struct listening *listening = LIST_ENTRY(acceptor, struct listening, acceptor);
+    assert_int_equal(listener, 7);
+    listening->accepted++;
+    listening->bed.stream = stream;
+    stream->handler = &handler;
+    stream->user = &listening->bed;
+}
+
+/* `ca`: who clients must be known to; empty: they are not asked. */
+static void listen_by_tls(struct listening *listening, const char *ca, int64_t timeout_us)
+{
+    struct sockaddr_in address = {0};
+    socklen_t len = sizeof(address);
+    struct tls_error error;
+    struct bed *bed = &listening->bed;
+    struct tls_options options = {.keys = "tls_", .ca = ca, .certificate = certificate, .key = key};
+    *listening = (struct listening){.acceptor.accepted = client_came};
+    os_clock_init(&bed->clock);
+    bed->os = os_loop_new(&bed->clock.clock, 0);
+    bed->loop = os_loop_port(bed->os);
+    bed->loop->acceptor = &listening->acceptor;
+    assert_int_equal(tls_server_new(&options, &bed->tls, &error), OK);
+    assert_int_equal(listen_open("127.0.0.1:0", &bed->listen_fd), OK);
+    assert_int_equal(getsockname(bed->listen_fd, (struct sockaddr *)&address, &len), 0);
+    os_loop_listen_tls(bed->os, bed->listen_fd, 7, bed->tls, timeout_us);
+    bed->listen_fd = -1; /* the loop's */
+    bed->far_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(bed->far_fd, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(fcntl(bed->far_fd, F_SETFL, O_NONBLOCK), 0);
+}
+
+/* The client begins its handshake. `cert` NULL: it has none. */
+static void begin_client(struct bed *bed, const char *ca, const char *cert, const char *cert_key)
+{
+    bed->context = SSL_CTX_new(TLS_client_method());
+    assert_int_equal(SSL_CTX_load_verify_file(bed->context, ca), 1);
+    SSL_CTX_set_verify(bed->context, SSL_VERIFY_PEER, NULL);
+    if (cert) {
+        assert_int_equal(SSL_CTX_use_certificate_chain_file(bed->context, cert), 1);
+        assert_int_equal(SSL_CTX_use_PrivateKey_file(bed->context, cert_key, SSL_FILETYPE_PEM), 1);
+    }
+    bed->ssl = SSL_new(bed->context);
+    (void)SSL_set_fd(bed->ssl, bed->far_fd);
+    assert_int_equal(SSL_set1_host(bed->ssl, "localhost"), 1);
+    SSL_set_connect_state(bed->ssl);
+}
+
+static void end_listening(struct listening *listening)
+{
+    listening->bed.listen_fd = -1;
+    close_bed(&listening->bed);
+}
+
+static bool far_has_gone(struct bed *bed)
+{
+    char room[64];
+    return recv(bed->far_fd, room, sizeof(room), MSG_PEEK) == 0 || errno == ECONNRESET;
+}
+
+static void a_listener_talks_to_its_clients_by_tls(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    struct buf big = {0};
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    begin_client(bed, certificate, NULL, NULL);
+    buf_add_str(&bed->far_out, "hello");
+    UNTIL(bed, bytes_eq(buf_bytes(&bed->got), BYTES("hello")));
+    assert_int_equal(listening.accepted, 1);
+    assert_false(bed->opened); /* that is of those that we open */
+    for (int i = 0; i < BIG_BYTES; i++)
+        buf_add_char(&big, (char)i);
+    stream_send(bed->stream, &big);
+    UNTIL(bed, bed->far_got.len == BIG_BYTES);
+    for (int i = 0; i < BIG_BYTES; i++)
+        assert_int_equal(bed->far_got.at[i], (char)i);
+    for (int i = 0; i < BIG_BYTES; i++)
+        buf_add_char(&bed->far_out, (char)(i / 3));
+    UNTIL(bed, bed->got.len == 5 + BIG_BYTES);
+    for (int i = 0; i < BIG_BYTES; i++)
+        assert_int_equal(bed->got.at[5 + i], (char)(i / 3));
+    buf_fini(&big);
+    end_listening(&listening);
+}
+
+/* It has ended its sending, and reads on. */
+static void a_client_may_end_its_side_and_still_read(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    struct buf late = {0};
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    begin_client(bed, certificate, NULL, NULL);
+    buf_add_str(&bed->far_out, "a question");
+    UNTIL(bed, bed->got.len == 10);
+    (void)SSL_shutdown(bed->ssl);
+    UNTIL(bed, bed->half);
+    assert_false(bed->gone);
+    buf_add_str(&late, "the answer");
+    stream_send(bed->stream, &late);
+    stream_close(bed->stream, STREAM_LINGER);
+    bed->stream = NULL;
+    UNTIL(bed, bytes_eq(buf_bytes(&bed->far_got), BYTES("the answer")));
+    UNTIL(bed, SSL_get_shutdown(bed->ssl) & SSL_RECEIVED_SHUTDOWN); /* and it is told of the end */
+    buf_fini(&late);
+    end_listening(&listening);
+}
+
+static void a_client_that_knows_another_authority_is_never_seen(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    begin_client(bed, other, NULL, NULL);
+    UNTIL(bed, SSL_get_verify_result(bed->ssl) != X509_V_OK);
+    UNTIL(bed, os_loop_count(bed->os) == 0);
+    assert_int_equal(listening.accepted, 0);
+    end_listening(&listening);
+}
+
+static void clients_must_prove_who_they_are_if_asked_to(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    char other_key[64];
+    (void)snprintf(other_key, sizeof(other_key), "%s/other.key", dir);
+    const struct {
+        const char *certificate, *key;
+        bool good;
+    } cases[] = {{certificate, key, true}, {other, other_key, false}, {NULL, NULL, false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        listen_by_tls(&listening, certificate, HANDSHAKE_US);
+        begin_client(bed, certificate, cases[i].certificate, cases[i].key);
+        buf_add_str(&bed->far_out, "hello");
+        if (cases[i].good)
+            UNTIL(bed, bed->got.len == 5);
+        else
+            UNTIL(bed, SSL_is_init_finished(bed->ssl) && os_loop_count(bed->os) == 0);
+        assert_int_equal(listening.accepted, cases[i].good);
+        end_listening(&listening);
+    }
+}
+
+static void what_is_no_tls_is_closed(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    static const char text[] = "GET / HTTP/1.1\r\n\r\n";
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    assert_int_equal(send(bed->far_fd, text, sizeof(text), MSG_NOSIGNAL), sizeof(text));
+    for (int turns = 0; turns < TURNS_MAX && !bed->gone; turns++) {
+        loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 500);
+        bed->gone = turns > 10 && os_loop_count(bed->os) == 0;
+    }
+    assert_true(bed->gone);
+    assert_int_equal(listening.accepted, 0);
+    end_listening(&listening);
+}
+
+static void a_handshake_that_does_not_go_on_is_given_up(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    listen_by_tls(&listening, "", 1000);
+    bool was_there = false;
+    for (int turns = 0; turns < TURNS_MAX && !bed->gone; turns++) {
+        loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 500);
+        was_there |= os_loop_count(bed->os) == 1;
+        bed->gone = was_there && os_loop_count(bed->os) == 0;
+    }
+    assert_true(bed->gone && far_has_gone(bed));
+    assert_int_equal(listening.accepted, 0);
+    end_listening(&listening);
+}
+
+static void a_listeners_files_must_fit(void **state)
+{
+    (void)state;
+    struct tls *tls = NULL;
+    struct tls_error error;
+    struct tls_options options = {.keys = "tls_", .ca = "", .certificate = "", .key = ""};
+    assert_int_equal(tls_server_new(&options, &tls, &error), ERR_IO);
+    assert_string_equal(error.text, "tls_certificate is not given");
+    options.certificate = other;
+    options.key = key; /* of another certificate */
+    assert_int_equal(tls_server_new(&options, &tls, &error), ERR_IO);
+    assert_non_null(strstr(error.text, "tls_key = "));
+    options.certificate = certificate;
+    options.ca = "/nowhere.pem";
+    assert_int_equal(tls_server_new(&options, &tls, &error), ERR_IO);
+    assert_non_null(strstr(error.text, "tls_ca = /nowhere.pem: "));
+    assert_null(tls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_listener_talks_to_its_clients_by_tls),
+        cmocka_unit_test(a_client_may_end_its_side_and_still_read),
+        cmocka_unit_test(a_client_that_knows_another_authority_is_never_seen),
+        cmocka_unit_test(clients_must_prove_who_they_are_if_asked_to),
+        cmocka_unit_test(what_is_no_tls_is_closed),
+        cmocka_unit_test(a_handshake_that_does_not_go_on_is_given_up),
+        cmocka_unit_test(a_listeners_files_must_fit),
         cmocka_unit_test(a_server_that_proves_what_it_is_is_talked_to),
         cmocka_unit_test(one_of_an_unknown_authority_is_left),
         cmocka_unit_test(one_that_is_another_host_is_left),
