@@ -177,6 +177,31 @@ static void run_hgetall(struct command_run *run)
     }
 }
 
+/* A slice of the fields as they are sorted; its cursor is a place among these. */
+static void run_hscan(struct command_run *run)
+{
+    struct value *value;
+    uint64_t from = 0, most = 10;
+    if (!bytes_to_u64(word(run, 2), &from) ||
+        (run->count == 5 && !bytes_to_u64(word(run, 4), &most))) {
+        resp_error(run->out, "ERR invalid cursor");
+        return;
+    }
+    if (!key_of(run, VALUE_HASH, &value))
+        return;
+    size_t count = value ? value->count : 0;
+    size_t upto = from + most < count ? (size_t)(from + most) : count;
+    char cursor[24];
+    int len = snprintf(cursor, sizeof(cursor), "%zu", upto < count ? upto : 0);
+    resp_array(run->out, 2);
+    resp_bulk(run->out, bytes_of(cursor, (size_t)len));
+    resp_array(run->out, from < upto ? 2 * (upto - (size_t)from) : 0);
+    for (size_t i = (size_t)from; i < upto; i++) {
+        resp_bulk(run->out, value->items[i].member);
+        resp_bulk(run->out, buf_bytes(&value->items[i].value));
+    }
+}
+
 static void run_hdel(struct command_run *run)
 {
     struct value *value;
@@ -567,6 +592,7 @@ const struct command *command_find(struct bytes name)
         {"hincrby", 4, W | M, 1, 1, run_hincrby},
         {"hexists", 3, 0, 1, 1, run_hexists},
         {"hgetall", 2, 0, 1, 1, run_hgetall},
+        {"hscan", -3, 0, 1, 1, run_hscan},
         {"hlen", 2, 0, 1, 1, run_hlen},
         {"zadd", -4, W | M, 1, 1, run_zadd},
         {"zrem", -3, W, 1, 1, run_zrem},

@@ -25,6 +25,7 @@ struct sim_redis_settings {
     int64_t ahead_us;     /* its clock against the world's */
     int64_t lag_us;       /* of a replica: so old is what it takes; INT64_MAX: it takes nothing */
     bool full;            /* maxmemory is reached */
+    bool evicts;          /* maxmemory-policy is allkeys-lru, and there is a maxmemory */
     bool loading;         /* LOADING */
     bool busy;            /* BUSY: somebody's script runs */
     bool cannot_save;     /* MISCONF */

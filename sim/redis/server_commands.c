@@ -116,13 +116,15 @@ static void run_info(struct command_run *run)
     const char *mode = redis->options.sentinel ? "sentinel"
                        : redis->cluster        ? "cluster"
                                                : "standalone";
-    int len = snprintf(text, sizeof(text),
-                       "# Server\r\nredis_version:7.0.15\r\nredis_mode:%s\r\n\r\n"
-                       "# Memory\r\nmaxmemory:%u\r\nmaxmemory_policy:noeviction\r\n\r\n"
-                       "# Persistence\r\nloading:%u\r\n\r\n"
-                       "# Replication\r\nrole:%s\r\nconnected_slaves:%u\r\n",
-                       mode, redis->settings.full ? 1000000U : 0U, redis->settings.loading,
-                       redis->master ? "slave" : "master", redis->replica_count);
+    int len =
+        snprintf(text, sizeof(text),
+                 "# Server\r\nredis_version:7.0.15\r\nredis_mode:%s\r\n\r\n"
+                 "# Memory\r\nmaxmemory:%u\r\nmaxmemory_policy:%s\r\n\r\n"
+                 "# Persistence\r\nloading:%u\r\n\r\n"
+                 "# Replication\r\nrole:%s\r\nconnected_slaves:%u\r\n",
+                 mode, redis->settings.full || redis->settings.evicts ? 1000000U : 0U,
+                 redis->settings.evicts ? "allkeys-lru" : "noeviction", redis->settings.loading,
+                 redis->master ? "slave" : "master", redis->replica_count);
     resp_bulk(run->out, bytes_of(text, (size_t)len));
 }
 

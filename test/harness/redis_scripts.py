@@ -218,7 +218,7 @@ class Queue:
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""
-        answer, parts = self.run("heartbeat", how, kept_us)
+        answer, parts = self.run("heartbeat", how, kept_us, "")
         records = [parts[0][at:at + 17] for at in range(0, len(parts[0]), 17)]
         assert answer.count == len(records)
         return {record[:8]: (record[8:9].decode(), struct.unpack("<Q", record[9:])[0])

@@ -82,6 +82,26 @@ static void partition_refused(void *owner, uint32_t stored)
     preflight_refuse_queue(&redis->preflight, stored);
 }
 
+static void key_refused(void *owner, struct bytes key)
+{
+    struct redis_engine *redis = owner;
+    preflight_refuse_key(&redis->preflight, key);
+}
+
+static void set_lost(void *owner, uint32_t partition)
+{
+    struct redis_engine *redis = owner;
+    partition_init_rebuild(&redis->partition_init, partition);
+}
+
+static void beaten(void *owner, const struct bytes *policy)
+{
+    struct redis_engine *redis = owner;
+    if (policy)
+        preflight_policy(&redis->preflight, *policy);
+    promoter_check(&redis->promoter);
+}
+
 /* Its notices speak of what it knew last, which may be less than what we did. */
 static void partition_opened(void *owner, uint32_t partition)
 {
@@ -227,7 +247,8 @@ static enum err engine_health(const struct engine *engine)
     const struct redis_engine *redis = (const struct redis_engine *)engine;
     if (redis->draining)
         return ERR_DRAINING;
-    return reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
+    bool whole = redis->partition_init.rebuilding == 0 && !redis->preflight.evicts;
+    return whole && reaches_all(redis) && takes_changes(redis) ? OK : ERR_AGAIN;
 }
 
 static void engine_describe(const struct engine *engine, struct metric_sink *sink)
@@ -318,6 +339,7 @@ static void make_owners(struct redis_engine *redis)
                                                          .calls = &redis->calls,
                                                          .loop = redis->options.loop,
                                                          .refused = partition_refused,
+                                                         .stray = key_refused,
                                                          .opened = partition_opened,
                                                          .forgotten = partition_forgot_us,
                                                          .owner = redis});
@@ -326,6 +348,7 @@ static void make_owners(struct redis_engine *redis)
                                                             .loop = redis->options.loop,
                                                             .alive_us = alive_us(&redis->options),
                                                             .serves = we_reach_all,
+                                                            .beaten = beaten,
                                                             .missed = we_were_silent,
                                                             .changed = members_changed,
                                                             .owner = redis});
@@ -335,6 +358,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .members = &redis->members,
                                                                .promoting = promote_sent,
                                                                .promoted = promote_told,
+                                                               .lost = set_lost,
                                                                .missed = partition_forgot_us,
                                                                .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,
@@ -376,7 +400,7 @@ static void make_parts(struct redis_engine *redis)
 
 static bool serves(const struct redis_engine *redis)
 {
-    return !engine_health(&redis->engine) && redis->consumers.subscribed;
+    return reaches_all(redis) && takes_changes(redis) && redis->consumers.subscribed;
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */

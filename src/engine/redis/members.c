@@ -10,6 +10,7 @@
 
 enum {
     AGAIN_US = 100 * 1000, /* after a heartbeat that failed */
+    MEMORY_BEATS = 10,     /* so often a heartbeat asks how Redis deals with its memory */
     /* A heartbeat that is answered later than that has interrupted our contact. */
     IN_CONTACT_US = MEMBERS_BEAT_US + 500 * 1000,
 };
@@ -197,6 +198,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     if (err)
         return;
     in_contact(members);
+    members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL);
     for (uint32_t i = 0; i < hints; i++)
         hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);
     look_soon(members);
@@ -209,7 +211,8 @@ static void heartbeat(struct members *members)
     members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
-    script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how);
+    script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
+                         members->beats % MEMORY_BEATS == 1);
     call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
     members->heartbeat_sent_us = now_of(members);

@@ -37,6 +37,9 @@ struct members_options {
     int64_t alive_us; /* a daemon that is silent for so long is dead */
     /* Do we reach all partitions now? If not, somebody else had better own them. */
     bool (*serves)(void *owner);
+    /* A heartbeat of ours was answered. `policy`, now and then: by which Redis may evict keys,
+       empty if it may not; else NULL. */
+    void (*beaten)(void *owner, const struct bytes *policy);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
     /* What members_own(), members_know() and `gone` say may have changed; `beats` has. */

@@ -21,7 +21,7 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
                              uint32_t *out_count)
 {
     enum { HOW = SCRIPT_NAME, SAID = SCRIPT_NAME + 1 };
-    if (parts->count != 2 || parts->at[0].len != SCRIPT_ANSWER_BYTES ||
+    if (parts->count < 2 || parts->count > 3 || parts->at[0].len != SCRIPT_ANSWER_BYTES ||
         parts->at[1].len % SCRIPT_MEMBER_BYTES != 0)
         return ERR_CORRUPT;
     int64_t now_us = script_clock(parts->at, parts->count);

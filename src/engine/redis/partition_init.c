@@ -1,5 +1,7 @@
 #include "engine/redis/partition_init.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -44,6 +46,69 @@ static void say_lost(struct partition_init *partition_init)
         "its jobs are gone, the queue goes on empty: see appendonly in docs/redis-recipes.md");
 }
 
+/* ---- a sorted set was lost ---- */
+
+static void rebuild_step(struct opening *opening);
+
+static void end_rebuilding(struct opening *opening, bool done)
+{
+    struct partition_init *partition_init = opening->partition_init;
+    opening->rebuilding = false;
+    partition_init->rebuilding--;
+    if (!done)
+        return; /* the next promote, or open, finds that it is still so */
+    log_event(LOG_INFO, "redis_rebuilt", "partition=%u", opening->partition);
+    partition_init->options.opened(partition_init->options.owner, opening->partition);
+    partition_init->options.forgotten(partition_init->options.owner);
+}
+
+static void rebuilt(void *owner, struct script_request *call, enum err err,
+                    const struct bytes *parts, uint32_t count)
+{
+    struct opening *opening = owner;
+    struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
+    struct script_answer answer;
+    (void)call;
+    if (!err)
+        err = script_read_answer(opening->partition_init->options.space, &said, &answer);
+    if (!err && (count != 2 || parts[1].len >= sizeof(opening->from)))
+        err = ERR_CORRUPT;
+    if (err || !answer.more) {
+        end_rebuilding(opening, !err);
+        return;
+    }
+    memcpy(opening->from, parts[1].at, parts[1].len);
+    opening->from[parts[1].len] = '\0';
+    rebuild_step(opening);
+}
+
+static void rebuild_step(struct opening *opening)
+{
+    struct partition_init *partition_init = opening->partition_init;
+    struct script_request *call =
+        script_requests_new_unkept(partition_init->options.calls, opening->partition);
+    script_ask_rebuild(&call->request, partition_init->options.space, &call->id,
+                       bytes_str(opening->from));
+    script_requests_send(call, opening, rebuilt);
+}
+
+void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition)
+{
+    struct opening *opening = &partition_init->openings[partition];
+    if (opening->rebuilding)
+        return;
+    log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"", partition,
+              "a sorted set of the queue was lost, and is made anew from the jobs' heads",
+              "set maxmemory-policy to noeviction, and let nobody else write to these keys");
+    opening->rebuilding = true;
+    partition_init->rebuilding++;
+    opening->from[0] = '0';
+    opening->from[1] = '\0';
+    rebuild_step(opening);
+}
+
+/* ---- opening ---- */
+
 static void opened(void *owner, struct script_request *call, enum err err,
                    const struct bytes *parts, uint32_t count)
 {
@@ -57,7 +122,9 @@ static void opened(void *owner, struct script_request *call, enum err err,
     if (err || answer.err) {
         opening->at_us = now_of(partition_init) + AGAIN_US;
         look(opening);
-        if (!err)
+        if (!err && count == 2)
+            partition_init->options.stray(partition_init->options.owner, parts[1]);
+        else if (!err)
             partition_init->options.refused(partition_init->options.owner, answer.count);
         return;
     }
@@ -74,6 +141,8 @@ static void opened(void *owner, struct script_request *call, enum err err,
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
+    if (answer.lost)
+        partition_init_rebuild(partition_init, opening->partition);
 }
 
 static void open_it(struct opening *opening)

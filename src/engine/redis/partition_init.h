@@ -20,6 +20,8 @@ struct opening {
     int64_t since_us; /* for the first time then */
     int64_t at_us;    /* not before */
     struct timer timer;
+    bool rebuilding; /* a sorted set was lost, and is made anew from the heads */
+    char from[24];   /* where that goes on */
 };
 
 struct partition_init_options {
@@ -28,6 +30,8 @@ struct partition_init_options {
     struct loop *loop;
     /* The partition is not as ours are: it is one of so many. */
     void (*refused)(void *owner, uint32_t stored_partitions);
+    /* This key of the partition is none of ours: it has another type. Repeated while it is so. */
+    void (*stray)(void *owner, struct bytes key);
     /* It is open, at a server that may have lost what the one before had told us. */
     void (*opened)(void *owner, uint32_t partition);
     /* The partition does not know us (any more): what we left there is gone. */
@@ -39,6 +43,7 @@ struct partition_init {
     struct partition_init_options options;
     struct opening *openings; /* one for each partition */
     int64_t said_us;          /* that data were lost; 0: never */
+    uint32_t rebuilding;      /* partitions */
     bool started;
 };
 
@@ -58,5 +63,8 @@ void partition_init_look(struct partition_init *partition_init, uint32_t partiti
 void partition_init_again(struct partition_init *partition_init, uint32_t partition);
 /* Another daemon made the partition: what was there is gone. */
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition);
+
+/* A promote said that a sorted set was lost. */
+void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition);
 
 #endif

@@ -41,6 +41,7 @@ static const struct {
     {ALWAYS, {"HGET", KEY, ""}},
     {ALWAYS, {"HINCRBY", KEY, "", "="}},
     {ALWAYS, {"HMGET", KEY, ""}},
+    {ALWAYS, {"HSCAN", KEY, "="}},
     {ALWAYS, {"HSET", KEY, "", "", ""}},
     {ALWAYS, {"ZADD", KEY, "XX", "0", ""}},
     {ALWAYS, {"ZCOUNT", KEY, "1", "0"}},
@@ -308,4 +309,33 @@ void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partiti
             "the queue %.64s was made with redis.partitions = %u, and cannot change: set "
             "that again (this is %u), or begin a new queue with another redis.prefix",
             space->prefix, stored_partitions, space->partitions);
+}
+
+void preflight_refuse_key(struct preflight *preflight, struct bytes key)
+{
+    static const char *const hint =
+        "somebody else uses it: begin a queue with another redis.prefix";
+    if (preflight->unfit || preflight->strays++ > 0)
+        return; /* one says it for all */
+    if (preflight->serving) {
+        log_event(LOG_ERROR, "redis_unfit",
+                  "key=%.*s reason=\"it is not of the type that laterd gives it\" hint=\"%s\"",
+                  (int)key.len, key.at, hint);
+        return;
+    }
+    preflight->unfit = ERR_INVALID;
+    (void)snprintf(preflight->error.text, sizeof(preflight->error.text),
+                   "the key %.*s is not of the type that laterd gives it: %s", (int)key.len, key.at,
+                   hint);
+}
+
+void preflight_policy(struct preflight *preflight, struct bytes policy)
+{
+    bool evicts = policy.len > 0;
+    if (evicts && !preflight->evicts)
+        log_event(LOG_ERROR, "redis_unfit", "reason=\"its maxmemory-policy, %.*s, may evict jobs\"",
+                  (int)policy.len, policy.at);
+    else if (!evicts && preflight->evicts)
+        log_event(LOG_INFO, "redis_fit", "reason=\"it may not evict jobs any more\"");
+    preflight->evicts = evicts;
 }

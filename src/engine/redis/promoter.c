@@ -77,6 +77,8 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     duty->promote_asked = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
+    if (!err && answer.lost)
+        promoter->options.lost(promoter->options.owner, duty->partition);
     if (err || call->resent)
         promoter->options.missed(promoter->options.owner);
     for (uint32_t i = 1; i < count && !err; i++)
@@ -99,6 +101,7 @@ static void promote(struct duty *duty)
     script_ask_promote(&call->request, promoter->options.space, &call->id, STEPS);
     duty->promote_asked = true;
     duty->promote_again = false;
+    duty->checked = promoter->options.calls->partitions[duty->partition].used;
     script_requests_send(call, duty, promoted);
     promoter->options.promoting(promoter->options.owner, duty->partition);
 }
@@ -230,4 +233,16 @@ void promoter_members_changed(struct promoter *promoter)
 {
     for (uint32_t i = 0; i < promoter->options.space->partitions; i++)
         look(&promoter->duties[i]);
+}
+
+void promoter_check(struct promoter *promoter)
+{
+    for (uint32_t i = 0; i < promoter->options.space->partitions; i++) {
+        struct duty *duty = &promoter->duties[i];
+        bool used = promoter->options.calls->partitions[i].used != duty->checked;
+        if (duty->owner && used && !duty->promote_asked) {
+            promote(duty);
+            plan_promote(duty); /* not twice */
+        }
+    }
 }

@@ -22,6 +22,7 @@ struct duty {
     uint64_t forget_from;  /* where that goes on; 0: at the start */
     int64_t young_at_us;   /* the first of those that were left alone since the start is old */
     uint64_t gone;         /* members::gone, when they were last */
+    uint64_t checked; /* so many calls of clients had been made there when promote was asked last */
     struct timer promote, forget;
 };
 
@@ -34,6 +35,8 @@ struct promoter_options {
     void (*promoting)(void *owner, uint32_t partition);
     /* By its answer, the topic has ready jobs there, and our mark is gone. */
     void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
+    /* A sorted set of the partition was lost. */
+    void (*lost)(void *owner, uint32_t partition);
     /* Such an answer was lost. */
     void (*missed)(void *owner);
     void *owner;
@@ -53,6 +56,9 @@ void promoter_fini(struct promoter *promoter);
 void promoter_due(struct promoter *promoter, uint32_t partition, int64_t due_us);
 /* Notices may have been missed: looks what is due everywhere. */
 void promoter_look(struct promoter *promoter);
+/* About once a second: where clients did something since the last promote, looks though nothing be
+ * due, whether all is there. Where all is idle nothing is asked. */
+void promoter_check(struct promoter *promoter);
 /* Gives back all that our own connections hold: call it until there is no more to wait for. */
 void promoter_leave(struct promoter *promoter);
 

@@ -14,6 +14,7 @@ enum {
     TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
+    REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
     MEMBER_KEPT_US = 60 * 1000 * 1000, /* the record of a daemon that says nothing more */
 };
 
@@ -539,13 +540,22 @@ void script_ask_open(struct buf *out, const struct script_space *space,
     script_add_i64(out, places);
 }
 
+void script_ask_rebuild(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, struct bytes from)
+{
+    script_begin(out, space, call, SCRIPT_REBUILD, 2);
+    script_add(out, from);
+    script_add_i64(out, REBUILD_FIELDS);
+}
+
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how)
+                          const struct script_call *call, enum script_how how, bool memory)
 {
     char letter = (char)how;
-    script_begin(out, space, call, SCRIPT_HEARTBEAT, 2);
+    script_begin(out, space, call, SCRIPT_HEARTBEAT, 3);
     script_add(out, bytes_of(&letter, 1));
     script_add_i64(out, MEMBER_KEPT_US);
+    script_add(out, memory ? BYTES("m") : BYTES(""));
 }
 
 void script_ask_reap_dead(struct buf *out, const struct script_space *space,

@@ -46,6 +46,7 @@ enum {
 
 enum script_kind {
     SCRIPT_OPEN,
+    SCRIPT_REBUILD,
     SCRIPT_HEARTBEAT,
     SCRIPT_REAP_DEAD,
     SCRIPT_PROMOTE,
@@ -152,10 +153,18 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  * `places` of its ring: before it takes others it must say so by this call. The answer: err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
- * it left are gone).
+ * it left are gone); lost (what was in a sorted set is gone: see script_ask_rebuild). ERR_INVALID
+ * with a second part: that key is not of the type that it should be.
  */
 void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call, uint32_t places);
+
+/*
+ * Puts back what a lost sorted set held, out of the heads: a slice a call, from `from`, which is
+ * "0" at first and then the answer's second part, while there is more.
+ */
+void script_ask_rebuild(struct buf *out, const struct script_space *space,
+                        const struct script_call *call, struct bytes from);
 
 /* How a daemon is. */
 enum script_how {
@@ -166,10 +175,11 @@ enum script_how {
 
 /*
  * "I live", said about once a second, to partition 0 for all of them: see members.h. All daemons
- * hear it, as a notice. script_read_members() reads the answer.
+ * hear it, as a notice. script_read_members() reads the answer. `memory`: its third part is asked
+ * for: the policy by which Redis may evict keys, empty if it may not.
  */
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how);
+                          const struct script_call *call, enum script_how how, bool memory);
 
 struct script_member {
     char name[SCRIPT_NAME];
@@ -221,6 +231,7 @@ struct script_answer {
     enum job_state state; /* ERR_WRONG_STATE: the job's */
     bool kept, replaced;  /* PUSH */
     bool more;
+    bool lost;   /* open, promote: a sorted set is not as it was made */
     bool marked; /* reserve: marks were left at all topics that have none */
     uint32_t count;
     int64_t now_us;  /* our clock; 0 = the script did not look */

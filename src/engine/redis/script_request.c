@@ -633,6 +633,7 @@ struct script_request *script_requests_new(struct script_requests *calls, uint32
     struct partition *to = &calls->partitions[partition];
     struct script_request *call = script_requests_new_unkept(calls, partition);
     call->in_ring = true;
+    to->used++;
     if (!list_empty(&to->roomless) || !ring_take(to, &call->id.place))
         call->id.place = SCRIPT_RING;
     return call;

@@ -56,6 +56,7 @@ struct partition {
     struct timer retry;                   /* to send what waits for its time to be sent again */
     struct timer deadline;                /* armed while there are calls: the oldest is too old */
     uint64_t number;                      /* of the newest request */
+    uint64_t used;                        /* requests that keep an answer, ever: clients' */
     uint64_t ring_taken[CALL_RING_WORDS]; /* a bit for each place: a call has it */
     uint32_t ring_from;                   /* the word in which to look for a free one first */
     uint32_t places;                      /* of the ring, which Redis knows of */

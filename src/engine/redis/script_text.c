@@ -25,6 +25,7 @@ TEXT(job);
 TEXT(walk);
 TEXT(room);
 TEXT(open);
+TEXT(rebuild);
 TEXT(heartbeat);
 TEXT(reap_dead);
 TEXT(promote);
@@ -146,6 +147,7 @@ void script_write(struct buf *out, enum script_kind kind)
         ADD(out, room);
     switch (kind) {
     case SCRIPT_OPEN: ADD(out, open); break;
+    case SCRIPT_REBUILD: ADD(out, rebuild); break;
     case SCRIPT_HEARTBEAT: ADD(out, heartbeat); break;
     case SCRIPT_REAP_DEAD: ADD(out, reap_dead); break;
     case SCRIPT_PROMOTE: ADD(out, promote); break;

@@ -410,13 +410,13 @@ def test_a_promote_tells_its_asker_alone_where_nobody_else_waits(queue, script_p
     other = Queue(script_port, daemon=b"daemon-2")
     other.number = 1000
     for topic in ("mine", "both", "other", "nobodys", "younger"):
-        queue.push(topic, due=queue.now() + 1000)
+        queue.push(topic, due=queue.now() + 50_000)
     queue.reserve("mine", "both", options="w")
     other.reserve("both", "other", options="w")
     queue.number += 10
     queue.reserve("younger", options="w")
     queue.number -= 5  # the promote was sent before that, and comes late
-    time.sleep(0.003)
+    time.sleep(0.06)
     answer, topics = queue.run("promote", 100)
     assert answer.count == 5 and topics == [b"mine"]
     told = [ear.read()[2] for _ in range(4)]

@@ -78,6 +78,15 @@ def test_a_database_that_is_not_there_is_refused_at_once(laterd, redis):
     assert "DB index" in refusal(laterd, redis.url + "/99")
 
 
+def test_a_key_that_is_none_of_ours_is_named(laterd):
+    with Redis() as own:
+        own.call("SET", "{laterd:3}:d", "somebody's")
+        assert "{laterd:3}:d is not of the type" in refusal(laterd, own.url)
+        own.call("DEL", "{laterd:3}:d")
+        own.call("SET", "{laterd:0}:h", "somebody's")
+        assert "{laterd:0}:h is not of the type" in refusal(laterd, own.url)
+
+
 def test_a_replica_is_refused_at_once(laterd, redis):
     with Redis() as replica:
         replica.call("REPLICAOF", "127.0.0.1", redis.port)

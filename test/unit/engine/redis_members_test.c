@@ -221,6 +221,12 @@ static bool serves(void *owner)
     return true;
 }
 
+static void ignore_beat(void *owner, const struct bytes *policy)
+{
+    (void)owner;
+    (void)policy;
+}
+
 static void leave_word(void *owner)
 {
     (void)owner;
@@ -265,6 +271,7 @@ static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
                                                 .alive_us = ALIVE_US,
                                                 .serves = serves,
                                                 .missed = leave_word,
+                                                .beaten = ignore_beat,
                                                 .changed = note_change});
     words_left = 0;
     members_start(&us);

@@ -154,6 +154,7 @@ struct client {
     enum err err;
     uint32_t count;
     uint64_t seq;
+    uint64_t jobs[JOB_STATES]; /* of the topic */
 };
 
 static inline void client_answered(struct ticket *ticket, const struct reply *reply)
@@ -163,6 +164,18 @@ static inline void client_answered(struct ticket *ticket, const struct reply *re
     client->err = reply->err;
     client->count = reply->count;
     client->seq = reply->jobs ? reply->jobs->ref.seq : 0;
+    if (reply->kind == CMD_TOPIC && reply->count)
+        memcpy(client->jobs, reply->topics[0].jobs, sizeof(client->jobs));
+}
+
+static inline struct client ask_for(const struct cmd *cmd, int64_t us)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct client client = {.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, cmd, &client.ticket); /* the client is told */
+    while (client.answers == 0)
+        turns(us);
+    return client;
 }
 
 static inline struct client ask(const struct cmd *cmd, bool leaves)

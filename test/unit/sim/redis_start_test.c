@@ -202,6 +202,97 @@ static void a_command_while_redis_is_away_is_answered_within_its_time(void **sta
     assert_int_equal(client.err, ERR_AGAIN);
 }
 
+/* ---- keys that are lost, and others' ---- */
+
+static void redis_does(const char *const *words)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
+    struct buf out = {0};
+    uint32_t count = 0;
+    while (words[count])
+        count++;
+    buf_addf(&out, "*%u\r\n", count);
+    for (uint32_t i = 0; i < count; i++)
+        buf_addf(&out, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
+    sim_redis_input(conn, buf_bytes(&out));
+    assert_true(sim_redis_output(conn)->len && sim_redis_output(conn)->at[0] != '-');
+    buf_fini(&out);
+    sim_redis_hang_up(conn);
+}
+
+#define REDIS_DOES(...) redis_does((const char *const[]){__VA_ARGS__, NULL})
+
+static enum err health(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    return port->verbs->health(port);
+}
+
+static void a_key_of_another_type_is_named_and_nothing_is_written(void **state)
+{
+    (void)state;
+    add_address(7000);
+    REDIS_DOES("SET", "{q:1}:d", "somebody's");
+    uint64_t before = sim_redis_digest(servers[0]);
+    options.partitions = 2;
+    refused_with(ERR_INVALID, "{q:1}:d");
+    REDIS_DOES("DEL", "{q:0}:h", "{q:0}:d", "{q:0}:r", "{q:0}:o"); /* that one could be made */
+    assert_true(before == sim_redis_digest(servers[0]));
+}
+
+/* A job in each state; afterwards all is as it was, but for what was ready: that is due. */
+static void p2_what_a_lost_set_held_is_put_back(void **state)
+{
+    static const char *const sets[] = {"{q:0}:d", "{q:0}:r", "{q:0}:o"};
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 60 * SECOND_US}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    (void)state;
+    options.partitions = 1;
+    options.topics_max = 1000;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    for (int i = 0; i < 3; i++) {
+        for (int n = 0; n < 60; n++) {
+            push.push.due_us = now_us + 3600 * INT64_C(1000000);
+            (void)ask_for(&push, MS);
+        }
+        push.push.due_us = 1;
+        (void)ask_for(&push, MS);
+        (void)ask_for(&push, MS);
+        assert_int_equal(ask_for(&reserve, MS).count, 1);
+        push.push.buried = true;
+        (void)ask_for(&push, MS);
+        push.push.buried = false;
+        REDIS_DOES("DEL", sets[i]);
+        struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+        turns(2 * SECOND_US); /* somebody did something here, so it is noticed */
+        assert_int_equal(health(), OK);
+        struct client seen = ask_for(&look, MS);
+        assert_int_equal(seen.jobs[JOB_DELAYED], 60 * (i + 1));
+        assert_int_equal(seen.jobs[JOB_READY], i + 1);
+        assert_int_equal(seen.jobs[JOB_RESERVED], i + 1);
+        assert_int_equal(seen.jobs[JOB_BURIED], i + 1);
+    }
+    assert_int_equal(ask_for(&reserve, MS).count, 1);
+}
+
+static void a_policy_that_evicts_makes_it_unfit_while_it_lasts(void **state)
+{
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    assert_int_equal(health(), OK);
+    sim_redis_settings(servers[0])->evicts = true;
+    turns(11 * SECOND_US);
+    assert_int_equal(health(), ERR_AGAIN);
+    sim_redis_settings(servers[0])->evicts = false;
+    turns(11 * SECOND_US);
+    assert_int_equal(health(), OK);
+}
+
 /* The ring of answers is full then: what finds no place waits, and nobody is told "empty". */
 static void more_commands_than_the_ring_has_places_are_all_done(void **state)
 {
@@ -251,6 +342,9 @@ int main(void)
         STARTED(a_subscription_that_hears_nothing_is_made_anew),
         STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
+        STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
+        STARTED(p2_what_a_lost_set_held_is_put_back),
+        STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
 local INVALID, JOBS_LIMIT, TOPICS_LIMIT = 6, 7, 8
-local KEPT, REPLACED, MORE, OWNER, MARKED = 1, 2, 4, 8, 16
+local KEPT, REPLACED, MORE, MARKED, LOST = 1, 2, 4, 16, 32
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 
 -- The request: is it sent again, where does its answer go, which one is it?

@@ -1,14 +1,24 @@
 -- Makes the partition, if need be, and says that this daemon's answers and connections are in it.
 -- ARGV: 2 its number, 3 how many there are, 4 channel, 5 version of the layout, 6 the places that
 -- this daemon's ring has until it says otherwise. Answer: {it}:
--- replaced: it was made; count: 1 if the daemon was unknown here. INVALID: count partitions are
--- there, of layout seq.
+-- replaced: it was made; lost: a set is not as it was made, so what was in it is to be put back by
+-- rebuild.lua; count: 1 if the daemon was unknown here. INVALID: count partitions are there, of
+-- layout seq; or {it, key}: that key is none of ours.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
-local found, now, flags = call('HMGET', hash, 's', 'v'), clock(), 0
+local filler, now, flags = string.rep('\255', 65), clock(), 0
+-- Nothing is written before all four were looked at.
+local found, stray = redis.pcall('HMGET', hash, 's', 'v'), nil
+if found.err then stray = hash end
+for i = 2, 4 do
+    local score = redis.pcall('ZSCORE', KEYS[i], filler)
+    if type(score) == 'table' then stray = stray or KEYS[i] end
+    if not score then flags = LOST end
+end
+if stray then return { say(INVALID, 0, 0, 0, now, 0, 0), stray } end
+
 if not found[1] then
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
-    local filler = string.rep('\255', 65)
     found = { pack('<I8I8I8I8', now - now % partitions + number, 0, partitions, FOREVER), ARGV[5] }
     call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4])
     call('ZADD', delayed, '+inf', filler)

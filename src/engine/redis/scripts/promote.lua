@@ -1,6 +1,6 @@
 -- What is due becomes ready; leases whose ttr ran out end.
--- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; the topics that have ready
--- jobs now where the asker alone had left a mark: nobody else needs a notice.
+-- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua; the
+-- topics that have ready jobs now where the asker alone had left a mark: nobody else needs a notice.
 -- If more is due than that, a topic gets no more than its share while others have something due:
 -- what is due first is looked through, over the rest of what one topic has at one instant at a
 -- leap, and what is due last, which other topics may have behind a burst.
@@ -100,8 +100,12 @@ end
 
 local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
-local next_us = math.min(tonumber(next_delayed), tonumber(next_reserved), FOREVER)
+local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserved or FOREVER),
+    FOREVER)
 local last, pushed, partitions = state_of_all()
 call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, next_us))
-local more = next_us <= now and MORE or 0
-return { say(OK, 0, more, #ripe + #ended, now, next_us, 0), unpack(ours) }
+local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
+for i = 2, 4 do
+    if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
+end
+return { say(OK, 0, flags, #ripe + #ended, now, next_us, 0), unpack(ours) }

@@ -1,0 +1,43 @@
+"""A Redis that others use, or that may throw keys away: laterd says so, puts back what it can, and
+refuses what is none of its own."""
+
+import pytest
+from redis import REDIS_SERVER, Redis, config
+from wire import Client, eventually
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+def figures(client, topic):
+    stats = client.get(f"/v1/topics/{topic}").json()
+    return [stats[state] for state in ("delayed", "ready", "reserved", "buried")]
+
+
+@pytest.mark.parametrize("lost", ["d", "r", "o"])
+def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
+    server = laterd(config(redis.url, partitions=1))
+    with Client(server.port) as client:
+        for _ in range(200):
+            client.push("t", body="x", delay="1h")
+        client.push("t", body="x"), client.push("t", body="x")
+        assert len(client.reserve("t")) == 1
+        redis.call("DEL", "{laterd:0}:" + lost)
+        assert server.wait_log("redis_rebuilt", 10)
+        assert eventually(lambda: client.get("/readyz").status == 200, 5)
+        assert figures(client, "t") == [200, 1, 1, 0]
+
+
+def test_a_policy_that_was_changed_is_noticed(laterd, redis):
+    server = laterd(config(redis.url))
+    redis.call("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+    with Client(server.port) as client:
+        assert eventually(lambda: client.get("/readyz").status == 503, 15)
+        assert server.wait_log("redis_unfit", 1)
+        redis.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        assert eventually(lambda: client.get("/readyz").status == 200, 15)
