@@ -83,7 +83,7 @@ clean: ## forget everything that was built
 	rm -rf $(BUILD)
 
 # What people want first; all others follow in the order in which they are read.
-HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast \
+HELP_FIRST := all run test check install uninstall man clean help unit black clients lint lint-fast lint-deep \
               fmt fmt-check sanitize sim sim-life sim-redis crash fuzz fuzz-smoke mutate diff-beanstalkd \
               connections cover bench bench-full bench-beanstalkd bench-beanstalkd-exact
 
