@@ -167,15 +167,15 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     }
 }
 
-static void take_answer(const struct ask *ask, const struct script_parts *said,
-                        const struct script_answer *answer)
+static void take_answer(const struct ask *ask, const struct script_request *call,
+                        const struct script_parts *said, const struct script_answer *answer)
 {
     struct consumers *consumers = ask->group->consumers;
     learn(ask, said->partition, answer);
     if (ask->behind && answer->count == 0)
         consumers->hit_streak = 0;
     if (answer->next_us != INT64_MAX)
-        again_at(ask, answer->next_us);
+        again_at(ask, script_request_next_us(call, answer));
     if (answer->reply.err == ERR_DAMAGED || answer->reply.count < answer->count)
         bury_damaged(consumers, said);
     if (!answer->reply.err)
@@ -203,7 +203,7 @@ static void asked(void *owner, struct script_request *call, enum err err, const 
     if (err)
         ask_failed(ask, said.partition, err);
     else
-        take_answer(ask, &said, &answer);
+        take_answer(ask, call, &said, &answer);
     arena_reset(&consumers->scratch);
     mem_free(ask);
     wait_group_touch(group);

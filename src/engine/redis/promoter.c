@@ -88,7 +88,7 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     else if (answer.more || duty->promote_again)
         duty->promote_at_us = now_of(promoter);
     else
-        duty->promote_at_us = answer.next_us;
+        duty->promote_at_us = script_request_next_us(call, &answer);
     duty->promote_again = false;
     plan_promote(duty);
 }

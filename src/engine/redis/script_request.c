@@ -19,6 +19,8 @@ enum {
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
     CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
     CLOCK_FAR_US = 1000 * 1000,
+    CLOCK_UNSURE_US =
+        2 * 1000,          /* an answer that was longer under way is not counted from its end */
     PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
 };
 
@@ -298,6 +300,19 @@ static void compare_clocks(const struct script_request *call, int64_t redis_us)
         most_us; /* a job may come late by the way there and back, never early (P3) */
     bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
     set_clock(calls, call->answered_by, close ? 0 : ahead_us);
+}
+
+int64_t script_request_next_us(const struct script_request *call,
+                               const struct script_answer *answer)
+{
+    int64_t told_us = now_of(call), wait_us;
+    if (told_us - call->on_link.sent_us > CLOCK_UNSURE_US)
+        told_us = call->on_link.sent_us + CLOCK_UNSURE_US;
+    if (answer->next_us == INT64_MAX || !answer->now_us || call->resent ||
+        __builtin_sub_overflow(answer->next_us, answer->now_us, &wait_us) ||
+        __builtin_add_overflow(told_us, wait_us, &wait_us))
+        return answer->next_us;
+    return wait_us;
 }
 
 /* ---- answers ---- */

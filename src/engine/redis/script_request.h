@@ -126,6 +126,15 @@ void script_requests_send(struct script_request *call, void *owner,
                           void (*done)(void *owner, struct script_request *call, enum err err,
                                        const struct bytes *parts, uint32_t count));
 
+/*
+ * By our clock, when that comes which the answer says comes next (INT64_MAX: nothing does). Counted
+ * from the answer on, by Redis' own time: what we believe of its clock may be wrong by
+ * milliseconds, and who comes that much too early would ask again and again until it is time. Late
+ * by the way there and back at most, or early by what of that is above two milliseconds.
+ */
+int64_t script_request_next_us(const struct script_request *call,
+                               const struct script_answer *answer);
+
 /* The node takes commands from now on: loads the scripts; its partitions are to be opened. What
    waits is sent, if it does not wait for that. */
 void script_requests_node_ready(struct script_requests *calls, struct node *node);

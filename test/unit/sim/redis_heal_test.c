@@ -161,6 +161,55 @@ static void a_cluster_that_is_down_is_asked_with_measure(void **state)
     assert_int_equal(push_to(0), OK);
 }
 
+/* ---- clocks ---- */
+
+static uint64_t scripts_sent(void)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        count += engine->calls.partitions[i].number;
+    return count;
+}
+
+/* Pushes a job that is due in a second by Redis' clock, with a consumer who waits for it. */
+static struct client *a_job_for_who_waits(int64_t redis_ahead_us)
+{
+    static const struct bytes topic = {"t", 1};
+    static struct client pusher, taker;
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 60 * SECOND_US}};
+    struct engine *port = redis_engine_port(engine);
+    push.push.due_us = now_us + redis_ahead_us + SECOND_US;
+    take.reserve.wait_us = 60 * INT64_C(1000000);
+    pusher = taker = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &pusher.ticket); /* both are told */
+    (void)port->verbs->submit(port, &take, &taker.ticket);
+    return &taker;
+}
+
+/* Clocks that differ by less than 10 ms count as one; that must not make the promoter spin. */
+static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void **state)
+{
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    ahead_us = 8 * MS;
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    int64_t due_us = now_us + SECOND_US;
+    struct client *taker = a_job_for_who_waits(0);
+    while (now_us < due_us - 20 * MS)
+        turn();
+    assert_int_equal(taker->answers, 0);
+    uint64_t before = scripts_sent();
+    while (!taker->answers)
+        turn();
+    assert_true(now_us >= due_us && now_us < due_us + 5 * MS);
+    assert_int_equal(taker->count, 1);
+    assert_true(scripts_sent() - before <= 5); /* of these are: a reserve, perhaps a heartbeat */
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -169,6 +218,7 @@ int main(void)
         STARTED(a_master_that_hangs_is_left_when_its_replica_takes_over),
         STARTED(an_older_map_does_not_replace_a_newer_one),
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
+        STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
