@@ -40,7 +40,8 @@ static int take_all(struct bulk *bulk, unsigned count, const json_t *answer)
     }
     if (json_array_size(results) == count)
         return EXIT_DONE;
-    cli_say(bulk->cli, "the server answered for %zu jobs of %u", json_array_size(results), count);
+    cli_message(bulk->cli, "the server answered for %zu jobs of %u", json_array_size(results),
+                count);
     return EXIT_REFUSED;
 }
 

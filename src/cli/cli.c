@@ -96,7 +96,7 @@ int cli_option(struct cli *cli, int argc, char **argv, const struct option *opti
     }
 }
 
-static void say(const struct cli *cli, const char *format, va_list args)
+static void print_message(const struct cli *cli, const char *format, va_list args)
 {
     (void)fflush(stdout); /* so that the two streams come in order on a terminal */
     (void)fprintf(stderr, "later%s%s: ", cli->command ? " " : "",
@@ -111,13 +111,13 @@ static void say(const struct cli *cli, const char *format, va_list args)
     (void)fputc('\n', stderr);
 }
 
-void cli_say(const struct cli *cli, const char *format, ...)
+void cli_message(const struct cli *cli, const char *format, ...)
 {
     va_list args;
     if (cli->quiet)
         return;
     va_start(args, format);
-    say(cli, format, args);
+    print_message(cli, format, args);
     va_end(args);
 }
 
@@ -125,7 +125,7 @@ void cli_warn(const struct cli *cli, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(cli, format, args);
+    print_message(cli, format, args);
     va_end(args);
 }
 
@@ -133,7 +133,7 @@ void cli_usage(const struct cli *cli, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(cli, format, args);
+    print_message(cli, format, args);
     va_end(args);
     if (cli->command)
         (void)fprintf(stderr, "usage: later %s%s%s\n       later %s --help has examples\n",
@@ -217,7 +217,7 @@ int cli_refusal(struct cli *cli, int status, const json_t *problem)
         if (*code || limit.len > 0)
             buf_addf(&line, " (%s%s%.*s)", code, *code && limit.len > 0 ? "; " : "", (int)limit.len,
                      limit.at ? limit.at : "");
-        cli_say(cli, "%.*s", (int)line.len, line.at);
+        cli_message(cli, "%.*s", (int)line.len, line.at);
     }
     buf_fini(&limit);
     buf_fini(&line);
@@ -263,23 +263,24 @@ static int refused_by_other(struct cli *cli, const struct client_request *reques
     const char *text = line.at ? line.at : "";
     int len = (int)line.len;
     if (redirected)
-        cli_say(cli, "%s sends us to another address (%d): give that as --server: %.*s",
-                cli->client.name.at, answer->status, len, text);
+        cli_message(cli, "%s sends us to another address (%d): give that as --server: %.*s",
+                    cli->client.name.at, answer->status, len, text);
     else if (answer->status == 401 && known)
-        cli_say(cli, "%s does not accept the user or token (401)%.*s", cli->client.name.at, len,
-                text);
+        cli_message(cli, "%s does not accept the user or token (401)%.*s", cli->client.name.at, len,
+                    text);
     else if (answer->status == 401)
-        cli_say(cli,
-                "%s asks for a user or a token (401): --user-file, --token-file, LATER_USER or "
-                "LATER_TOKEN%.*s",
-                cli->client.name.at, len, text);
+        cli_message(cli,
+                    "%s asks for a user or a token (401): --user-file, --token-file, LATER_USER or "
+                    "LATER_TOKEN%.*s",
+                    cli->client.name.at, len, text);
     else if (answer->status == 407)
-        cli_say(cli,
-                "the environment's proxy asks for a user (407): http://NAME:PASSWORD@HOST:PORT%.*s",
-                len, text);
+        cli_message(
+            cli,
+            "the environment's proxy asks for a user (407): http://NAME:PASSWORD@HOST:PORT%.*s",
+            len, text);
     else
-        cli_say(cli, "the server answered %d%.*s (%s is no laterd, or what stands before it)",
-                answer->status, len, text, cli->client.name.at);
+        cli_message(cli, "the server answered %d%.*s (%s is no laterd, or what stands before it)",
+                    answer->status, len, text, cli->client.name.at);
     buf_fini(&line);
     return EXIT_REFUSED;
 }
@@ -301,7 +302,7 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
     request->connect_us = cli->timeout_us;
     request->timeout_us = cli->timeout_us + cli->wait_us;
     if (client_call(&cli->client, request, &answer)) {
-        cli_say(cli, "%s", cli->client.error);
+        cli_message(cli, "%s", cli->client.error);
         return EXIT_UNREACHABLE;
     }
     json_t *value = json_loadb(answer.body.at, answer.body.len, JSON_DECODE_ANY, NULL);
@@ -313,7 +314,7 @@ int cli_call_bytes(struct cli *cli, struct client_request *request, json_t **out
         return code;
     }
     if (!value && answer.status != 204) {
-        cli_say(cli, "%s does not speak /v1: is it a laterd?", cli->client.name.at);
+        cli_message(cli, "%s does not speak /v1: is it a laterd?", cli->client.name.at);
         return EXIT_REFUSED;
     }
     *out_answer = value;

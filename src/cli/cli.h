@@ -85,7 +85,8 @@ int64_t cli_duration_us(const struct cli *cli, const char *option, const char *t
 uint64_t cli_number(const struct cli *cli, const char *option, const char *text, uint64_t max);
 
 /* "later CMD: …" on standard error. */
-void cli_say(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void cli_message(const struct cli *cli, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* The same, also while cli->quiet. */
 void cli_warn(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -115,7 +115,7 @@ static int run(struct cli *cli, int argc, char **argv)
     json_decref(cli->limits);
     /* A full disk or a closed pipe behind standard output must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {
-        cli_say(cli, "cannot write the output");
+        cli_message(cli, "cannot write the output");
         code = EXIT_REFUSED;
     }
     return code;

@@ -123,7 +123,7 @@ static bool all_pushed(struct bench *bench, struct load *load, int64_t first_due
         return false;
     if (bench->answered == bench->target && load->now_us < first_due_us - SECOND_US / 10)
         return true;
-    cli_say(bench->cli, "the pushes took too long: give a longer --lead, or fewer --jobs");
+    cli_message(bench->cli, "the pushes took too long: give a longer --lead, or fewer --jobs");
     return false;
 }
 
@@ -219,7 +219,7 @@ static bool run_cancel(struct bench *bench, struct load *load)
     load_run(load, &bench->script, load_clock(load) + bench->options.limit_us);
     uint64_t there = bench->ids ? bench->id_count : bench->answered;
     if (load->failed || there == 0) {
-        cli_say(bench->cli, "no jobs could be prepared");
+        cli_message(bench->cli, "no jobs could be prepared");
         return false;
     }
     phase(bench, "cancel", there);
@@ -260,7 +260,7 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     bool beanstalk = bench->options.dialect == SPEAK_BEANSTALK;
     load_scan *scan = beanstalk ? load_scan_beanstalk : load_scan_http;
     if (load_open(load, &bench->dial, scan, connections, deep)) {
-        cli_say(cli, "%s", *bench->dial.error ? bench->dial.error : strerror(errno));
+        cli_message(cli, "%s", *bench->dial.error ? bench->dial.error : strerror(errno));
         return EXIT_UNREACHABLE;
     }
     bench_forms_fini(bench);
@@ -273,7 +273,7 @@ static int connect_all(struct bench *bench, struct load *load, uint32_t connecti
     load_run(load, &bench->script, load_clock(load) + GRACE_US);
     if (!load->failed && bench->refused == refused_before)
         return EXIT_DONE;
-    cli_say(cli, "%s", load->failed ? load->error : bench->first_refusal);
+    cli_message(cli, "%s", load->failed ? load->error : bench->first_refusal);
     return EXIT_UNREACHABLE;
 }
 
@@ -299,7 +299,7 @@ static void clean_up_beanstalk(struct bench *bench)
         }
     }
     if (left)
-        cli_say(bench->cli, "jobs are left in tube %s", bench->options.topic);
+        cli_message(bench->cli, "jobs are left in tube %s", bench->options.topic);
     load_close(&load);
 }
 
@@ -316,7 +316,7 @@ static void clean_up(struct bench *bench)
             json_t *answer = NULL;
             if (cli_call(bench->cli, "POST", target, json_pack("{ss}", "state", states[i]),
                          &answer)) {
-                cli_say(bench->cli, "jobs are left in topic %s", bench->options.topic);
+                cli_message(bench->cli, "jobs are left in topic %s", bench->options.topic);
                 mem_free(target);
                 return;
             }
@@ -377,7 +377,7 @@ static int run_with(struct bench *bench, struct load *load)
     if (bench->progress)
         (void)fputs("\r\x1b[K", stderr);
     if (load->failed) {
-        cli_say(cli, "%s", load->error);
+        cli_message(cli, "%s", load->error);
         return EXIT_UNREACHABLE;
     }
     if (measured && cli->json)

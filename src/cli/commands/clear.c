@@ -194,7 +194,8 @@ static int run_delete_topic(struct cli *cli, int argc, char **argv)
         else
             report(&clear, removed ? " and the topic" : "");
         if (!removed) {
-            cli_say(cli, "the topic stays: a consumer waits on it, or a job was pushed meanwhile");
+            cli_message(cli,
+                        "the topic stays: a consumer waits on it, or a job was pushed meanwhile");
             code = EXIT_CONFLICT;
         }
     }

@@ -31,7 +31,7 @@ struct import {
 
 static void say_line(void *ctx, const char *line)
 {
-    cli_say(ctx, "%s", line);
+    cli_message(ctx, "%s", line);
 }
 
 static int push_job(struct import *import, const struct import_job *job)
@@ -39,7 +39,7 @@ static int push_job(struct import *import, const struct import_job *job)
     const struct import_tube *tube = import_log_tube(&import->log, job->tube);
     enum err err = import_log_body(&import->log, job, &import->body);
     if (err == ERR_IO) {
-        cli_say(import->cli, "cannot read %s: %s", import->log.directory, strerror(errno));
+        cli_message(import->cli, "cannot read %s: %s", import->log.directory, strerror(errno));
         return EXIT_REFUSED;
     }
     import->id.len = 0;
@@ -91,7 +91,7 @@ static int push_all(struct import *import)
         code = import_push_send(&import->push);
     import_push_end_progress(&import->push);
     if (code != EXIT_DONE)
-        cli_say(import->cli, "stopped before the end: run it again, what is there is kept");
+        cli_message(import->cli, "stopped before the end: run it again, what is there is kept");
     return code;
 }
 
@@ -176,11 +176,11 @@ static int read_log(struct import *import, const char *directory)
     if (!err)
         err = import_log_read(&import->log);
     if (err == ERR_LOCKED)
-        cli_say(cli, "a beanstalkd has %s open: stop it first", directory);
+        cli_message(cli, "a beanstalkd has %s open: stop it first", directory);
     else if (err == ERR_NOT_FOUND)
-        cli_say(cli, "there is no beanstalkd binlog in %s", directory);
+        cli_message(cli, "there is no beanstalkd binlog in %s", directory);
     else if (err)
-        cli_say(cli, "cannot read %s: %s", directory, strerror(errno));
+        cli_message(cli, "cannot read %s: %s", directory, strerror(errno));
     if (err)
         return err == ERR_LOCKED      ? EXIT_CONFLICT
                : err == ERR_NOT_FOUND ? EXIT_NOTHING

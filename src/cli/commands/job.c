@@ -26,7 +26,7 @@ static int one(struct cli *cli, const struct job_call *call, const char *id)
     mem_free(target);
     cli->expects = NULL;
     if (code == EXIT_CONFLICT && call->hint)
-        cli_say(cli, "%s", call->hint);
+        cli_message(cli, "%s", call->hint);
     if (code == EXIT_DONE && cli->json && answer) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE && !cli->json) {

@@ -168,8 +168,9 @@ static int push_one(struct push *push)
     int code = cli_call(push->cli, "POST", push->target, json_incref(push->fields), &answer);
     push->cli->expects = NULL;
     if (code == EXIT_CONFLICT && !chosen)
-        cli_say(push->cli, "a job with this id lives (exists): --if-exists keep leaves it as it "
-                           "is, --if-exists replace puts this one in its place");
+        cli_message(push->cli,
+                    "a job with this id lives (exists): --if-exists keep leaves it as it "
+                    "is, --if-exists replace puts this one in its place");
     if (code == EXIT_DONE && push->cli->json) {
         cli_print_json(answer);
     } else if (code == EXIT_DONE) {
@@ -197,7 +198,8 @@ static void refuse(struct many *many, uint64_t number, struct bytes why)
 {
     if (many->progress)
         (void)fputs("\r\x1b[K", stderr);
-    cli_say(many->push->cli, "line %llu: %.*s", (unsigned long long)number, (int)why.len, why.at);
+    cli_message(many->push->cli, "line %llu: %.*s", (unsigned long long)number, (int)why.len,
+                why.at);
     many->refused++;
 }
 
@@ -222,8 +224,8 @@ static int send_lines(struct many *many)
     unsigned count = many->bulk.count;
     int code = bulk_send(&many->bulk, bytes_str(many->push->target));
     if (code != EXIT_DONE && many->bulk.sent < count) /* so that the rest can be pushed later */
-        cli_say(many->push->cli, "stopped: not known to be pushed from line %llu on",
-                (unsigned long long)many->numbers[many->bulk.sent]);
+        cli_message(many->push->cli, "stopped: not known to be pushed from line %llu on",
+                    (unsigned long long)many->numbers[many->bulk.sent]);
     if (many->progress && count > 0)
         (void)fprintf(stderr, "\r%llu pushed, %llu refused ", (unsigned long long)many->taken,
                       (unsigned long long)many->refused);
@@ -278,7 +280,7 @@ static int push_many(struct push *push)
     if (code == EXIT_DONE)
         code = send_lines(&many);
     if (code == EXIT_DONE && ferror(file)) {
-        cli_say(push->cli, "cannot read all of %s", push->body);
+        cli_message(push->cli, "cannot read all of %s", push->body);
         code = EXIT_REFUSED;
     }
     if (many.progress)

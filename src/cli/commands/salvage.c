@@ -71,7 +71,7 @@ static void say_line(struct salvage_callbacks *callbacks, const char *line)
 {
     struct salvaging *salvaging = LIST_ENTRY(callbacks, struct salvaging, callbacks);
     clear_progress(salvaging);
-    cli_say(salvaging->cli, "%s", line);
+    cli_message(salvaging->cli, "%s", line);
     salvaging->damaged = true; /* nothing else is told on the way */
 }
 
@@ -79,7 +79,7 @@ static void say_of_new(void *ctx, const char *line)
 {
     struct salvaging *salvaging = ctx;
     clear_progress(salvaging);
-    cli_say(salvaging->cli, "the new store: %s", line);
+    cli_message(salvaging->cli, "the new store: %s", line);
 }
 
 static void read_progress(struct salvage_callbacks *callbacks, uint64_t done_bytes,
@@ -160,7 +160,7 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
     enum err err = salvage_read(salvaging->from, job->seq, job->where, arena, &body);
     if (err) {
         clear_progress(salvaging);
-        cli_say(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
+        cli_message(salvaging->cli, "job @%" PRIu64 " is lost: its body is damaged", job->seq);
         salvaging->lost++;
         return OK;
     }
@@ -173,11 +173,11 @@ static enum err relocate_job(struct salvaging *salvaging, const struct found_job
     bool doubtful = is_doubtful(salvaging, job->seq);
     if (doubtful || body.aside) {
         clear_progress(salvaging);
-        cli_say(salvaging->cli, "job @%" PRIu64 " is carried over; %s may be wrong%s", job->seq,
-                doubtful ? "its due time, state, id or topic" : "its body",
-                body.aside
-                    ? ": the body is from a segment that was set aside, and may be an older one"
-                    : "");
+        cli_message(salvaging->cli, "job @%" PRIu64 " is carried over; %s may be wrong%s", job->seq,
+                    doubtful ? "its due time, state, id or topic" : "its body",
+                    body.aside
+                        ? ": the body is from a segment that was set aside, and may be an older one"
+                        : "");
         salvaging->doubtful_carried++;
     }
     return OK;
@@ -216,17 +216,17 @@ static int refuse(struct salvaging *salvaging, const char *directory, enum err e
 {
     clear_progress(salvaging);
     if (err == ERR_LOCKED) {
-        cli_say(salvaging->cli, "a server has %s open: stop it first", directory);
+        cli_message(salvaging->cli, "a server has %s open: stop it first", directory);
         return EXIT_CONFLICT;
     }
     if (err == ERR_NOT_FOUND && !error->text[0]) {
-        cli_say(salvaging->cli, "there is no store in %s", directory);
+        cli_message(salvaging->cli, "there is no store in %s", directory);
         return EXIT_NOTHING;
     }
     if (error->text[0])
-        cli_say(salvaging->cli, "%s: %s: %s", directory, error->file, error->text);
+        cli_message(salvaging->cli, "%s: %s: %s", directory, error->file, error->text);
     else
-        cli_say(salvaging->cli, "%s: %s", directory, err_text(err));
+        cli_message(salvaging->cli, "%s: %s", directory, err_text(err));
     return EXIT_REFUSED;
 }
 
@@ -277,9 +277,9 @@ static int relocate_over(struct salvaging *salvaging, char **directories, struct
     if (!err)
         err = closed;
     if (err) {
-        cli_say(salvaging->cli, "the new store is not whole, remove it: %s%s%s", err_text(err),
-                salvaging->to.failed ? ": " : "",
-                salvaging->to.failed ? strerror(salvaging->to.sys_errno) : "");
+        cli_message(salvaging->cli, "the new store is not whole, remove it: %s%s%s", err_text(err),
+                    salvaging->to.failed ? ": " : "",
+                    salvaging->to.failed ? strerror(salvaging->to.sys_errno) : "");
         return EXIT_REFUSED;
     }
     print_counts(salvaging, &counts, directories[1]);
@@ -381,24 +381,24 @@ static int run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 2, 2);
     char **directories = argv + optind;
     if (stat(directories[0], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
-        cli_say(cli, "%s is not a directory", directories[0]);
+        cli_message(cli, "%s is not a directory", directories[0]);
         return EXIT_NOTHING;
     }
     if (is_within(directories[1], directories[0]) || is_within(directories[0], directories[1])) {
-        cli_say(cli, "one of %s and %s is in the other: nothing was done", directories[0],
-                directories[1]);
+        cli_message(cli, "one of %s and %s is in the other: nothing was done", directories[0],
+                    directories[1]);
         return EXIT_CONFLICT;
     }
     if (!is_empty(directories[1])) {
-        cli_say(cli, "%s is not an empty directory: nothing was done", directories[1]);
+        cli_message(cli, "%s is not an empty directory: nothing was done", directories[1]);
         return EXIT_CONFLICT;
     }
     if (os_disk_new(directories[0], &from)) {
-        cli_say(cli, "cannot open %s: %s", directories[0], strerror(errno));
+        cli_message(cli, "cannot open %s: %s", directories[0], strerror(errno));
         return EXIT_NOTHING;
     }
     if (os_disk_new(directories[1], &to)) {
-        cli_say(cli, "cannot use %s: %s", directories[1], strerror(errno));
+        cli_message(cli, "cannot use %s: %s", directories[1], strerror(errno));
         os_disk_free(from);
         return EXIT_REFUSED;
     }

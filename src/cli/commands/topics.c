@@ -300,7 +300,7 @@ static int pause_run(struct cli *cli, int argc, char **argv)
     cli->expects = NULL;
     if (code == EXIT_NOTHING) {
         cli->subject = argv[optind];
-        cli_say(cli, "there is no such topic; --create makes it, and pauses it");
+        cli_message(cli, "there is no such topic; --create makes it, and pauses it");
         cli->subject = NULL;
     }
     return code;

@@ -27,7 +27,7 @@ static void say(void *ctx, const char *line)
 {
     struct watch *watch = ctx;
     clear_progress(watch);
-    cli_say(watch->cli, "%s", line);
+    cli_message(watch->cli, "%s", line);
 }
 
 static void show_progress(void *ctx, uint64_t done_bytes, uint64_t all_bytes)
@@ -69,18 +69,18 @@ static int verify(struct cli *cli, const char *directory)
     if (isatty(STDERR_FILENO))
         watcher.progress = show_progress;
     if (os_disk_new(directory, &disk)) {
-        cli_say(cli, "cannot open %s: %s", directory, strerror(errno));
+        cli_message(cli, "cannot open %s: %s", directory, strerror(errno));
         return EXIT_NOTHING;
     }
     enum err err = ERR_NOT_FOUND;
     if (has_store(directory))
         err = store_verify(os_disk_port(disk), &watcher, &counts);
     else
-        cli_say(cli, "there is no store in this directory");
+        cli_message(cli, "there is no store in this directory");
     clear_progress(&watch);
     os_disk_free(disk);
     if (err == ERR_LOCKED) {
-        cli_say(cli, "a server has %s open: stop it, or verify a copy", directory);
+        cli_message(cli, "a server has %s open: stop it, or verify a copy", directory);
         return EXIT_CONFLICT;
     }
     if (err == ERR_NOT_FOUND) { /* which was said */
@@ -104,12 +104,12 @@ static int verify(struct cli *cli, const char *directory)
     if (err == OK && counts.bad == 0)
         return EXIT_DONE;
     if (counts.bad > 0)
-        cli_say(cli,
-                "%s: %llu damaged place%s; bring what is intact into a new store with: later "
-                "salvage %s NEW",
-                directory, (unsigned long long)counts.bad, plural(counts.bad), directory);
+        cli_message(cli,
+                    "%s: %llu damaged place%s; bring what is intact into a new store with: later "
+                    "salvage %s NEW",
+                    directory, (unsigned long long)counts.bad, plural(counts.bad), directory);
     else
-        cli_say(cli, "%s: not all could be checked: %s", directory, err_text(err));
+        cli_message(cli, "%s: not all could be checked: %s", directory, err_text(err));
     return EXIT_WRONG;
 }
 
@@ -122,7 +122,7 @@ static int run(struct cli *cli, int argc, char **argv)
     cli_words(cli, argc, argv, 1, 1);
     /* Looked at first, because opening a disk makes its directory. */
     if (stat(argv[optind], &directory) != 0 || !S_ISDIR(directory.st_mode)) {
-        cli_say(cli, "%s is not a directory", argv[optind]);
+        cli_message(cli, "%s is not a directory", argv[optind]);
         return EXIT_NOTHING;
     }
     return verify(cli, argv[optind]);

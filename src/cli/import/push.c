@@ -40,7 +40,7 @@ void import_push_say(const struct import_push *push, struct bytes old_id, struct
     text_add_safe(&line, topic, false);
     buf_add_str(&line, ": ");
     buf_add_bytes(&line, why);
-    cli_say(push->cli, "%.*s", (int)line.len, line.at);
+    cli_message(push->cli, "%.*s", (int)line.len, line.at);
     buf_fini(&line);
 }
 
@@ -179,14 +179,14 @@ int import_push_open(struct import_push *push)
     push->map = fopen(push->map_path, "we");
     if (push->map)
         return EXIT_DONE;
-    cli_say(push->cli, "cannot write %s: %s", push->map_path, strerror(errno));
+    cli_message(push->cli, "cannot write %s: %s", push->map_path, strerror(errno));
     return EXIT_REFUSED;
 }
 
 int import_push_close(struct import_push *push, int code)
 {
     if (push->map && (ferror(push->map) | fclose(push->map)) != 0) {
-        cli_say(push->cli, "cannot write all of %s", push->map_path);
+        cli_message(push->cli, "cannot write all of %s", push->map_path);
         code = code == EXIT_DONE ? EXIT_REFUSED : code;
     }
     push->map = NULL;

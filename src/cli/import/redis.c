@@ -219,7 +219,7 @@ static void say_line(void *ctx, const char *line)
 {
     const struct import *import = ctx;
     import_push_end_progress(import->push);
-    cli_say(import->push->cli, "%s", line);
+    cli_message(import->push->cli, "%s", line);
 }
 
 /* Reads and pushes all there is; what went wrong has been said. */
@@ -239,15 +239,15 @@ static int run(struct import *import, const struct redis_url *url)
         import->code = push_window(import);
     import_push_end_progress(push);
     if (err == ERR_IO) {
-        cli_say(push->cli, "Redis at %.*s: %s", (int)name.len, name.at, source->error);
+        cli_message(push->cli, "Redis at %.*s: %s", (int)name.len, name.at, source->error);
         import->code = EXIT_UNREACHABLE;
     } else if (import->code == EXIT_DONE && source->found == 0 && import->jobs == 0) {
-        cli_say(push->cli, "Redis at %.*s, database %u, holds nothing of this layout",
-                (int)name.len, name.at, url->db);
+        cli_message(push->cli, "Redis at %.*s, database %u, holds nothing of this layout",
+                    (int)name.len, name.at, url->db);
         import->code = source->broken > 0 ? EXIT_WRONG : EXIT_NOTHING;
     }
     if (reached && import->code != EXIT_DONE && !import->options->dry_run && import->jobs > 0)
-        cli_say(push->cli, "stopped before the end: run it again, what is there is kept");
+        cli_message(push->cli, "stopped before the end: run it again, what is there is kept");
     return import->code;
 }
 

@@ -39,8 +39,8 @@ void link_init(struct link *link, const struct link_options *options)
 /* ---- the end of a connection ---- */
 
 /*
- * What is owed is asked anew elsewhere, so what has not reached the server must not reach it later,
- * behind that: the connection is reset.
+ * What is owed is asked again elsewhere, so what has not reached the server must not reach it
+ * later, behind that: the connection is reset.
  */
 static void forget_stream(struct link *link)
 {

@@ -5,7 +5,7 @@
  *
  *     DOWN ─retry time─▶ CONNECTING ─stream is open─▶ GREETING ─all accepted─▶ UP
  *       ▲                    │                           │                     │
- *       └────────────────────┴───────────────────────────┴──── any trouble ────┘
+ *       └────────────────────┴───────────────────────────┴───── any error ─────┘
  *
  * Of hiredis only the reader is used, which turns bytes into replies. Its connections (async.c of
  * 0.14) would not do: an answer that nobody waits for is an assertion there, they know no
@@ -27,7 +27,7 @@ struct link;
 
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
 
-/* One answer that is owed. Owned by the asker; stays until `done`. */
+/* One answer that is owed. Owned by the caller; stays until `done`. */
 struct link_call {
     struct list place; // link::calls
     int64_t sent_us;

@@ -148,7 +148,7 @@ static void sentinel_down(struct link_callbacks *callbacks, struct link *link)
 
 /* ---- the master ---- */
 
-/* Its name or the way to it may take longer than answers are waited for: to begin anew each time
+/* Its name or the way to it may take longer than answers are waited for: to start over each time
  * would never come to an end. An answer that came since the last count is good, too. */
 static bool is_on_its_way(const struct sentinel *sentinel)
 {

@@ -3,7 +3,7 @@
  * the master once, and tells of every failover from then on (+switch-master), so that a master that
  * hangs, or was demoted while it lives, is left at once.
  *
- * While there is no master, all are connected to and asked anew, and the address that most of them
+ * While there is no master, all are connected to and asked again, and the address that most of them
  * name is taken: a failover that nobody heard of is found so, too. How that goes on is a timer's.
  *
  * One thread. Does not move.

@@ -217,7 +217,7 @@ static unsigned ready_nodes(const struct topology *topology)
 
 /*
  * A node that has lost the majority has the map of before, and so may one that is about to hear of
- * a newer one. Only if all nodes say so was the cluster made anew, with lower epochs.
+ * a newer one. Only if all nodes say so was the cluster made again, with lower epochs.
  */
 static bool is_believed(const struct map_question *question)
 {
