@@ -488,7 +488,7 @@ enum err redis_engine_new(const struct redis_options *options, struct redis_engi
 }
 
 /* What its connections hold goes back now, and others take over its partitions. */
-void redis_engine_leave(struct redis_engine *redis)
+static void tell_that_we_leave(struct redis_engine *redis)
 {
     if (redis->preflight.fit && !redis->preflight.unfit) {
         promoter_leave(&redis->promoter);
@@ -496,14 +496,32 @@ void redis_engine_leave(struct redis_engine *redis)
     }
     script_requests_leave(&redis->calls);
     partition_init_stop(&redis->partition_init);
-    redis->leaving = true;
-    redis->late = false;
-    loop_arm(redis->options.loop, &redis->give_up, now_of(redis) + redis->options.timeout_us / 2);
+    redis->told = true;
 }
 
-bool redis_engine_left(const struct redis_engine *redis)
+static void leave_until(struct redis_engine *redis, int64_t span_us)
 {
-    return !(redis->promoter.leaving || redis->members.asked) || redis->late;
+    redis->late = false;
+    loop_arm(redis->options.loop, &redis->give_up, now_of(redis) + span_us);
+}
+
+/* A reserve that is under way may bring jobs, which go back: else nobody has them until their ttr
+ * ends. */
+void redis_engine_leave(struct redis_engine *redis)
+{
+    redis->leaving = true;
+    leave_until(redis, redis->options.timeout_us / 4);
+}
+
+bool redis_engine_left(struct redis_engine *redis)
+{
+    bool fit = redis->preflight.fit && !redis->preflight.unfit;
+    bool owes = fit && (script_requests_owe(&redis->calls) || redis_requeue_owes(&redis->requeue));
+    if (!redis->told && (!owes || redis->late)) {
+        tell_that_we_leave(redis);
+        leave_until(redis, redis->options.timeout_us / 4);
+    }
+    return redis->told && (!(redis->promoter.leaving || redis->members.asked) || redis->late);
 }
 
 void redis_engine_free(struct redis_engine *redis)

@@ -37,6 +37,7 @@ struct redis_engine {
     struct timer say;      /* starting: to say that it takes long */
     bool late;             /* it has been given up */
     bool draining, leaving;
+    bool told; /* leaving: Redis was told so */
 };
 
 /* A command on one job; on topics. See engine_verbs::submit. */

@@ -59,7 +59,7 @@ enum err redis_engine_started(struct redis_engine *redis, struct redis_error *ou
 /* Says that this daemon goes: others take over what it holds. Nothing is submitted any more. */
 void redis_engine_leave(struct redis_engine *redis);
 /* Asked after each turn: that was heard, or was waited for long enough. */
-bool redis_engine_left(const struct redis_engine *redis);
+bool redis_engine_left(struct redis_engine *redis);
 /* Tells all who wait, and closes its connections. NULL does nothing. */
 void redis_engine_free(struct redis_engine *redis);
 

@@ -124,6 +124,16 @@ void redis_requeue_add(struct redis_requeue *requeue, const struct cmd_job *job)
     set_timer(returning);
 }
 
+bool redis_requeue_owes(const struct redis_requeue *requeue)
+{
+    bool owes = false;
+    for (uint32_t i = 0; i < requeue->options.space->partitions; i++) {
+        const struct returning *returning = &requeue->partitions[i];
+        owes = owes || returning->under_way || !list_empty(&returning->waiting);
+    }
+    return owes;
+}
+
 void redis_requeue_init(struct redis_requeue *requeue, const struct redis_requeue_options *options)
 {
     uint32_t count = options->space->partitions;

@@ -757,6 +757,19 @@ void script_requests_moved(struct script_requests *calls)
         send_waiting(&calls->partitions[i]);
 }
 
+bool script_requests_owe(const struct script_requests *calls)
+{
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        const struct list *all = &calls->partitions[i].calls;
+        for (const struct list *at = all->next; at != all; at = at->next) {
+            const struct script_request *call = LIST_ENTRY(at, struct script_request, place);
+            if (call->at_most_once || call->changes)
+                return true;
+        }
+    }
+    return false;
+}
+
 void script_requests_leave(struct script_requests *calls)
 {
     calls->left = true;

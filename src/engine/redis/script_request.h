@@ -158,6 +158,8 @@ void script_requests_give_up(struct script_requests *calls, uint32_t partition);
 void script_requests_close(struct script_requests *calls, uint32_t partition);
 /* Partitions may have other nodes now: sends what waits and can go. */
 void script_requests_moved(struct script_requests *calls);
+/* Reserves or changes are not answered yet. */
+bool script_requests_owe(const struct script_requests *calls);
 /* From now on only what is new is sent, once. */
 void script_requests_leave(struct script_requests *calls);
 
