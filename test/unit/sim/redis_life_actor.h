@@ -7,7 +7,7 @@
 
 #include "redis_life_faults.h"
 
-enum { TOPICS = 2, DRAIN_MAX = 8 };
+enum { DRAIN_MAX = 8 };
 
 static const struct bytes topic_names[TOPICS] = {{"a", 1}, {"bb", 2}};
 
@@ -45,7 +45,8 @@ static inline void ask_push(struct actor *actor)
     char id[24];
     int64_t delay_us = chance(life, 500) ? 0 : span(life, 1500 * MS);
     bool for_hours = chance(life, 300) && life->gentle;
-    struct version version = {.topic = (unsigned)below(life, TOPICS),
+    struct version version = {.for_hours = for_hours,
+                              .topic = (unsigned)below(life, TOPICS),
                               .due_us = life->now_us + delay_us};
     actor->version = oracle_push(&life->oracle, &version);
     oracle_body(actor->version, &body);
@@ -76,6 +77,10 @@ static inline void ask_reserve(struct actor *actor, uint32_t max, int64_t wait_u
                                   .listed_order = chance(life, 200),
                                   .bound = !actor->drains && chance(life, 400)}};
     actor->parked = wait_us > 0;
+    actor->waits_for[first] = true;
+    actor->waits_for[1 - first] = all;
+    if (!actor->drains && chance(life, 20))
+        cut_off(life, actor->daemon);
     submit(actor, OP_RESERVE, &cmd);
 }
 
@@ -220,7 +225,8 @@ static inline void check_sure(const struct actor *actor, const struct version *v
 {
     const struct oracle *oracle = &actor->life->oracle;
     if (actor->sure && version->changes == 1 && version->lease == actor->lease && !version->loose &&
-        !oracle->silences && oracle->failed_over_us < actor->sent_us &&
+        !oracle->silences && !oracle->leaps && oracle->failed_over_us < actor->sent_us &&
+        (!version->bound || oracle->left_us < actor->sent_us) &&
         actor->life->now_us < version->held_until_us - oracle->slack_us)
         BROKEN(oracle, "P4: the lease of version %u is refused %lld us before its end",
                actor->version, (long long)(version->held_until_us - actor->life->now_us));
@@ -348,7 +354,7 @@ static inline void act_busily(struct actor *actor)
         ask_look(actor);
     else if (actor->held_count < HELD_MAX - 1)
         ask_reserve(actor, 1 + (uint32_t)below(life, 2),
-                    chance(life, 600) ? span(life, 3 * SECOND_US) : 0);
+                    chance(life, 600) ? span(life, (chance(life, 500) ? 2 : 6) * SECOND_US) : 0);
 }
 
 static inline void act(struct actor *actor)

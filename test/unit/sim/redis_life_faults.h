@@ -31,6 +31,7 @@ static inline void mend(struct life *life, const struct mender *mender)
     case MEND_LOADING: settings->loading = false; break;
     case MEND_BUSY: settings->busy = false; break;
     case MEND_SAVE: settings->cannot_save = false; break;
+    case MEND_FEW: settings->few_replicas = false; break;
     case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
     }
 }
@@ -112,7 +113,7 @@ static inline void break_settings(struct life *life)
     unsigned server = any_master(life);
     struct sim_redis_settings *settings = sim_redis_settings(life->servers[server]);
     int64_t us = span(life, 1200 * MS);
-    switch (below(life, 3)) {
+    switch (below(life, 4)) {
     case 0:
         settings->full = true;
         mend_at(life, us, MEND_FULL, server, 0);
@@ -121,15 +122,45 @@ static inline void break_settings(struct life *life)
         settings->busy = true;
         mend_at(life, us, MEND_BUSY, server, 0);
         break;
+    case 2:
+        settings->few_replicas = true;
+        mend_at(life, us, MEND_FEW, server, 0);
+        break;
     default: settings->cannot_save = true; mend_at(life, us, MEND_SAVE, server, 0);
     }
 }
 
-static inline void flush_scripts(struct life *life)
+/* Somebody else's command. */
+static inline void send_command(struct life *life, struct bytes command)
 {
     struct sim_redis_conn *conn = sim_redis_accept(life->servers[any_master(life)]);
-    sim_redis_input(conn, BYTES("*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n"));
+    sim_redis_input(conn, command);
     sim_redis_hang_up(conn);
+}
+
+static inline void flush_scripts(struct life *life)
+{
+    send_command(life, BYTES("*2\r\n$6\r\nSCRIPT\r\n$5\r\nFLUSH\r\n"));
+}
+
+/* All that was written is safe now, or all of it is gone. */
+static inline void save_or_flush(struct life *life)
+{
+    if (chance(life, 800)) {
+        sim_redis_save(life->servers[any_master(life)]);
+        return;
+    }
+    send_command(life, BYTES("*1\r\n$8\r\nFLUSHALL\r\n"));
+    oracle_lost(&life->oracle);
+}
+
+/* An option: the clock of all servers is set, by up to so much (they stay one clock). */
+static inline void leap(struct life *life)
+{
+    int64_t by_us = span(life, 2 * life->options->leap_us) - life->options->leap_us;
+    for (unsigned i = 0; i < life->server_count; i++)
+        sim_redis_settings(life->servers[i])->ahead_us += by_us;
+    oracle_leapt(&life->oracle);
 }
 
 /*
@@ -194,6 +225,11 @@ static inline void disturb_daemon(struct life *life)
     struct daemon *daemon = &life->daemons[below(life, life->daemon_count)];
     if (!is_awake(daemon))
         return;
+    if (life->gentle) { /* it is stopped in good order, and starts again */
+        oracle_left(&life->oracle, life->now_us);
+        daemon_stop(daemon, false);
+        return;
+    }
     oracle_silence(&life->oracle);
     if (chance(life, 500))
         daemon_stop(daemon, true);
@@ -218,12 +254,14 @@ static inline void fault(struct life *life)
     else if (dice < 600)
         flush_scripts(life);
     else if (dice < 650 && life->risky)
-        sim_redis_save(life->servers[any_master(life)]);
+        save_or_flush(life);
+    else if (dice < 670 && life->options->leap_us)
+        leap(life);
     else if (dice < 750 && life->shape != SHAPE_SINGLE)
         fail_over(life);
     else if (dice < 900 && life->shape == SHAPE_CLUSTER && life->moving)
         move_slot(life);
-    else if (!life->gentle)
+    else if (!life->gentle || chance(life, 300))
         disturb_daemon(life);
 }
 

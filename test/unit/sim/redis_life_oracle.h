@@ -21,12 +21,14 @@ struct version {
     unsigned topic;
     uint64_t seq; /* 0: not known */
     bool acked, ended;
-    bool missing;  /* ended: only because it was not found; nobody was told who ended it */
-    bool loose;    /* Redis may have lost what was done to it: only P3 holds */
-    bool free;     /* somebody may have changed its reservation: P4 does not hold until the next */
-    bool wild;     /* it was changed without a lease, perhaps while an answer was on its way */
-    bool bound;    /* its newest lease is a connection's */
-    bool relapsed; /* a failover may have lost the newest lease: the one before is good again */
+    bool missing;   /* ended: only because it was not found; nobody was told who ended it */
+    bool loose;     /* Redis may have lost what was done to it: only P3 holds */
+    bool free;      /* somebody may have changed its reservation: P4 does not hold until the next */
+    bool wild;      /* it was changed without a lease, perhaps while an answer was on its way */
+    bool bound;     /* its newest lease is a connection's */
+    bool relapsed;  /* a failover may have lost the newest lease: the one before is good again */
+    bool for_hours; /* its ttr: it comes back when the life is over */
+    bool stuck;     /* a daemon may have left with it */
     unsigned may_end;
     int64_t ended_us, due_us, held_until_us;
     uint64_t lease;   /* the newest that was seen */
@@ -39,6 +41,8 @@ struct oracle {
     unsigned count;
     int64_t slack_us;       /* clocks and their measuring are off by so much */
     int64_t failed_over_us; /* the last time that a replica took over what it had; 0: never */
+    int64_t left_us;        /* the last time that a daemon began to leave; 0: never */
+    bool leaps;    /* the servers' clocks are set now and then: nothing is known of times */
     bool silences; /* a daemon may have been taken for dead, so leases of connections end */
     uint64_t delivered, finished;
     uint64_t trace;
@@ -105,6 +109,28 @@ static inline void oracle_silence(struct oracle *oracle)
         oracle->versions[i].free = oracle->versions[i].free || oracle->versions[i].bound;
 }
 
+/* A daemon leaves in good order, and gives back what its connections hold. */
+static inline void oracle_left(struct oracle *oracle, int64_t now_us)
+{
+    oracle->left_us = now_us;
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].free = oracle->versions[i].free || oracle->versions[i].bound;
+}
+
+/* It could not reach Redis, so it may have had jobs, or taken some, that nobody can give back. */
+static inline void oracle_left_late(struct oracle *oracle)
+{
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].stuck = oracle->versions[i].stuck || oracle->versions[i].for_hours;
+}
+
+static inline void oracle_leapt(struct oracle *oracle)
+{
+    oracle->leaps = true;
+    for (unsigned i = 0; i < oracle->count; i++)
+        oracle->versions[i].free = true;
+}
+
 /* Which version is it? All of its body must be what was pushed. */
 static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
 {
@@ -143,7 +169,7 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
         BROKEN(oracle, "P4: version %u: one lease was given to two", number);
     if (delivery->lease < version->lease)
         return; /* a late answer */
-    if (now_us < version->due_us - slack_us)
+    if (now_us < version->due_us - slack_us && !oracle->leaps)
         BROKEN(oracle, "P3: version %u comes %lld us early", number,
                (long long)(version->due_us - now_us));
     if (!version->free && !version->loose && now_us < version->held_until_us - slack_us)
@@ -153,7 +179,9 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     version->held_until_us = delivery->until_us;
     version->bound = delivery->bound;
     version->relapsed = delivery->asked_us <= oracle->failed_over_us;
-    version->free = version->relapsed || version->wild || (delivery->bound && oracle->silences);
+    version->free =
+        version->relapsed || version->wild || oracle->leaps ||
+        (delivery->bound && (oracle->silences || delivery->asked_us <= oracle->left_us));
 }
 
 /* The first that was acknowledged, that nothing may have ended, and that is still to come; `count`:
@@ -163,20 +191,11 @@ static inline unsigned oracle_owed(const struct oracle *oracle)
     unsigned i = 0;
     for (; i < oracle->count; i++) {
         const struct version *version = &oracle->versions[i];
-        if (version->acked && !version->ended && !version->may_end && !version->loose)
+        if (version->acked && !version->ended && !version->may_end && !version->loose &&
+            !version->stuck)
             break;
     }
     return i;
-}
-
-static inline void oracle_finish(const struct oracle *oracle)
-{
-    for (unsigned i = 0; i < oracle->count; i++) {
-        const struct version *version = &oracle->versions[i];
-        if (version->acked && !version->ended && !version->may_end && !version->loose)
-            BROKEN(oracle, "P2: version %u (job %llu) was acknowledged and never came", i,
-                   (unsigned long long)version->seq);
-    }
 }
 
 static inline void oracle_fini(struct oracle *oracle)

@@ -6,7 +6,10 @@
  * acknowledged is lost (P2), nothing came early (P3), nothing was held twice (P4), nothing ended
  * came back (P5), no job is kept for a client that left (P6), and nobody waits in vain.
  *
- * SIM_SEEDS: how many, SIM_FIRST: from which on; SIM_SEED: that one alone, with the engine's log.
+ * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
+ * one alone, with the engine's log. Faults that the engine does not survive yet: SIM_NOTICES_LOST,
+ * per mille of those that masters of a cluster pass on; SIM_CLOCK_LEAPS, by how many seconds the
+ * clocks of the servers are set.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,17 +17,23 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "redis_life_actor.h"
 
 enum {
     SEEDS = 300, /* in CI; make sim-redis asks for more */
-    LIVE_US = 3 * SECOND_US,
+    JOBS_MAX = 64,
+    SHORT_US = 700 * MS, /* most are short: so more of them can be lived */
+    LIVE_US = 4 * SECOND_US,
     HEAL_US = 9 * SECOND_US,    /* a daemon is dead after five, and its place is cleared */
     HEAL_GENTLE_US = 2500 * MS, /* connections are made again, at the latest after two */
     DRAIN_US = 8 * SECOND_US,   /* the longest ttr of what nobody holds, and some more */
-    HEARD_US = 2500 * MS,       /* a consumer that waits is served within that time */
+    IN_VAIN_US = 1500 * MS,
+    HEARD_US = 2500 * MS, /* a consumer that waits is served within that time */
 };
 
 /* ---- living ---- */
@@ -102,6 +111,54 @@ static void heal(struct life *life)
     }
 }
 
+/* How many ready jobs the topic has, anywhere. */
+static uint64_t ready_jobs(struct life *life, struct bytes topic)
+{
+    uint64_t all = 0;
+    for (unsigned i = 0; i < life->server_count * life->partitions; i++) {
+        struct sim_redis *server = life->servers[i / life->partitions];
+        struct sim_redis_conn *conn = sim_redis_accept(server);
+        struct buf command = {0};
+        uint64_t count = 0;
+        buf_addf(&command, "*4\r\n$9\r\nZLEXCOUNT\r\n$7\r\n{q:%u}:o\r\n", i % life->partitions);
+        buf_addf(&command, "$%zu\r\n[r%c%.*s\r\n", topic.len + 3, (char)topic.len, (int)topic.len,
+                 topic.at);
+        buf_addf(&command, "$%zu\r\n(r%c%.*s\xff\r\n", topic.len + 4, (char)topic.len,
+                 (int)topic.len, topic.at);
+        sim_redis_input(conn, buf_bytes(&command));
+        struct bytes answer = buf_bytes(sim_redis_output(conn));
+        if (!sim_redis_is_replica(server) && answer.len > 3 && answer.at[0] == ':' &&
+            bytes_to_u64(bytes_of(answer.at + 1, answer.len - 3), &count))
+            all += count;
+        sim_redis_hang_up(conn);
+        buf_fini(&command);
+    }
+    return all;
+}
+
+static const struct actor *one_in_vain(struct life *life)
+{
+    for (unsigned i = 0; i < ACTORS; i++) {
+        const struct actor *actor = &life->actors[i];
+        bool waits = actor->busy && actor->parked && life->now_us - actor->sent_us >= IN_VAIN_US;
+        for (unsigned topic = 0; waits && topic < TOPICS; topic++) {
+            if (actor->waits_for[topic] && ready_jobs(life, topic_names[topic]))
+                return actor;
+        }
+    }
+    return NULL;
+}
+
+/* Now that nothing is wrong any more: nobody waits for what is there. */
+static void nobody_waits_in_vain(struct life *life)
+{
+    const struct actor *actor = one_in_vain(life);
+    int64_t sent_us = actor ? actor->sent_us : 0;
+    live(life, IN_VAIN_US, 0);
+    if (actor && actor == one_in_vain(life) && actor->sent_us == sent_us)
+        BROKEN(&life->oracle, "a consumer of daemon %u waits, and a job is there", actor->daemon);
+}
+
 static void kick_buried(struct life *life)
 {
     struct actor *actor = &life->actors[0];
@@ -165,7 +222,9 @@ static void nobody_is_deaf(struct life *life)
                      .ttr_us = 3600 * INT64_C(1000000),
                      .body = BYTES("v")}};
         submit(producer, OP_LOOK, &push);
-        live(life, delay_us + HEARD_US, 0);
+        for (int64_t until_us = life->now_us + delay_us + HEARD_US;
+             consumer->busy && life->now_us < until_us;)
+            live(life, 100 * MS, 0);
         if (consumer->busy || consumer->err)
             BROKEN(&life->oracle, "daemon %u is deaf: a job waits, and so does its consumer", i);
     }
@@ -205,9 +264,24 @@ static void set_clocks(struct life *life)
     life->oracle.slack_us = 20 * MS + 2 * life->late_us;
 }
 
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static const struct life_options *life_options(void)
+{
+    static struct life_options options;
+    options.lost_per_mille = (unsigned)env_number("SIM_NOTICES_LOST", 0);
+    options.leap_us = (int64_t)env_number("SIM_CLOCK_LEAPS", 0) * SECOND_US;
+    return &options;
+}
+
 static struct life *life_new(uint64_t seed)
 {
     struct life *life = mem_zalloc(sizeof(*life));
+    life->options = life_options();
     life->oracle.seed = life->random.state = seed;
     life->now_us = INT64_C(1700000000) * SECOND_US;
     life->late_us = span(life, 400 * MS);
@@ -225,6 +299,8 @@ static struct life *life_new(uint64_t seed)
     for (unsigned i = 0; i < life->daemon_count; i++) {
         life->daemons[i].life = life;
         life->daemons[i].number = i;
+        if (i && chance(life, 300))
+            life->daemons[i].boot_at_us = life->now_us + span(life, SHORT_US);
     }
     return life;
 }
@@ -249,17 +325,42 @@ static uint64_t life_free(struct life *life)
 static uint64_t one_life(uint64_t seed)
 {
     struct life *life = life_new(seed);
-    live(life, life->slow ? 3 * LIVE_US : LIVE_US, life->slow ? SECOND_US : 350 * MS);
+    int64_t live_us = life->slow || chance(life, 300) ? LIVE_US : SHORT_US;
+    live(life, live_us, life->slow ? SECOND_US : 350 * MS);
     heal(life);
+    nobody_waits_in_vain(life);
     drain(life);
     nobody_is_deaf(life);
     return life_free(life);
 }
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
+/* Each process lives every so many of them. */
+static void live_some(uint64_t first, uint64_t count, unsigned step)
 {
-    const char *text = getenv(name);
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+    for (uint64_t i = 0; i < count; i += step)
+        (void)one_life(first + i);
+}
+
+static void live_side_by_side(uint64_t first, uint64_t count, unsigned jobs)
+{
+    pid_t children[JOBS_MAX];
+    bool good = true;
+    (void)fflush(NULL);
+    for (unsigned i = 0; i < jobs; i++) {
+        children[i] = fork();
+        assert_return_code(children[i], errno);
+        if (children[i] == 0) {
+            live_some(first + i, count > i ? count - i : 0, jobs);
+            exit(EXIT_SUCCESS);
+        }
+    }
+    for (unsigned i = 0; i < jobs; i++) {
+        int status = 0;
+        while (waitpid(children[i], &status, 0) < 0)
+            assert_int_equal(errno, EINTR);
+        good = good && status == 0;
+    }
+    assert_true(good); /* else a life has told its seed */
 }
 
 static void p2_p3_p4_p5_p6_hold_on_redis_whatever_happens(void **state)
@@ -270,10 +371,10 @@ static void p2_p3_p4_p5_p6_hold_on_redis_whatever_happens(void **state)
         (void)one_life(strtoull(seed, NULL, 10));
         return;
     }
-    uint64_t first = env_number("SIM_FIRST", 1), count = env_number("SIM_SEEDS", SEEDS);
+    uint64_t jobs = env_number("SIM_JOBS", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     log_level_set((enum log_level)(LOG_ERROR + 1));
-    for (uint64_t i = 0; i < count; i++)
-        (void)one_life(first + i);
+    live_side_by_side(env_number("SIM_FIRST", 1), env_number("SIM_SEEDS", SEEDS),
+                      jobs < JOBS_MAX ? (unsigned)jobs : JOBS_MAX);
 }
 
 static void a_seed_is_one_life(void **state)

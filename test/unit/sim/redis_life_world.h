@@ -17,6 +17,7 @@
 enum {
     DAEMONS = 3,
     ACTORS = 8,
+    TOPICS = 2,
     HELD_MAX = 4,
     SERVERS_MAX = 6,
     MENDERS_MAX = 64,
@@ -63,6 +64,7 @@ struct actor {
     int64_t due_us; /* a release asked for */
     int64_t sent_us, next_us;
     bool bound;
+    bool waits_for[TOPICS]; /* of RESERVE */
     struct held held[HELD_MAX];
     unsigned held_count;
     struct held changing; /* of CHANGE: held again if nobody knows whether it was done */
@@ -78,6 +80,7 @@ enum mending {
     MEND_LOADING,
     MEND_BUSY,
     MEND_SAVE,
+    MEND_FEW,
     MEND_LAG,
     MEND_FAIL_OVER
 };
@@ -88,8 +91,15 @@ struct mender {
     unsigned a, b;
 };
 
+/* Faults that are asked for; none if 0. */
+struct life_options {
+    unsigned lost_per_mille; /* notices between the masters of a cluster */
+    int64_t leap_us;         /* the servers' clocks are set by up to so much */
+};
+
 struct life {
     struct oracle oracle;
+    const struct life_options *options;
     struct sim_random random;
     int64_t now_us;
     enum shape shape;
@@ -170,8 +180,10 @@ static inline void daemon_end(struct daemon *daemon)
 
 static inline void daemon_leave(struct daemon *daemon)
 {
+    struct engine *engine = redis_engine_port(daemon->engine);
     daemon->opening = false;
     daemon->leaving = true;
+    engine->verbs->drain(engine);
     daemon->wanted_us = daemon->life->now_us;
     redis_engine_leave(daemon->engine);
 }
@@ -188,8 +200,10 @@ static inline void daemon_look(struct daemon *daemon)
             daemon_leave(daemon);
     }
     if (daemon->leaving && redis_engine_left(daemon->engine)) {
+        if (daemon->engine->late)
+            oracle_left_late(&life->oracle);
         daemon_end(daemon);
-        daemon->boot_at_us = life->now_us + span(life, 2 * SECOND_US);
+        daemon->boot_at_us = life->now_us + (life->quiet ? 0 : span(life, 2 * SECOND_US));
     }
 }
 
@@ -389,6 +403,7 @@ static inline void make_cluster(struct life *life)
             add_address(life, (uint16_t)(7000 + i));
     }
     sim_cluster_init(&life->cluster, life->servers, 6, 3, sim_random_next(&life->random));
+    life->cluster.lost_per_mille = life->options->lost_per_mille;
     for (unsigned i = 0; i < 3; i++)
         sim_redis_follow(life->servers[3 + i], life->servers[i]);
 }
