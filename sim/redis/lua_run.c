@@ -32,7 +32,7 @@ static struct {
     uint32_t count;
     struct sim_lua_host *host;
     bool running;
-    uint64_t work; /* see sim_lua_work */
+    uint64_t work, bytes; /* see sim_lua_work */
 } state;
 
 /* ---- answers of commands, from RESP ---- */
@@ -138,6 +138,7 @@ static int call_command(lua_State *lua, bool raise)
     state.host->call(state.host, (struct sim_lua_words){.at = words, .count = (uint32_t)count},
                      &answer);
     struct bytes in = buf_bytes(&answer);
+    state.bytes += in.len;
     bool failed = in.at[0] == '-';
     push_reply(lua, &in);
     return raise && failed ? lua_error(lua) : 1;
@@ -445,7 +446,7 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
     lua_State *lua = state.lua;
     CHECK(script < state.count && !state.running);
     state.host = host;
-    state.work = 0;
+    state.work = state.bytes = 0;
     state.running = true;
     lua_rawgeti(lua, LUA_REGISTRYINDEX, state.on_error);
     set_words(lua, "KEYS", keys);
@@ -463,4 +464,9 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
 uint64_t sim_lua_work(void)
 {
     return state.work;
+}
+
+uint64_t sim_lua_bytes(void)
+{
+    return state.bytes;
 }

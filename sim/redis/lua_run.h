@@ -41,5 +41,7 @@ void sim_lua_run(uint32_t script, struct sim_lua_words keys, struct sim_lua_word
 /* What the last script did, as far as that grows with data: the words of its commands, and the
  * parts of their answers. */
 uint64_t sim_lua_work(void);
+/* And the bytes of these answers. */
+uint64_t sim_lua_bytes(void);
 
 #endif

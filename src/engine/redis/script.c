@@ -12,6 +12,7 @@
 
 enum {
     TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
+    BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
     REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
@@ -133,6 +134,12 @@ static enum script_route refuse(enum err *out_err)
     return SCRIPT_REFUSED;
 }
 
+/* No number that Lua has is as late as that, but for "never". */
+static bool is_too_late(int64_t due_us)
+{
+    return due_us >= SCRIPT_FOREVER && due_us != INT64_MAX;
+}
+
 static bool is_topic(struct bytes name)
 {
     return name.len > 0 && name.len <= TOPIC_NAME_MAX;
@@ -147,6 +154,10 @@ static enum script_route route_push(const struct script_space *space, const stru
     if (!is_topic(push->topic) || push->content_type.len > CONTENT_TYPE_MAX ||
         push->retry_count > RETRY_STEPS_MAX || push->body.len > UINT32_MAX || push->ttr_us < 1)
         return refuse(out_err);
+    if (is_too_late(push->due_us)) {
+        *out_err = ERR_UNSUPPORTED;
+        return SCRIPT_REFUSED;
+    }
     return push->id.len ? route_ref(space, &ref, out_partition) : SCRIPT_ANY;
 }
 
@@ -184,6 +195,10 @@ enum script_route script_route(const struct script_space *space, const struct cm
         if (cmd->kind == CMD_RESCHEDULE && cmd->job.has_body &&
             (cmd->job.content_type.len > CONTENT_TYPE_MAX || cmd->job.body.len > UINT32_MAX))
             return refuse(out_err);
+        if ((cmd->job.has_due || cmd->job.has_delay) && is_too_late(cmd->job.due_us)) {
+            *out_err = ERR_UNSUPPORTED;
+            return SCRIPT_REFUSED;
+        }
         return route_ref(space, &cmd->job.ref, out_partition);
     case CMD_ON_TOPICS: return route_topic(cmd, out_err);
     }
@@ -516,7 +531,7 @@ void script_ask_reserve(struct buf *out, const struct script_space *space,
     script_begin(out, space, call, SCRIPT_RESERVE, 3 + reserve->topic_count);
     script_add(out, bytes_of(options, count));
     script_add_i64(out, max < at_once ? max : at_once);
-    script_add_i64(out, RESERVE_BODY_BYTES);
+    script_add_i64(out, BODIES_AT_ONCE);
     for (uint32_t i = 0; i < reserve->topic_count; i++)
         script_add(out, reserve->topics[i]);
 }

@@ -384,6 +384,59 @@ static void many_leases_end_in_small_steps(void **state)
     assert_int_equal(reserve(0, "t", 300, false).count, 300);
 }
 
+/* ---- reserves ---- */
+
+static void large_bodies_are_not_read_before_they_are_wanted(void **state)
+{
+    static char body[100 * 1024];
+    struct cmd cmd = {
+        .kind = CMD_PUSH,
+        .push = {.topic = BYTES("t"), .ttr_us = SECOND_US, .body = bytes_of(body, sizeof(body))}};
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        struct script_call call = next_call();
+        script_ask(&request, &spaces[0], &call, &cmd);
+        (void)ask(0);
+    }
+    struct script_answer answer = reserve(0, "t", 20, false);
+    assert_int_equal(answer.count, 3); /* a quarter of a megabyte */
+    assert_true(answer.more);
+    assert_in_range(sim_lua_bytes(), 1, 400 * 1024);
+}
+
+static void a_reserve_of_very_many_topics_is_done(void **state)
+{
+    static char names[2000][8];
+    static struct bytes topics[2000];
+    (void)state;
+    for (unsigned i = 0; i < 2000; i++) {
+        int len = snprintf(names[i], sizeof(names[i]), "t%u", i);
+        topics[i] = bytes_of(names[i], (size_t)len);
+    }
+    (void)push("t1999", 1);
+    (void)push("t7", 1);
+    struct script_call call = next_call();
+    struct cmd_reserve cmd = {.topics = topics, .topic_count = 2000, .max = 2};
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, 2, true);
+    assert_int_equal(ask(0).count, 2);
+}
+
+static void a_due_time_that_lua_cannot_count_is_refused(void **state)
+{
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"), .ttr_us = 1, .due_us = SCRIPT_FOREVER}};
+    uint32_t partition;
+    enum err err = OK;
+    (void)state;
+    assert_int_equal(script_route(&spaces[0], &cmd, &partition, &err), SCRIPT_REFUSED);
+    assert_int_equal(err, ERR_UNSUPPORTED);
+    cmd.push.due_us--;
+    assert_int_equal(script_route(&spaces[0], &cmd, &partition, &err), SCRIPT_ANY);
+    cmd = (struct cmd){.kind = CMD_RESCHEDULE,
+                       .job = {.ref.seq = 1, .has_due = true, .due_us = INT64_MAX - 1}};
+    assert_int_equal(script_route(&spaces[0], &cmd, &partition, &err), SCRIPT_REFUSED);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -397,6 +450,9 @@ int main(void)
         STARTED(p3_what_is_due_behind_a_burst_is_not_late),
         STARTED(a_topics_jobs_become_ready_in_their_order),
         STARTED(many_leases_end_in_small_steps),
+        STARTED(large_bodies_are_not_read_before_they_are_wanted),
+        STARTED(a_reserve_of_very_many_topics_is_done),
+        STARTED(a_due_time_that_lua_cannot_count_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

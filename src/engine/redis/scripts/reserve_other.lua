@@ -1,5 +1,5 @@
 -- Reserve, all but the common case: see reserve.lua.
-local AT_ONCE = 32 -- jobs read together, so that large bodies do not pile up
+local AT_ONCE = 32 -- heads read together
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
@@ -38,7 +38,11 @@ for i = 5, #ARGV do
         fields[at + 3], fields[at + 4] = '#h' .. topic, '#w' .. topic
     end
 end
-local found = call('HMGET', hash, unpack(fields))
+local found = {}
+for from = 1, #fields, 1000 do -- a call takes no more than some thousand arguments
+    local some = call('HMGET', hash, unpack(fields, from, math.min(#fields, from + 999)))
+    for i = 1, #some do found[from - 1 + i] = some[i] end
+end
 if not found[1] then return redis.error_reply(CLOSED) end
 local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
 local next_us = FOREVER
@@ -73,17 +77,16 @@ if not listed and #topics > 1 then
 end
 
 local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
-local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
+local count, bytes, at, soonest, daemon, bodies = 0, 0, 1, FOREVER, sub(slot, 2, 9), {}
 while at <= #spots and count < most and bytes < most_bytes do
     local asked, upto = {}, math.min(#spots, at + math.min(AT_ONCE, most - count) - 1)
     for i = at, upto do
-        local name = sub(spots[i], -8)
-        asked[#asked + 1], asked[#asked + 2] = 'j' .. name, 'b' .. name
+        asked[#asked + 1] = 'j' .. sub(spots[i], -8)
     end
     local known = call('HMGET', hash, unpack(asked))
-    for i = 1, #known, 2 do
+    for i = 1, #asked do
         if bytes >= most_bytes then break end
-        local spot, raw, content = spots[at], known[i], known[i + 1] or ''
+        local spot, raw = spots[at], known[i]
         at = at + 1
         gone[#gone + 1] = spot
         if raw then -- else: a place whose job is not there, which no script leaves
@@ -96,8 +99,9 @@ while at <= #spots and count < most and bytes < most_bytes do
                 reserves, till, last, bound and daemon or '\0\0\0\0\0\0\0\0') ..
                 sub(raw, HEAD.FAILURES)
             local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
-            count, bytes = count + 1, bytes + #content
-            heads[count], contents[count], kept[count] = head, content, name .. pack('<I8', last)
+            count, bodies[count + 1] = count + 1, 'b' .. name
+            bytes = bytes + unpack_bytes(HEAD.BODY_LEN_FORMAT, raw, HEAD.BODY_LEN)
+            heads[count], kept[count] = head, name .. pack('<I8', last)
             sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
             held[2 * count - 1], held[2 * count] = till, sub(spot, 2)
             taken[topic] = (taken[topic] or 0) + 1
@@ -106,7 +110,12 @@ while at <= #spots and count < most and bytes < most_bytes do
     end
 end
 
--- In pieces, because a call takes no more than some thousand arguments.
+for from = 1, count, 1000 do
+    local some = call('HMGET', hash, unpack(bodies, from, math.min(count, from + 999)))
+    for i = 1, #some do contents[from - 1 + i] = some[i] or '' end
+end
+
+-- In pieces: see above.
 local function in_pieces(name, key, list)
     for from = 1, #list, 1000 do
         call(name, key, unpack(list, from, math.min(#list, from + 999)))
