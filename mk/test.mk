@@ -21,15 +21,18 @@ sim: $(SIM_TESTS) ## simulated lives, SIM_SEEDS of them: crashes, faults, models
 BLACK_WORKERS ?= 4
 BLACK_ARGS    ?=
 black: all ## the real process, over the wire, in Python
-	$(PYTEST) -q -m "not serial" -n $(BLACK_WORKERS) --dist loadfile $(BLACK_ARGS) test/black
+	$(PYTEST) -q -m "not serial" -n $(BLACK_WORKERS) --dist loadgroup $(BLACK_ARGS) test/black
 	$(PYTEST) -q -m serial $(BLACK_ARGS) test/black
 
 CRASH_ROUNDS ?= 500
 crash: all ## kill -9 at random moments, CRASH_ROUNDS times, then an oracle
 	$(PYTHON) test/crash/crash.py --rounds $(CRASH_ROUNDS) $(CRASH_ARGS)
 
-mutate: ## plant each known bug in a copy: the named suite must catch it
-	$(PYTHON) tools/mutate $(MUTANTS)
+# MUTANTS: names or patterns, 'redis-*'. It goes on where it stopped as long as nothing has changed.
+MUTANTS        ?=
+MUTATE_SECONDS ?= 3600
+mutate: ## plant each known bug (or MUTANTS) in a copy: the named suite must catch it
+	$(PYTHON) tools/mutate --seconds $(MUTATE_SECONDS) $(MUTANTS)
 
 RUN_ARGS ?= --data-dir data
 run: all ## a server on 127.0.0.1:9277 with its data in ./data
