@@ -24,6 +24,8 @@ def pytest_configure(config):
                             "embedded(why): about the embedded engine; not for --engine redis")
     config.addinivalue_line("markers",
                             "serial: measures time, processor or memory: with nothing beside it")
+    config.addinivalue_line("markers",
+                            "long: takes many seconds: begins first, without the rest of its file")
 
 
 def has_its_own(item):
@@ -31,7 +33,18 @@ def has_its_own(item):
     return item.path.name.startswith(("test_redis", "test_contract"))
 
 
+def share_out(items):
+    """For several workers (--dist loadgroup): the tests of a file go to one, which shares its servers.
+    Those that are marked `long` go alone, and begin first, so that none is left over at the end."""
+    for item in items:
+        if not item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.xdist_group(item.location[0].replace("/", ".")))
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    share_out(items)
     if config.getoption("--engine") == "embedded":
         return
     config.hook.pytest_deselected(items=[item for item in items if has_its_own(item)])

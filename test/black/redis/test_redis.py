@@ -235,6 +235,7 @@ def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
 # Waiting and timing
 
 
+@pytest.mark.long
 def test_an_idle_daemon_asks_once_a_second(daemons, redis):
     server = daemons(redis.url)
     with Client(server.port) as client, Client(server.port, seconds=20) as other:

@@ -88,6 +88,7 @@ def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
         assert eventually(lambda: client.push("t", body="x").status == 201, 5)
 
 
+@pytest.mark.long
 def test_a_silent_node_keeps_no_poll_from_the_others_jobs(laterd):
     with Cluster(replicas=0) as cluster:
         for one in cluster.servers:
@@ -233,6 +234,7 @@ def test_a_job_whose_give_back_is_lost_comes_back_after_its_ttr(laterd, redis):
         assert client.reserve("t")[0]["body"] == "x"
 
 
+@pytest.mark.long
 def test_a_reserve_whose_answer_nobody_keeps_any_more_takes_no_other_job(laterd, redis):
     with Relay(redis.port) as relay:
         far = laterd(config(f"redis://127.0.0.1:{relay.port}", partitions=1))

@@ -202,7 +202,7 @@ def test_a_redis_that_forgot_everything_is_a_new_queue(laterd):
             redis.start()
             assert pushes_again(client)
             assert client.state(lost) is None
-            assert len(server.events("redis_lost_data")) == 1
+            assert server.wait_log("redis_lost_data") and len(server.events("redis_lost_data")) == 1
             job_id = client.push_id("t", body="new")
             assert job_id != lost and poll.job()["id"] == job_id
 

@@ -37,6 +37,7 @@ def works(client):
     return eventually(lambda: client.get("/v1/topics/none").status == 404, 5)
 
 
+@pytest.mark.long
 def test_p6_what_was_held_by_a_daemon_that_died_just_after_it_came_is_given_back(laterd, redis):
     """It left word in the partition later than it was last heard of, so it looks like one that has
     just come when it is taken for dead."""
@@ -56,6 +57,7 @@ def test_p6_what_was_held_by_a_daemon_that_died_just_after_it_came_is_given_back
         assert other.reserve(timeout=12) == (job_id, b"x")
 
 
+@pytest.mark.long
 def test_p4_a_slot_that_is_stuck_makes_no_daemon_look_dead(laterd):
     """It is the one in which they say that they live."""
     with Cluster(masters=3, replicas=0) as cluster:

@@ -322,6 +322,7 @@ def test_queues_in_two_databases_of_one_redis_do_not_hear_each_other(laterd, red
         assert not server.events("redis_lost_data")
 
 
+@pytest.mark.long
 def test_p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(laterd):
     with Redis(appendonly="yes", appendfsync="always") as redis:
         one, two = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))

@@ -65,6 +65,7 @@ class Load:
             self.part.close()
 
 
+@pytest.mark.long
 def test_p2_p4_p5_redis_cli_moves_slots_under_load(cluster):
     first, second, third = cluster.servers[:3]
     with Load(cluster, "reshard") as load:
@@ -74,6 +75,7 @@ def test_p2_p4_p5_redis_cli_moves_slots_under_load(cluster):
         cluster.reshard(third, first, 600)
 
 
+@pytest.mark.long
 def test_p2_p4_p5_a_master_joins_and_leaves_under_load(cluster):
     with Load(cluster, "join") as load:
         server = cluster.add_master()

@@ -13,6 +13,7 @@ COMPARE = os.path.join(ROOT, "build", "test", "sim", "redis_compare_test")
 
 @pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
 @pytest.mark.skipif(not os.path.exists(COMPARE), reason="make unit was not run")
+@pytest.mark.long
 def test_the_simulated_redis_answers_as_a_real_one():
     redis = Redis().start()
     try:

@@ -11,8 +11,6 @@ import pytest
 from beanstalk import Connection, command
 from wire import Client, Wire, eventually, request_bytes
 
-pytestmark = pytest.mark.serial
-
 MIB = 1 << 20
 
 
@@ -49,6 +47,7 @@ def come_and_go(client, topic, count):
             assert answers.count(b"HTTP/1.1 204 ") == len(batch)
 
 
+@pytest.mark.long
 @pytest.mark.embedded("its jobs are in Redis")
 @pytest.mark.parametrize("arguments", [(), ("--no-persist",)], ids=["on disk", "in memory"])
 def test_p8_memory_comes_back_after_a_million_jobs_are_gone(laterd, arguments):
