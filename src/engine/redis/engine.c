@@ -296,7 +296,7 @@ static void members_changed(void *owner)
 /* The answers kept for us go with us: a request may be sent again until it is old. */
 static int64_t alive_us(const struct redis_options *options)
 {
-    int64_t least_us = options->timeout_us + 2 * MEMBERS_BEAT_US;
+    int64_t least_us = options->timeout_us + 2 * MEMBERS_HEARTBEAT_US;
     return least_us > ALIVE_US ? least_us : ALIVE_US;
 }
 

@@ -9,10 +9,10 @@
 #include "base/mem.h"
 
 enum {
-    AGAIN_US = 100 * 1000, /* after a heartbeat that failed */
-    MEMORY_BEATS = 10,     /* so often a heartbeat asks how Redis deals with its memory */
+    AGAIN_US = 100 * 1000,  /* after a heartbeat that failed */
+    MEMORY_HEARTBEATS = 10, /* so often a heartbeat asks how Redis deals with its memory */
     /* A heartbeat that is answered later than that has interrupted our contact. */
-    IN_CONTACT_US = MEMBERS_BEAT_US + 500 * 1000,
+    IN_CONTACT_US = MEMBERS_HEARTBEAT_US + 500 * 1000,
 };
 
 static int64_t now_of(const struct members *members)
@@ -133,7 +133,7 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
-/* Drops the dead, shares out anew, and finds out when that must be done next. */
+/* Drops the dead, shares out again, and finds out when that must be done next. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
@@ -177,7 +177,7 @@ static void in_contact(struct members *members)
         members->options.missed(members->options.owner);
     members->contact_us = now_of(members);
     members->reached_us = members->heartbeat_sent_us;
-    members->beats++;
+    members->heartbeats++;
 }
 
 static void answered(void *owner, struct script_request *call, enum err err,
@@ -192,7 +192,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     if (!err)
         err = script_read_members(&said, others, &hints);
     int64_t next_us =
-        err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_BEAT_US;
+        err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
     if (!members->asked && !members->leaving)
         loop_arm(members->options.loop, &members->heartbeat, next_us);
     if (err)
@@ -212,7 +212,7 @@ static void heartbeat(struct members *members)
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
-                         members->beats % MEMORY_BEATS == 1);
+                         members->heartbeats % MEMORY_HEARTBEATS == 1);
     call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
     members->heartbeat_sent_us = now_of(members);

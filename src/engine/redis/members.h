@@ -20,7 +20,7 @@
 #include "engine/redis/script_request.h"
 
 enum {
-    MEMBERS_BEAT_US = 1000 * 1000,
+    MEMBERS_HEARTBEAT_US = 1000 * 1000,
     MEMBERS_FRESH_US = 1400 * 1000, /* a heartbeat may come that much late */
 };
 
@@ -42,7 +42,7 @@ struct members_options {
     void (*beaten)(void *owner, const struct bytes *policy);
     /* We were silent for so long that others may have taken us for dead. */
     void (*missed)(void *owner);
-    /* What members_own(), members_know() and `gone` say may have changed; `beats` has. */
+    /* What members_own(), members_know() and `gone` say may have changed; `heartbeats` has. */
     void (*changed)(void *owner);
     void *owner;
 };
@@ -51,10 +51,10 @@ struct members {
     struct members_options options;
     struct member *others;
     uint32_t count, cap;
-    uint64_t gone;  /* dead or left, ever: each calls for forgetting, see promoter.h */
-    uint64_t beats; /* our heartbeats that were answered: each went to all, see subscription.h */
-    bool *ours;     /* for each partition */
-    uint32_t asked; /* heartbeats without an answer yet */
+    uint64_t gone;       /* dead or left, ever: each calls for forgetting, see promoter.h */
+    uint64_t heartbeats; /* ours that were answered: each went to all, see subscription.h */
+    bool *ours;          /* for each partition */
+    uint32_t asked;      /* heartbeats without an answer yet */
     bool started, leaving;
     enum script_how how;
     int64_t heartbeat_sent_us;
@@ -73,7 +73,7 @@ void members_fini(struct members *members);
 void members_start(struct members *members);
 /* A notice: another daemon, or we, said how it is. */
 void members_heard(struct members *members, const struct script_member *said);
-/* Says goodbye. */
+/* Tells the other daemons that this one leaves. */
 void members_leave(struct members *members);
 
 /* Are we to make the partition's due jobs ready? */

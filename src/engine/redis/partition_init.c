@@ -33,7 +33,7 @@ static void look(struct opening *opening)
         loop_arm(opening->partition_init->options.loop, &opening->timer, opening->at_us);
 }
 
-/* It was there, and had to be made anew: Redis came back without its data, or was emptied. */
+/* It was there, and had to be made again: Redis came back without its data, or was emptied. */
 static void say_lost(struct partition_init *partition_init)
 {
     int64_t now_us = now_of(partition_init);
@@ -98,7 +98,7 @@ void partition_init_rebuild(struct partition_init *partition_init, uint32_t part
     if (opening->rebuilding)
         return;
     log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"", partition,
-              "a sorted set of the queue was lost, and is made anew from the jobs' heads",
+              "a sorted set of the queue was lost, and is made again from the jobs' heads",
               "set maxmemory-policy to noeviction, and let nobody else write to these keys");
     opening->rebuilding = true;
     partition_init->rebuilding++;

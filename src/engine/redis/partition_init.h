@@ -20,7 +20,7 @@ struct opening {
     int64_t since_us; /* for the first time then */
     int64_t at_us;    /* not before */
     struct timer timer;
-    bool rebuilding; /* a sorted set was lost, and is made anew from the heads */
+    bool rebuilding; /* a sorted set was lost, and is made again from the heads */
     char from[24];   /* where that goes on */
 };
 

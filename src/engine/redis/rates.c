@@ -63,7 +63,7 @@ static struct topic_rates *make(struct rates *rates, uint64_t hash, const struct
     return topic;
 }
 
-/* Has the topic been forgotten by Redis, and made anew, since the sample? */
+/* Has the topic been forgotten by Redis, and made again, since the sample? */
 static bool is_behind(const struct sample *now, const struct sample *sample)
 {
     for (int i = 0; i < COUNTS; i++) {

@@ -188,7 +188,7 @@ struct script_member {
 };
 
 struct script_reap {
-    struct bytes living; /* names, one behind the other; empty: forgets the asker, which leaves */
+    struct bytes living; /* names, one behind the other; empty: forgets the caller, which leaves */
     int64_t young_us;    /* one that left word less than that ago is left alone */
     uint64_t from;       /* goes on there; 0: at the start */
     uint32_t max;        /* jobs given back by this call */
@@ -258,7 +258,7 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
 
-/* Reads the answer to a heartbeat: up to SCRIPT_MEMBERS_MAX daemons, the asker among them. */
+/* Reads the answer to a heartbeat: up to SCRIPT_MEMBERS_MAX daemons, the caller among them. */
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,
                              uint32_t *out_count) MUST_USE;
 

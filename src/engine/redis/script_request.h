@@ -154,7 +154,7 @@ bool script_requests_wants_places(const struct script_requests *calls, uint32_t 
 /* The answers that the partition kept for us are gone: an `at_most_once` that was done already
    would be done once more, and take other jobs. Gives up those. */
 void script_requests_give_up(struct script_requests *calls, uint32_t partition);
-/* It must be opened anew: see partition_init.h. */
+/* It must be opened again: see partition_init.h. */
 void script_requests_close(struct script_requests *calls, uint32_t partition);
 /* Partitions may have other nodes now: sends what waits and can go. */
 void script_requests_moved(struct script_requests *calls);

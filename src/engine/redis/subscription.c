@@ -4,7 +4,7 @@
 
 #include "client/redis/resp.h"
 
-enum { DEAF_BEATS = 3 /* that nobody hears are too many */ };
+enum { DEAF_HEARTBEATS = 3 /* that nobody hears are too many */ };
 
 static void subscribe(struct link_callbacks *callbacks, struct link *link)
 {
@@ -56,12 +56,12 @@ static void notified(struct link_callbacks *callbacks, struct link *link, const 
         return;
     if (strcmp(reply->element[0]->str, "subscribe") == 0) {
         link_good(link);
-        subscription->beats = subscription->options.members->beats;
+        subscription->heartbeats = subscription->options.members->heartbeats;
         consumers_subscribed(subscription->options.consumers, true);
         promoter_look(subscription->options.promoter);
     } else if (strcmp(reply->element[0]->str, "message") == 0 &&
                reply->element[2]->type == REDIS_REPLY_STRING) {
-        subscription->beats = subscription->options.members->beats;
+        subscription->heartbeats = subscription->options.members->heartbeats;
         take_notice(subscription, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
     }
 }
@@ -80,7 +80,7 @@ static bool is_deaf(const struct subscription *subscription)
 {
     const struct subscription_options *options = &subscription->options;
     return options->consumers->subscribed &&
-           options->members->beats - subscription->beats >= DEAF_BEATS;
+           options->members->heartbeats - subscription->heartbeats >= DEAF_HEARTBEATS;
 }
 
 /* The subscription is at any node that is there; if that one goes, at another. */

@@ -5,7 +5,7 @@
  *
  * All daemons hear each heartbeat of ours (members.h). If some were answered and nothing was heard,
  * the connection leads nowhere any more, or servers of the cluster do not reach each other: it is
- * made anew, and those who wait look for jobs themselves meanwhile.
+ * made again, and those who wait look for jobs themselves meanwhile.
  *
  * While it is not up nobody here is woken, so a start waits for it, and fails with its reason: a
  * user of Redis 7 has no right to any channel unless somebody gave it.
@@ -33,8 +33,8 @@ struct subscription {
     struct subscription_options options;
     struct link link; /* flushed by the owner */
     struct link_callbacks callbacks;
-    uint64_t beats;    /* members::beats, when something was received last */
-    struct timer look; /* something changed that tells where it should be */
+    uint64_t heartbeats; /* members::heartbeats, when something was received last */
+    struct timer look;   /* something changed that tells where it should be */
 };
 
 /* Does not move afterwards. */

@@ -1,6 +1,6 @@
 /*
  * Who lives and who owns what, by what daemons say of themselves. No Redis takes part: our own
- * beats are not sent, their answers are told by hand.
+ * heartbeats are not sent, their answers are told by hand.
  */
 #include "engine/redis/members.h"
 
@@ -211,7 +211,7 @@ static void who_was_never_in_contact_owns_nothing(void **state)
     assert_false(members_know(&members[0]));
 }
 
-/* ---- our own beats ---- */
+/* ---- our own heartbeats ---- */
 
 static unsigned words_left;
 

@@ -158,7 +158,7 @@ local function kick(job, now)
     job.kicks = up(job.kicks)
     call('HINCRBY', hash, '#k' .. job.topic, 1)
     if job.state == BURIED then
-        job.failures = 0 -- the schedule begins anew: else the next failure would bury it again
+        job.failures = 0 -- the schedule starts over: else the next failure would bury it again
     end
     run(job, now)
 end

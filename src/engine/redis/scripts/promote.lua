@@ -1,6 +1,6 @@
 -- What is due becomes ready; leases whose ttr ran out end.
 -- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua; the
--- topics that have ready jobs now where the asker alone had left a mark: nobody else needs a notice.
+-- topics that have ready jobs now where the caller alone had left a mark: nobody else needs a notice.
 -- If more is due than that, a topic gets no more than its share while others have something due:
 -- what is due first is looked through, over the rest of what one topic has at one instant at a
 -- leap, and what is due last, which other topics may have behind a burst.
@@ -11,7 +11,7 @@ if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
 
 even_if_full()
 local due, share = call('ZCOUNT', delayed, '-inf', now), math.ceil(most / 4)
-local topics, marks, taken, ripe, over = {}, {}, {}, {}, {}
+local topics, marks, taken, promoted, over = {}, {}, {}, {}, {}
 
 local function topic_of(place)
     return sub(place, 2, 1 + string.byte(place))
@@ -19,7 +19,7 @@ end
 
 local function take(place, topic)
     taken[topic] = (taken[topic] or 0) + 1
-    ripe[#ripe + 1] = place
+    promoted[#promoted + 1] = place
 end
 
 -- Behind the last of the jobs that this one's topic has at its instant; the next one is at `low`.
@@ -38,12 +38,12 @@ local function behind_its_instant(place, low)
 end
 
 local at, looked, leaps = 0, 0, 0
-while at < due and looked < LOOK_AT and #ripe < most do
+while at < due and looked < LOOK_AT and #promoted < most do
     local wanted = at == 0 and most or BLOCK -- the first are enough if nobody else has any
     local block = call('ZRANGE', delayed, at, math.min(at + wanted, due) - 1)
     for i = 1, #block do
         local topic = topic_of(block[i])
-        if (taken[topic] or 0) < share and #ripe < most then
+        if (taken[topic] or 0) < share and #promoted < most then
             take(block[i], topic)
         else
             over[#over + 1] = block[i]
@@ -63,18 +63,18 @@ if at < due then
         if not seen[topic] and (taken[topic] or 0) < share then take(block[i], topic) end
     end
 end
-for i = 1, math.min(#over, most - #ripe) do ripe[#ripe + 1] = over[i] end
-for from = 1, #ripe, 500 do
-    local upto, adds = math.min(#ripe, from + 499), {}
+for i = 1, math.min(#over, most - #promoted) do promoted[#promoted + 1] = over[i] end
+for from = 1, #promoted, 500 do
+    local upto, adds = math.min(#promoted, from + 499), {}
     for i = from, upto do
-        adds[#adds + 1], adds[#adds + 2] = 0, 'r' .. ripe[i]
-        local topic = topic_of(ripe[i])
+        adds[#adds + 1], adds[#adds + 2] = 0, 'r' .. promoted[i]
+        local topic = topic_of(promoted[i])
         if not marks[topic] then marks[topic], topics[#topics + 1] = true, topic end
     end
-    call('ZREM', delayed, unpack(ripe, from, upto))
+    call('ZREM', delayed, unpack(promoted, from, upto))
     call('ZADD', order, unpack(adds))
 end
--- A mark that is younger than this request is none of its asker's: that has given it up meanwhile.
+-- A mark that is younger than this request is none of its caller's: that has given it up meanwhile.
 local daemon, number, ours = sub(slot, 2, 9), unpack_bytes('<I8', request), {}
 for i = 1, #topics do
     local mark = call('HGET', hash, '#w' .. topics[i])
@@ -108,4 +108,4 @@ local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
 end
-return { say(OK, 0, flags, #ripe + #ended, now, next_us, 0), unpack(ours) }
+return { say(OK, 0, flags, #promoted + #ended, now, next_us, 0), unpack(ours) }

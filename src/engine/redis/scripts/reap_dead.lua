@@ -1,7 +1,7 @@
 -- Daemons that are dead: what their connections held waits again, as if it had not been tried, and
 -- the answers kept for them go. ARGV: 2 jobs given back at most, 3 names of those that live, one
--- behind the other, 4 who came here less than that ago is left alone: the asker may not know yet
--- that it lives; 5 goes on behind this name ('' from the start). Or 3 '' : the asker itself goes.
+-- behind the other, 4 who came here less than that ago is left alone: the caller may not know yet
+-- that it lives; 5 goes on behind this name ('' from the start). Or 3 '' : the caller itself goes.
 -- Answer: {it}: count of daemons forgotten; next_us: when the first of those left alone that were
 -- seen is no longer young, FOREVER if none was; more: call again, from the name in place of seq.
 local NAMES, PLACES = 64, 512 -- daemons looked at, and places of rings emptied, in one call
