@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/redis/consumers_parts.h"
 
@@ -236,6 +237,17 @@ static void time_is_up(struct timer *timer)
     waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
 }
 
+/* Somebody waits: so what is believed is looked at twice before it is too old. */
+static void plan_verify(struct consumers *consumers)
+{
+    int64_t now_us = consumers_now_us(consumers), half_us = consumers->options.believe_us / 2;
+    if (consumers->options.believe_us == INT64_MAX || timer_is_armed(&consumers->verify))
+        return;
+    uint64_t dice = hash_seeded(&now_us, sizeof(now_us), consumers->waiters);
+    loop_arm(consumers->options.loop, &consumers->verify,
+             now_us + half_us - (int64_t)(dice % ((uint64_t)half_us / 4 + 1)));
+}
+
 enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_reserve *reserve,
                                  struct ticket *ticket)
 {
@@ -263,6 +275,7 @@ enum submitted consumers_reserve(struct consumers *consumers, const struct cmd_r
     if (!parks)
         ask_behind(group);
     consumers->waiters++;
+    plan_verify(consumers);
     count_waiter(waiter, true);
     ticket->parked = 1;
     ticket->held = waiter;
@@ -445,6 +458,15 @@ static void time_to_forget(struct timer *timer)
     each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time);
 }
 
+static void verify(struct timer *timer)
+{
+    struct consumers *consumers = LIST_ENTRY(timer, struct consumers, verify);
+    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
+        wait_group_touch(LIST_ENTRY(at, struct wait_group, place));
+    if (!list_empty(&consumers->groups))
+        plan_verify(consumers);
+}
+
 uint64_t consumers_count(const struct consumers *consumers)
 {
     return consumers->waiters;
@@ -454,7 +476,8 @@ uint64_t consumers_count(const struct consumers *consumers)
 
 void consumers_init(struct consumers *consumers, const struct consumers_options *options)
 {
-    *consumers = (struct consumers){.options = *options, .again.expired = time_to_forget};
+    *consumers = (struct consumers){
+        .options = *options, .again.expired = time_to_forget, .verify.expired = verify};
     topic_cache_init(&consumers->topic_cache, options->space->partitions);
     list_init(&consumers->groups);
     list_init(&consumers->dirty);
@@ -469,6 +492,7 @@ void consumers_fini(struct consumers *consumers)
         wait_group_free(group);
     }
     loop_cancel(consumers->options.loop, &consumers->again);
+    loop_cancel(consumers->options.loop, &consumers->verify);
     topic_cache_fini(&consumers->topic_cache);
     arena_fini(&consumers->scratch);
 }

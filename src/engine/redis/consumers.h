@@ -45,6 +45,7 @@ struct consumers_options {
     struct loop *loop;
     uint32_t waiters_max;
     int64_t timeout_us; /* a reserve that does not wait is answered within */
+    int64_t believe_us; /* that a partition is empty; INT64_MAX: no notice gets lost */
     /* The job was reserved for somebody who has gone. */
     void (*give_back)(void *owner, const struct job_view *job);
     /* A reserved job's body is not what was pushed. */
@@ -64,6 +65,7 @@ struct consumers {
     bool subscribed;              /* notices are heard */
     enum err drained;             /* what consumers are told who would wait */
     struct timer again;           /* the soonest of topic::again_us */
+    struct timer verify;          /* to look what is believed for too long: while somebody waits */
     struct lateness lateness;     /* of jobs handed out here */
     struct lateness_histogram lateness_histogram;
 };

@@ -17,6 +17,7 @@ enum {
     OPEN_US = 5 * 1000 * 1000,  /* how long a start waits for Redis */
     OPEN_SAY_US = 1000 * 1000,  /* how long it waits in silence */
     ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
+    BELIEVE_US = 1000 * 1000,   /* where notices get lost: what is believed without a look */
     COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
 
@@ -331,6 +332,12 @@ static void make_client(struct redis_engine *redis)
                                                            .owner = redis});
 }
 
+/* A server's notices are lost with the connection alone, those of a cluster between its nodes. */
+static int64_t believe_us(const struct redis_engine *redis)
+{
+    return redis->options.url.topology == REDIS_CLUSTER ? BELIEVE_US : INT64_MAX;
+}
+
 /* Who owns which partition, and what is due there. */
 static void make_owners(struct redis_engine *redis)
 {
@@ -356,6 +363,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .calls = &redis->calls,
                                                                .loop = redis->options.loop,
                                                                .members = &redis->members,
+                                                               .believe_us = believe_us(redis),
                                                                .promoting = promote_sent,
                                                                .promoted = promote_told,
                                                                .lost = set_lost,
@@ -379,6 +387,7 @@ static void make_parts(struct redis_engine *redis)
                                                .loop = options->loop,
                                                .waiters_max = options->waiters_max,
                                                .timeout_us = options->timeout_us,
+                                               .believe_us = believe_us(redis),
                                                .give_back = command_give_back,
                                                .damaged = command_bury_damaged,
                                                .owner = redis});

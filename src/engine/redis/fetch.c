@@ -28,7 +28,7 @@ struct ask {
 struct candidate {
     uint32_t partition;
     enum hint_kind best;
-    bool unsure, stale;
+    bool unsure, stale, empty_long;
     struct script_rank first; /* READY */
 };
 
@@ -38,6 +38,7 @@ static struct candidate look_up(const struct wait_group *group, uint32_t from, u
                                 uint32_t partition)
 {
     int64_t old_us = consumers_now_us(group->consumers) - STALE_US;
+    int64_t half_us = group->consumers->options.believe_us / 2; /* see plan_verify() */
     struct candidate candidate = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
         const struct hint *hints = &group->topics[i].topic->hints[partition];
@@ -49,6 +50,9 @@ static struct candidate look_up(const struct wait_group *group, uint32_t from, u
         candidate.unsure = candidate.unsure || hints->what == UNKNOWN;
         candidate.stale =
             candidate.stale || ((ready || hints->what == TAKEN) && hints->at_us <= old_us);
+        candidate.empty_long =
+            candidate.empty_long ||
+            (hints->what == EMPTY && consumers_now_us(group->consumers) - hints->at_us >= half_us);
     }
     return candidate;
 }
@@ -61,6 +65,11 @@ static bool is_unsure(const struct candidate *candidate)
 static bool is_stale(const struct candidate *candidate)
 {
     return candidate->stale;
+}
+
+static bool is_empty_long(const struct candidate *candidate)
+{
+    return candidate->empty_long;
 }
 
 static bool is_taken(const struct candidate *candidate)
@@ -368,6 +377,7 @@ static void wait_group_ask(struct wait_group *group)
         ask_taken(group);
     else
         look_at_all(group, find_candidates(group, 0, group->topic_count, is_stale), false);
+    look_at_all(group, find_candidates(group, 0, group->topic_count, is_empty_long), false);
 }
 
 /*

@@ -210,6 +210,127 @@ static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void
     assert_true(scripts_sent() - before <= 5); /* of these are: a reserve, perhaps a heartbeat */
 }
 
+/* ---- notices ---- */
+
+enum { TOPICS = 12 };
+
+static const struct bytes topics[TOPICS] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1},
+                                            {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1},
+                                            {"i", 1}, {"j", 1}, {"k", 1}, {"l", 1}};
+
+/* One who waits for each topic. */
+static void park(struct client *takers)
+{
+    struct engine *port = redis_engine_port(engine);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        struct cmd take = {.kind = CMD_RESERVE,
+                           .reserve = {.topics = &topics[i],
+                                       .topic_count = 1,
+                                       .max = 1,
+                                       .wait_us = 60 * INT64_C(1000000)}};
+        takers[i] = (struct client){.ticket.answered = client_answered};
+        (void)port->verbs->submit(port, &take, &takers[i].ticket); /* the client is told */
+    }
+}
+
+static void push_to_all_topics(int64_t due_us)
+{
+    static struct client pushers[TOPICS];
+    struct engine *port = redis_engine_port(engine);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        struct cmd push = {
+            .kind = CMD_PUSH,
+            .push = {.topic = topics[i], .due_us = due_us, .ttr_us = 60 * INT64_C(1000000)}};
+        pushers[i] = (struct client){.ticket.answered = client_answered};
+        (void)port->verbs->submit(port, &push, &pushers[i].ticket); /* the pusher is told */
+    }
+}
+
+/* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
+static void p8_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    in_a_cluster();
+    options.waiters_max = options.topics_max = 100;
+    assert_int_equal(start(), OK);
+    park(takers);
+    turns(2 * SECOND_US);
+    cluster.lost_per_mille = 1000;
+    push_to_all_topics(now_us + 300 * MS);
+    turns(290 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].answers, 0);
+    turns(1110 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    cluster.lost_per_mille = 0;
+}
+
+static struct redis_engine *other_engine;
+static struct loop *other_loop;
+
+/* The other daemon is the one that all here is about, until the next change. */
+static void change_daemon(void)
+{
+    struct redis_engine *own_engine = engine;
+    struct loop *own_loop = options.loop;
+    engine = other_engine;
+    options.loop = other_loop;
+    other_engine = own_engine;
+    other_loop = own_loop;
+}
+
+static void turns_of_both(int64_t us)
+{
+    for (int64_t until_us = now_us + us; now_us < until_us;) {
+        turn();
+        change_daemon();
+        turn();
+        change_daemon();
+    }
+}
+
+/* One daemon's jobs are made ready by the other, who must look for itself; then so must the first,
+ * for whom they are. */
+static void p8_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    in_a_cluster();
+    options.waiters_max = options.topics_max = 100;
+    assert_int_equal(start(), OK);
+    other_engine = NULL;
+    other_loop = sim_network_start(network, 1, &clock_of_all);
+    change_daemon();
+    assert_int_equal(start(), OK);
+    turns_of_both(3 * SECOND_US);
+    park(takers);
+    turns_of_both(SECOND_US);
+    cluster.lost_per_mille = 1000;
+    push_to_all_topics(now_us + 300 * MS);
+    turns_of_both(2300 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    cluster.lost_per_mille = 0;
+    stop();
+    change_daemon();
+    sim_network_end(network, 1);
+}
+
+/* Nobody waits, and no bus loses anything: a heartbeat, and no more. */
+static void an_idle_daemon_sends_one_command_a_second(void **state)
+{
+    (void)state;
+    add_address(7000);
+    options.partitions = 16;
+    assert_int_equal(start(), OK);
+    turns(15 * SECOND_US);
+    uint64_t before = scripts_sent();
+    turns(10 * SECOND_US);
+    assert_in_range(scripts_sent() - before, 9, 11);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -219,6 +340,9 @@ int main(void)
         STARTED(an_older_map_does_not_replace_a_newer_one),
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
+        STARTED(p8_jobs_are_found_within_a_second_though_the_bus_loses_all_notices),
+        STARTED(p8_two_daemons_find_their_jobs_though_the_bus_loses_all_notices),
+        STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
