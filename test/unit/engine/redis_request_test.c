@@ -2,57 +2,26 @@
  * Calls of scripts and their places in the ring of answers, without a Redis: no call shares a place
  * with another that is not answered yet.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "redis_calls_bed.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/redis/partition_init.h"
 #include "engine/redis/script_parts.h"
 
-enum { PARTITIONS = 2, TIMEOUT_US = 1000 };
-
 struct place_test {
-    struct script_space space;
-    struct redis_url url;
-    struct loop loop;         /* its time and its timers alone */
-    struct topology topology; /* of no nodes: nothing is ever sent */
-    struct script_requests calls;
+    struct calls_bed bed;
     unsigned given_up;
     struct partition_init partition_init; /* of some tests */
 };
 
-static void look_at_nothing(void *owner, uint32_t partition)
-{
-    (void)owner;
-    (void)partition;
-}
-
-/* It is so late now: what is due is done. */
-static void at(struct place_test *test, int64_t now_us)
-{
-    test->loop.now_us = now_us;
-    while (loop_expire(&test->loop, NULL))
-        ;
-}
-
 static int setup(void **state)
 {
     static struct place_test test;
-    test = (struct place_test){.topology.options.url = &test.url};
-    timers_init(&test.loop.timers, 0);
-    if (script_space_init(&test.space, BYTES("laterd"), PARTITIONS, "daemon-1"))
+    test = (struct place_test){0};
+    if (!calls_bed_open(&test.bed))
         return -1;
-    script_requests_init(&test.calls,
-                         &(struct script_requests_options){.space = &test.space,
-                                                           .topology = &test.topology,
-                                                           .loop = &test.loop,
-                                                           .timeout_us = TIMEOUT_US,
-                                                           .to_open = look_at_nothing});
     *state = &test;
     return 0;
 }
@@ -60,17 +29,15 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place_test *test = *state;
-    script_requests_fini(&test->calls); /* tells the opener of what is still under way */
+    script_requests_fini(&test->bed.calls); /* tells the opener of what is still under way */
     partition_init_fini(&test->partition_init);
-    for (unsigned i = 0; i < test->topology.node_count; i++) {
-        struct node *node = &test->topology.nodes[i];
-        loop_cancel(&test->loop, &node->quiet);
-        loop_cancel(&test->loop, &node->link.silence);
+    for (unsigned i = 0; i < test->bed.topology.node_count; i++) {
+        struct node *node = &test->bed.topology.nodes[i];
+        loop_cancel(&test->bed.loop, &node->quiet);
+        loop_cancel(&test->bed.loop, &node->link.silence);
         buf_fini(&node->link.out);
     }
-    script_space_fini(&test->space);
-    assert_true(timers_next_us(&test->loop.timers) == INT64_MAX); /* all are cancelled */
-    timers_fini(&test->loop.timers);
+    calls_bed_close(&test->bed);
     return 0;
 }
 
@@ -122,11 +89,12 @@ static struct node_callbacks deaf = {.ready = ignore_lost, .lost = ignore_lost};
 
 static void make_nodes(struct place_test *test, unsigned count)
 {
-    test->url.topology = REDIS_CLUSTER;
-    test->topology.node_count = count;
+    test->bed.url.topology = REDIS_CLUSTER;
+    test->bed.topology.node_count = count;
     for (unsigned i = 0; i < count; i++) {
-        struct node *node = &test->topology.nodes[i];
-        node_init(node, &(struct link_options){.loop = &test->loop, .timeout_us = INT64_C(1) << 40},
+        struct node *node = &test->bed.topology.nodes[i];
+        node_init(node,
+                  &(struct link_options){.loop = &test->bed.loop, .timeout_us = INT64_C(1) << 40},
                   &deaf);
         node->ready = true;
         node->link.state = LINK_UP; /* to nowhere: what is sent stays in its buffer */
@@ -136,7 +104,7 @@ static void make_nodes(struct place_test *test, unsigned count)
 /* Sends one more, and says which place it got. */
 static uint32_t send_one(struct place_test *test, uint32_t partition)
 {
-    struct script_request *call = script_requests_new(&test->calls, partition);
+    struct script_request *call = script_requests_new(&test->bed.calls, partition);
     assert_non_null(call);
     script_requests_send(call, test, given_up);
     return call->id.place;
@@ -146,10 +114,10 @@ static void the_place_of_an_ended_call_is_taken_again(void **state)
 {
     struct place_test *test = *state;
     assert_int_equal(send_one(test, 0), 0);
-    at(test, TIMEOUT_US / 2);
+    calls_bed_at(&test->bed, TIMEOUT_US / 2);
     assert_int_equal(send_one(test, 0), 1);
     assert_int_equal(send_one(test, 1), 0); /* each partition has a ring of its own */
-    at(test, TIMEOUT_US);                   /* the first is too old */
+    calls_bed_at(&test->bed, TIMEOUT_US);   /* the first is too old */
     assert_int_equal(test->given_up, 1);
     assert_int_equal(send_one(test, 0), 0);
     assert_int_equal(send_one(test, 0), 2);
@@ -160,23 +128,23 @@ static void only_places_that_redis_knows_of_are_taken(void **state)
     struct place_test *test = *state;
     for (uint32_t i = 0; i < SCRIPT_RING_FIRST; i++)
         assert_int_equal(send_one(test, 1), i);
-    assert_false(script_requests_wants_places(&test->calls, 1));
-    struct script_request *call = script_requests_new(&test->calls, 1);
-    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    assert_false(script_requests_wants_places(&test->bed.calls, 1));
+    struct script_request *call = script_requests_new(&test->bed.calls, 1);
+    script_ask_promote(&call->request, &test->bed.space, &call->id, 1); /* any request */
     script_requests_send(call, test, given_up);
     assert_int_equal(call->id.place, SCRIPT_RING);
-    assert_true(script_requests_wants_places(&test->calls, 1));
-    uint32_t places = script_requests_places(&test->calls, 1);
-    script_requests_open(&test->calls, 1, NULL, places);
+    assert_true(script_requests_wants_places(&test->bed.calls, 1));
+    uint32_t places = script_requests_places(&test->bed.calls, 1);
+    script_requests_open(&test->bed.calls, 1, NULL, places);
     assert_int_equal(call->id.place, SCRIPT_RING_FIRST);
-    assert_false(script_requests_wants_places(&test->calls, 1));
-    assert_false(script_requests_wants_places(&test->calls, 0));
+    assert_false(script_requests_wants_places(&test->bed.calls, 1));
+    assert_false(script_requests_wants_places(&test->bed.calls, 0));
 }
 
 static void all_places(struct place_test *test)
 {
     for (uint32_t i = 0; i < PARTITIONS; i++)
-        script_requests_open(&test->calls, i, NULL, SCRIPT_RING);
+        script_requests_open(&test->bed.calls, i, NULL, SCRIPT_RING);
 }
 
 static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
@@ -190,17 +158,17 @@ static void as_many_calls_as_there_are_places_may_be_unanswered(void **state)
         seen[place] = true;
     }
     struct script_request *unkept =
-        script_requests_new_unkept(&test->calls, 1); /* needs none, and gives none back */
+        script_requests_new_unkept(&test->bed.calls, 1); /* needs none, and gives none back */
     script_requests_send(unkept, test, given_up);
-    at(test, TIMEOUT_US);
+    calls_bed_at(&test->bed, TIMEOUT_US);
     assert_int_equal(test->given_up, SCRIPT_RING + 1);
     assert_int_equal(send_one(test, 1), 0);
 }
 
 static struct script_request *send_any(struct place_test *test)
 {
-    struct script_request *call = script_requests_new(&test->calls, 1);
-    script_ask_promote(&call->request, &test->space, &call->id, 1);
+    struct script_request *call = script_requests_new(&test->bed.calls, 1);
+    script_ask_promote(&call->request, &test->bed.space, &call->id, 1);
     script_requests_send(call, test, given_up);
     return call;
 }
@@ -211,18 +179,18 @@ static void who_finds_no_place_waits_for_one(void **state)
     all_places(test);
     for (uint32_t i = 0; i < SCRIPT_RING; i++)
         (void)send_any(test);
-    at(test, TIMEOUT_US / 2);
+    calls_bed_at(&test->bed, TIMEOUT_US / 2);
     struct script_request *first = send_any(test), *second = send_any(test);
     assert_int_equal(first->id.place, SCRIPT_RING);
     struct script_request *ended =
-        LIST_ENTRY(test->calls.partitions[1].calls.next, struct script_request, place);
+        LIST_ENTRY(test->bed.calls.partitions[1].calls.next, struct script_request, place);
     uint32_t place = ended->id.place;
     ended->on_link.done(&ended->on_link, redis_error("NOPERM for a test"));
     assert_int_equal(first->id.place, place);
     assert_int_equal(script_argument(buf_bytes(&first->request), 1).at[11], (char)place);
     assert_int_equal(second->id.place, SCRIPT_RING);
     assert_int_equal(test->given_up, 1);
-    at(test, TIMEOUT_US); /* the others are too old */
+    calls_bed_at(&test->bed, TIMEOUT_US); /* the others are too old */
     assert_int_equal(test->given_up, SCRIPT_RING);
     assert_in_range(second->id.place, 0, SCRIPT_RING - 1);
 }
@@ -238,16 +206,16 @@ static void who_waits_for_a_place_for_too_long_is_told(void **state)
         calls[i]->at_most_once = true;
     }
     send_any(test)->at_most_once = true;
-    at(test, TIMEOUT_US);
+    calls_bed_at(&test->bed, TIMEOUT_US);
     assert_int_equal(test->given_up, 1);
 }
 
 /* A call that is tried until its answer is known. */
 static struct script_request *send_must(struct place_test *test)
 {
-    struct script_request *call = script_requests_new(&test->calls, 0);
+    struct script_request *call = script_requests_new(&test->bed.calls, 0);
     call->at_most_once = true;
-    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    script_ask_promote(&call->request, &test->bed.space, &call->id, 1); /* any request */
     script_requests_send(call, test, given_up);
     return call;
 }
@@ -258,11 +226,11 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
     struct script_request *done = send_must(test);
     (void)send_must(test); /* nobody has it yet: it takes nothing twice */
     done->on_link.done(&done->on_link, NULL);
-    at(test, 10 * TIMEOUT_US);
+    calls_bed_at(&test->bed, 10 * TIMEOUT_US);
     assert_int_equal(test->given_up, 0);
-    script_requests_give_up(&test->calls, 1);
+    script_requests_give_up(&test->bed.calls, 1);
     assert_int_equal(test->given_up, 0);
-    script_requests_give_up(&test->calls, 0);
+    script_requests_give_up(&test->bed.calls, 0);
     assert_int_equal(test->given_up, 1);
 }
 
@@ -271,13 +239,13 @@ static void what_may_have_been_done_is_given_up_with_its_answer(void **state)
 static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void **state)
 {
     struct place_test *test = *state;
-    struct script_request *call = script_requests_new(&test->calls, 0);
+    struct script_request *call = script_requests_new(&test->bed.calls, 0);
     uint32_t place = call->id.place;
-    script_ask_promote(&call->request, &test->space, &call->id, 1); /* any request */
+    script_ask_promote(&call->request, &test->bed.space, &call->id, 1); /* any request */
     script_requests_send(call, test, given_up);
-    at(test, TIMEOUT_US - 1);
+    calls_bed_at(&test->bed, TIMEOUT_US - 1);
     call->on_link.done(&call->on_link, NULL); /* its connection is lost */
-    at(test, TIMEOUT_US);
+    calls_bed_at(&test->bed, TIMEOUT_US);
     assert_int_equal(test->given_up, 1);
     uint32_t next = send_one(test, 0);
     assert_int_not_equal(next, place);
@@ -289,27 +257,27 @@ static void the_place_of_a_call_that_may_still_be_done_is_not_the_next_one(void 
 static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
 {
     struct place_test *test = *state;
-    struct script_request *call = script_requests_new_unkept(&test->calls, 0);
+    struct script_request *call = script_requests_new_unkept(&test->bed.calls, 0);
     make_nodes(test, 1);
-    test->url.topology = REDIS_SINGLE;
+    test->bed.url.topology = REDIS_SINGLE;
     call->urgent = true;
     call->owner = test;
     call->done = given_up;
     call->deadline_us = TIMEOUT_US * 1000;
-    call->sent_to = &test->topology.nodes[0];
+    call->sent_to = &test->bed.topology.nodes[0];
     call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
-    assert_true(timers_next_us(&test->loop.timers) <= 20 * 1000);
-    at(test, 20 * 1000);
-    assert_ptr_equal(call->sent_to, &test->topology.nodes[0]);
+    assert_true(timers_next_us(&test->bed.loop.timers) <= 20 * 1000);
+    calls_bed_at(&test->bed, 20 * 1000);
+    assert_ptr_equal(call->sent_to, &test->bed.topology.nodes[0]);
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, redis_error("LOADING Redis is loading"));
-    test->topology.nodes[0].ready = false; /* it is sent when there is a node again */
-    at(test, 60 * 1000);
+    test->bed.topology.nodes[0].ready = false; /* it is sent when there is a node again */
+    calls_bed_at(&test->bed, 60 * 1000);
     assert_null(call->sent_to);
-    assert_true(timers_next_us(&test->loop.timers) > 60 * 1000 + TIMEOUT_US);
-    test->topology.nodes[0].ready = true;
-    script_requests_moved(&test->calls);
-    assert_ptr_equal(call->sent_to, &test->topology.nodes[0]);
+    assert_true(timers_next_us(&test->bed.loop.timers) > 60 * 1000 + TIMEOUT_US);
+    test->bed.topology.nodes[0].ready = true;
+    script_requests_moved(&test->bed.calls);
+    assert_ptr_equal(call->sent_to, &test->bed.topology.nodes[0]);
 }
 
 /* ---- partitions that are opened ---- */
@@ -324,11 +292,11 @@ static void told_open(void *owner, uint32_t partition)
 static struct partition_init *start_opener(struct place_test *test, unsigned nodes)
 {
     make_nodes(test, nodes);
-    memset(test->topology.slots, 0, sizeof(test->topology.slots));
+    memset(test->bed.topology.slots, 0, sizeof(test->bed.topology.slots));
     partition_init_init(&test->partition_init,
-                        &(struct partition_init_options){.space = &test->space,
-                                                         .calls = &test->calls,
-                                                         .loop = &test->loop,
+                        &(struct partition_init_options){.space = &test->bed.space,
+                                                         .calls = &test->bed.calls,
+                                                         .loop = &test->bed.loop,
                                                          .opened = told_open,
                                                          .owner = test});
     partition_init_start(&test->partition_init);
@@ -340,17 +308,17 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
 {
     struct place_test *test = *state;
     (void)start_opener(test, 2);
-    at(test, 0);
+    calls_bed_at(&test->bed, 0);
     for (unsigned partition = 0; partition < PARTITIONS; partition++) {
-        struct script_request *call =
-            LIST_ENTRY(test->calls.partitions[partition].calls.next, struct script_request, place);
+        struct script_request *call = LIST_ENTRY(test->bed.calls.partitions[partition].calls.next,
+                                                 struct script_request, place);
         if (partition == 1)
-            memset(test->topology.slots, 1, sizeof(test->topology.slots));
+            memset(test->bed.topology.slots, 1, sizeof(test->bed.topology.slots));
         list_remove(&call->on_link.place);
         call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
-        assert_int_equal(script_requests_is_open(&test->calls, partition), partition == 0);
+        assert_int_equal(script_requests_is_open(&test->bed.calls, partition), partition == 0);
     }
-    assert_false(script_requests_is_open(&test->calls, 0)); /* that one has moved since, too */
+    assert_false(script_requests_is_open(&test->bed.calls, 0)); /* that one has moved since, too */
     assert_int_equal(test->given_up, PARTITIONS);
 }
 
@@ -384,16 +352,16 @@ static void p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock(void 
 {
     struct place_test *test = *state;
     make_nodes(test, 1);
-    memset(test->topology.slots, 0, sizeof(test->topology.slots));
-    test->calls.options.timeout_us = INT64_C(60) * 1000 * 1000;
-    at(test, 5 * 1000 * 1000);
-    script_requests_open(&test->calls, 0, &test->topology.nodes[0], SCRIPT_RING);
+    memset(test->bed.topology.slots, 0, sizeof(test->bed.topology.slots));
+    test->bed.calls.options.timeout_us = INT64_C(60) * 1000 * 1000;
+    calls_bed_at(&test->bed, 5 * 1000 * 1000);
+    script_requests_open(&test->bed.calls, 0, &test->bed.topology.nodes[0], SCRIPT_RING);
     for (int lost = 1; lost >= 0; lost--) {
-        struct script_request *call = script_requests_new(&test->calls, 0);
-        script_ask_promote(&call->request, &test->space, &call->id, 1);
+        struct script_request *call = script_requests_new(&test->bed.calls, 0);
+        script_ask_promote(&call->request, &test->bed.space, &call->id, 1);
         script_requests_send(call, test, answered);
         answer_at_zero(call, lost);
-        assert_int_equal(test->space.ahead_us[0], lost ? 0 : 1 - test->loop.now_us);
+        assert_int_equal(test->bed.space.ahead_us[0], lost ? 0 : 1 - test->bed.loop.now_us);
     }
 }
 
@@ -402,19 +370,19 @@ static void news_of_a_new_queue_are_no_loss(void **state)
 {
     struct place_test *test = *state;
     struct partition_init *partition_init = start_opener(test, 1);
-    at(test, 1000);
+    calls_bed_at(&test->bed, 1000);
     struct script_request *call =
-        LIST_ENTRY(test->calls.partitions[0].calls.next, struct script_request, place);
+        LIST_ENTRY(test->bed.calls.partitions[0].calls.next, struct script_request, place);
     list_remove(&call->on_link.place);
     call->on_link.done(&call->on_link, redis_string(SCRIPT_ANSWER_BYTES));
     partition_init_lost(partition_init, 0);
     partition_init_lost(partition_init, 1); /* which we have never seen */
     assert_int_equal(partition_init->said_us, 0);
-    test->loop.now_us = 60 * 1000 * 1000;
+    test->bed.loop.now_us = 60 * 1000 * 1000;
     partition_init_lost(partition_init, 1);
     assert_int_equal(partition_init->said_us, 0);
     partition_init_lost(partition_init, 0);
-    assert_int_equal(partition_init->said_us, test->loop.now_us);
+    assert_int_equal(partition_init->said_us, test->bed.loop.now_us);
 }
 
 int main(void)
