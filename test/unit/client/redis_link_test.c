@@ -91,100 +91,103 @@ static int listen_somewhere(struct redis_address *out_address)
     return fd;
 }
 
-/* The server's end of a link that is up. */
-static int open_test_link(struct link *link, struct link_callbacks *callbacks, int listener,
-                          const struct redis_address *address)
+/* A link that is up, and the server's end of it. */
+struct served {
+    struct link_callbacks callbacks;
+    struct redis_address address;
+    struct link link;
+    int listener, fd;
+};
+
+static void open_served(struct served *served)
 {
     char greeting[64];
-    link_init(link, &(struct link_options){.callbacks = callbacks,
-                                           .loop = loop,
-                                           .user = "",
-                                           .password = "",
-                                           .timeout_us = 1000000});
-    link_want(link, address);
-    turns(link, LINK_GREETING);
-    int fd = accept(listener, NULL, NULL);
-    assert_true(fd >= 0);
-    assert_true(read(fd, greeting, sizeof(greeting)) > 0);
-    assert_int_equal(write(fd, "+PONG\r\n", 7), 7);
-    turns(link, LINK_UP);
-    return fd;
+    served->callbacks =
+        (struct link_callbacks){.up = ignore, .down = ignore, .message = no_message};
+    served->listener = listen_somewhere(&served->address);
+    link_init(&served->link, &(struct link_options){.callbacks = &served->callbacks,
+                                                    .loop = loop,
+                                                    .user = "",
+                                                    .password = "",
+                                                    .timeout_us = 1000000});
+    link_want(&served->link, &served->address);
+    turns(&served->link, LINK_GREETING);
+    served->fd = accept(served->listener, NULL, NULL);
+    assert_true(served->fd >= 0);
+    assert_true(read(served->fd, greeting, sizeof(greeting)) > 0);
+    assert_int_equal(write(served->fd, "+PONG\r\n", 7), 7);
+    turns(&served->link, LINK_UP);
+    told = false;
+}
+
+static void close_served(struct served *served)
+{
+    link_fini(&served->link);
+    (void)close(served->fd);
+    (void)close(served->listener);
 }
 
 static void what_was_not_sent_when_a_link_failed_is_never_sent(void **state)
 {
     static char room[1024 * 1024];
-    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
     struct link_call call = {.done = lost};
-    struct redis_address address;
-    struct link link;
+    struct served served;
     (void)state;
-    int listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, listener, &address);
+    open_served(&served);
     for (size_t sent = 0; sent < MANY_BYTES; sent += sizeof(room))
-        buf_add(link_out(&link), room, sizeof(room));
-    link_expect(&link, &call);
-    link_flush(&link); /* as much as the kernel takes, which is more than the other end takes */
-    link_fail(&link, "it does not answer");
+        buf_add(link_out(&served.link), room, sizeof(room));
+    link_expect(&served.link, &call);
+    link_flush(
+        &served.link); /* as much as the kernel takes, which is more than the other end takes */
+    link_fail(&served.link, "it does not answer");
     assert_true(told);
     ssize_t got = 1;
     while (got > 0)
-        got = read(fd, room, sizeof(room));
+        got = read(served.fd, room, sizeof(room));
     assert_int_equal(got, -1); /* and not 0, which is an orderly end behind all that was written */
     assert_int_equal(errno, ECONNRESET);
-    link_fini(&link);
-    (void)close(fd);
-    (void)close(listener);
+    close_served(&served);
 }
 
 static void as_much_as_a_server_reads_at_once_is_sent_early(void **state)
 {
     enum { READ_AT_ONCE = 16 * 1024 };
     static char room[2 * READ_AT_ONCE];
-    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
-    struct redis_address address;
-    struct link link;
+    struct served served;
     (void)state;
-    int listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, listener, &address);
-    buf_add(link_out(&link), room, READ_AT_ONCE - 1);
-    link_flush_early(&link);
-    assert_int_equal(recv(fd, room, sizeof(room), MSG_DONTWAIT), -1);
-    buf_add(link_out(&link), room, 1);
-    link_flush_early(&link);
-    assert_int_equal(recv(fd, room, READ_AT_ONCE, MSG_WAITALL), READ_AT_ONCE);
-    buf_add(link_out(&link), room, 1);
-    link_flush(&link);
-    assert_int_equal(recv(fd, room, sizeof(room), 0), 1);
-    (void)close(fd); /* an error is told by the loop alone */
-    buf_add(link_out(&link), room, READ_AT_ONCE);
-    link_flush_early(&link);
-    buf_add(link_out(&link), room, READ_AT_ONCE);
-    link_flush_early(&link);
-    assert_int_equal(link.state, LINK_UP);
-    turns(&link, LINK_DOWN);
-    link_fini(&link);
-    (void)close(listener);
+    open_served(&served);
+    buf_add(link_out(&served.link), room, READ_AT_ONCE - 1);
+    link_flush_early(&served.link);
+    assert_int_equal(recv(served.fd, room, sizeof(room), MSG_DONTWAIT), -1);
+    buf_add(link_out(&served.link), room, 1);
+    link_flush_early(&served.link);
+    assert_int_equal(recv(served.fd, room, READ_AT_ONCE, MSG_WAITALL), READ_AT_ONCE);
+    buf_add(link_out(&served.link), room, 1);
+    link_flush(&served.link);
+    assert_int_equal(recv(served.fd, room, sizeof(room), 0), 1);
+    (void)close(served.fd); /* an error is told by the loop alone */
+    served.fd = -1;
+    buf_add(link_out(&served.link), room, READ_AT_ONCE);
+    link_flush_early(&served.link);
+    buf_add(link_out(&served.link), room, READ_AT_ONCE);
+    link_flush_early(&served.link);
+    assert_int_equal(served.link.state, LINK_UP);
+    turns(&served.link, LINK_DOWN);
+    close_served(&served);
 }
 
 static void an_answer_of_absurd_length_costs_the_connection(void **state)
 {
     static const char nonsense[] = "*2147483647\r\n";
-    struct link_callbacks callbacks = {.up = ignore, .down = ignore, .message = no_message};
     struct link_call call = {.done = lost};
-    struct redis_address address;
-    struct link link;
+    struct served served;
     (void)state;
-    int listener = listen_somewhere(&address);
-    int fd = open_test_link(&link, &callbacks, listener, &address);
-    told = false;
-    link_expect(&link, &call);
-    assert_int_equal(write(fd, nonsense, strlen(nonsense)), strlen(nonsense));
-    turns(&link, LINK_DOWN);
+    open_served(&served);
+    link_expect(&served.link, &call);
+    assert_int_equal(write(served.fd, nonsense, strlen(nonsense)), strlen(nonsense));
+    turns(&served.link, LINK_DOWN);
     assert_true(told);
-    link_fini(&link);
-    (void)close(fd);
-    (void)close(listener);
+    close_served(&served);
 }
 
 /* ---- time, on a simulated network ---- */
