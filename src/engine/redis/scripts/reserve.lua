@@ -19,9 +19,9 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
         local key = 'r' .. string.char(#topic) .. topic
         ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
     end
-    local spot, second = ready[1], ready[2]
-    if spot then
-        name = sub(spot, -8)
+    local candidate, second = ready[1], ready[2]
+    if candidate then
+        name = sub(candidate, -8)
         job = call('HMGET', hash, 'j' .. name, 'b' .. name)
     end
     local raw = job[1]
@@ -35,8 +35,8 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
             if lease <= last then lease = last + partitions end
             local sooner = till < wake
             if sooner then wake = till end
-            call('ZREM', order, spot)
-            call('ZADD', KEYS[3], till, sub(spot, 2))
+            call('ZREM', order, candidate)
+            call('ZADD', KEYS[3], till, sub(candidate, 2))
             if string.find(ARGV[2], 'b', 1, true) then
                 flags, holder = flags + 1, daemon
                 call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)

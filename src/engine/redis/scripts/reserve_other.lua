@@ -49,46 +49,46 @@ local next_us = FOREVER
 
 -- The first ready ones of each topic that is not paused, in the order in which to take them, and
 -- one more than that, which will then be the first.
-local spots, first_of = {}, {}
+local candidates, first_of = {}, {}
 for i = 1, #topics do
     local pause = tonumber(found[4 * i - 2] or 0)
     if pause > now then
         next_us = pause < next_us and pause or next_us
-    elseif listed and most > 0 and #spots >= most then
+    elseif listed and most > 0 and #candidates >= most then
         first_of[topics[i]] = UNSEEN
     else
         local key = 'r' .. char(#topics[i]) .. topics[i]
         local ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST,
-            'LIMIT', 0, (listed and most > 0 and most - #spots or most) + 1)
-        for at = 1, #ready do spots[#spots + 1] = ready[at] end
+            'LIMIT', 0, (listed and most > 0 and most - #candidates or most) + 1)
+        for at = 1, #ready do candidates[#candidates + 1] = ready[at] end
     end
 end
 if not listed and #topics > 1 then
     local keys = {}
-    for i = 1, #spots do
-        keys[i] = { spots[i], unpack_bytes('>I4I8I8', spots[i], #spots[i] - 19) }
+    for i = 1, #candidates do
+        keys[i] = { candidates[i], unpack_bytes('>I4I8I8', candidates[i], #candidates[i] - 19) }
     end
     table.sort(keys, function(a, b)
         if a[2] ~= b[2] then return a[2] < b[2] end
         if a[3] ~= b[3] then return a[3] < b[3] end
         return a[4] < b[4]
     end)
-    for i = 1, #spots do spots[i] = keys[i][1] end
+    for i = 1, #candidates do candidates[i] = keys[i][1] end
 end
 
 local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
 local count, bytes, at, soonest, daemon, bodies = 0, 0, 1, FOREVER, sub(slot, 2, 9), {}
-while at <= #spots and count < most and bytes < most_bytes do
-    local asked, upto = {}, math.min(#spots, at + math.min(AT_ONCE, most - count) - 1)
+while at <= #candidates and count < most and bytes < most_bytes do
+    local asked, upto = {}, math.min(#candidates, at + math.min(AT_ONCE, most - count) - 1)
     for i = at, upto do
-        asked[#asked + 1] = 'j' .. sub(spots[i], -8)
+        asked[#asked + 1] = 'j' .. sub(candidates[i], -8)
     end
     local known = call('HMGET', hash, unpack(asked))
     for i = 1, #asked do
         if bytes >= most_bytes then break end
-        local spot, raw = spots[at], known[i]
+        local candidate, raw = candidates[at], known[i]
         at = at + 1
-        gone[#gone + 1] = spot
+        gone[#gone + 1] = candidate
         if raw then -- else: a place whose job is not there, which no script leaves
             local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
             local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
@@ -98,12 +98,12 @@ while at <= #spots and count < most and bytes < most_bytes do
             local head = pack(HEAD.STATE_TO_HOLDER, RESERVED, bound and flags + BOUND or flags,
                 reserves, till, last, bound and daemon or '\0\0\0\0\0\0\0\0') ..
                 sub(raw, HEAD.FAILURES)
-            local name, topic = sub(spot, -8), sub(spot, 3, 2 + string.byte(spot, 2))
+            local name, topic = sub(candidate, -8), sub(candidate, 3, 2 + string.byte(candidate, 2))
             count, bodies[count + 1] = count + 1, 'b' .. name
             bytes = bytes + unpack_bytes(HEAD.BODY_LEN_FORMAT, raw, HEAD.BODY_LEN)
             heads[count], kept[count] = head, name .. pack('<I8', last)
             sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
-            held[2 * count - 1], held[2 * count] = till, sub(spot, 2)
+            held[2 * count - 1], held[2 * count] = till, sub(candidate, 2)
             taken[topic] = (taken[topic] or 0) + 1
             if till < soonest then soonest = till end
         end
@@ -127,9 +127,9 @@ in_pieces('ZADD', reserved, held)
 if bound then
     for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
 end
-for i = at, #spots do
-    local topic = sub(spots[i], 3, 2 + string.byte(spots[i], 2))
-    first_of[topic] = first_of[topic] or sub(spots[i], -20, -9)
+for i = at, #candidates do
+    local topic = sub(candidates[i], 3, 2 + string.byte(candidates[i], 2))
+    first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9)
 end
 local flags = next(first_of) and MORE or 0
 -- A topic into which nothing was ever pushed needs no mark: its first job tells all daemons. So
