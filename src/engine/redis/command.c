@@ -8,6 +8,9 @@
 #include "base/mem.h"
 #include "engine/redis/engine_parts.h"
 
+/* Statistics of many topics are shown again for as long as that costs Redis no more than a part. */
+enum { STATS_SLOW_US = 50 * 1000, STATS_REST = 20 };
+
 /* What works for a ticket. */
 struct pending_command {
     struct redis_engine *redis;
@@ -27,6 +30,7 @@ struct gathering {
     struct cmd cmd; /* its bytes point to `topic` */
     struct buf topic;
     uint32_t under_way;
+    int64_t began_us;
     enum err err;
 };
 
@@ -223,6 +227,8 @@ static void gathering_reply(struct gathering *gathering)
 
 static void gathering_free(struct gathering *gathering)
 {
+    if (!gathering)
+        return;
     fanout_free(gathering->fanout);
     buf_fini(&gathering->topic);
     mem_free(gathering);
@@ -252,10 +258,48 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
     script_requests_send(call, gathering, gathered);
 }
 
+void command_forget_stats(struct redis_engine *redis)
+{
+    gathering_free(redis->kept_stats);
+    redis->kept_stats = NULL;
+}
+
+/* Answered: it goes, or its statistics are kept, if they took long. */
+static void gathering_end(struct gathering *gathering)
+{
+    struct redis_engine *redis = gathering->pending.redis;
+    int64_t took_us = redis->options.loop->now_us - gathering->began_us;
+    bool stats = gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
+    if (!stats || gathering->err || took_us < STATS_SLOW_US) {
+        gathering_free(gathering);
+        return;
+    }
+    command_forget_stats(redis);
+    redis->kept_stats = gathering;
+    redis->keep_stats_until_us = redis->options.loop->now_us + STATS_REST * took_us;
+}
+
+/* False: there are none, or they are too old, or lack what is asked for. */
+static bool answer_from_kept(struct redis_engine *redis, const struct cmd *cmd,
+                             struct ticket *ticket)
+{
+    struct gathering *kept = redis->kept_stats;
+    if (cmd->kind != CMD_TOPICS || !cmd->topic.stats || !kept || !ticket ||
+        redis->options.loop->now_us >= redis->keep_stats_until_us ||
+        (cmd->topic.due_within && !kept->cmd.topic.due_within))
+        return false;
+    kept->pending.ticket = ticket;
+    gathering_reply(kept);
+    return true;
+}
+
 /* True: it was answered, and is gone. */
 static bool gathering_step(struct gathering *gathering)
 {
     uint32_t partitions = gathering->pending.redis->space.partitions;
+    bool shows = !cmd_traits(gathering->pending.kind)->changes;
+    if (shows && !gathering->pending.ticket && !gathering->err)
+        gathering->err = ERR_AGAIN; /* nobody is there any more to be shown it */
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
         if (fanout_wants(gathering->fanout, i))
             gathering_ask(gathering, i);
@@ -263,14 +307,17 @@ static bool gathering_step(struct gathering *gathering)
     if (gathering->under_way)
         return false;
     gathering_reply(gathering);
-    gathering_free(gathering);
+    gathering_end(gathering);
     return true;
 }
 
 enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
                                  struct ticket *ticket)
 {
+    if (answer_from_kept(redis, cmd, ticket))
+        return SUBMIT_ANSWERED;
     struct gathering *gathering = mem_zalloc(sizeof(*gathering));
+    gathering->began_us = redis->options.loop->now_us;
     pending_begin(&gathering->pending, redis, cmd->kind, ticket);
     buf_add_bytes(&gathering->topic, cmd->topic.topic);
     gathering->cmd = *cmd;

@@ -549,6 +549,7 @@ void redis_engine_free(struct redis_engine *redis)
     loop_cancel(redis->options.loop, &redis->say);
     script_space_fini(&redis->space);
     arena_fini(&redis->scratch);
+    command_forget_stats(redis);
     rates_fini(&redis->rates);
     mem_free(redis);
 }

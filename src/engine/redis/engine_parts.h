@@ -15,6 +15,8 @@
 #include "engine/redis/requeue.h"
 #include "engine/redis/subscription.h"
 
+struct gathering;
+
 struct redis_engine {
     struct engine engine;
     struct redis_options options;
@@ -30,6 +32,8 @@ struct redis_engine {
     struct subscription subscription;
     struct preflight preflight;
     struct rates rates;
+    struct gathering *kept_stats; /* of command.c: the last ones that took long; NULL: none */
+    int64_t keep_stats_until_us;
     struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
@@ -45,6 +49,8 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
                               struct ticket *ticket);
 enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
                                  struct ticket *ticket);
+/* The engine ends. */
+void command_forget_stats(struct redis_engine *redis);
 /* Nobody waits for the answer any more. */
 void command_orphan(void *held);
 

@@ -293,6 +293,66 @@ static void a_policy_that_evicts_makes_it_unfit_while_it_lasts(void **state)
     assert_int_equal(health(), OK);
 }
 
+/* Who has gone is shown nothing: Redis is not asked on. */
+static void a_listing_ends_with_its_asker(void **state)
+{
+    static const struct bytes topic = {"t", 1}, other = {"other", 5};
+    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = other, .ttr_us = SECOND_US}};
+    struct cmd list = {.kind = CMD_LIST,
+                       .topic = {.topic = topic, .state = JOB_DELAYED, .max = 10}};
+    struct client client = {.ticket.answered = client_answered};
+    (void)state;
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    for (int i = 0; i < 5000; i++) {
+        push.push.due_us = now_us + 100 * SECOND_US + i;
+        (void)port->verbs->submit(port, &push, NULL);
+    }
+    turns(SECOND_US);
+    push.push.topic = topic;
+    (void)ask_for(&push, MS);
+    uint64_t before = engine->calls.partitions[0].used;
+    (void)port->verbs->submit(port, &list, &client.ticket);
+    port->verbs->cancel(port, &client.ticket);
+    turns(SECOND_US);
+    assert_int_equal(engine->calls.partitions[0].used, before + 1);
+    assert_int_equal(ask_for(&list, MS).count, 1);
+    assert_in_range(engine->calls.partitions[0].used, before + 9, before + 11);
+    list.topic.topic = BYTES("none"); /* others' jobs are not looked through for it */
+    before = engine->calls.partitions[0].used;
+    (void)ask_for(&list, MS);
+    assert_int_equal(engine->calls.partitions[0].used, before + 1);
+}
+
+/* Redis is not asked again at once for what took it long. */
+static void statistics_that_took_long_are_shown_again(void **state)
+{
+    struct cmd stats = {.kind = CMD_TOPICS, .topic = {.max = 1, .stats = true}};
+    struct client client = {.ticket.answered = client_answered};
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct engine *port = redis_engine_port(engine);
+    (void)ask_for(&stats, MS);
+    assert_int_equal(port->verbs->submit(port, &stats, &client.ticket), SUBMIT_PARKED);
+    turns(100 * MS);
+    assert_null(engine->kept_stats); /* that was quick */
+    sim_network_cut(network, 0, 0, SIM_CUT_ALL);
+    assert_int_equal(port->verbs->submit(port, &stats, &client.ticket), SUBMIT_PARKED);
+    turns(200 * MS);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(100 * MS);
+    assert_int_equal(client.answers, 2);
+    client.answers = 0;
+    assert_int_equal(port->verbs->submit(port, &stats, &client.ticket), SUBMIT_ANSWERED);
+    assert_int_equal(client.answers, 1);
+    turns(30 * SECOND_US);
+    assert_int_equal(port->verbs->submit(port, &stats, &client.ticket), SUBMIT_PARKED);
+    turns(SECOND_US);
+}
+
 /* The ring of answers is full then: what finds no place waits, and nobody is told "empty". */
 static void more_commands_than_the_ring_has_places_are_all_done(void **state)
 {
@@ -345,6 +405,8 @@ int main(void)
         STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
         STARTED(p2_what_a_lost_set_held_is_put_back),
         STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
+        STARTED(a_listing_ends_with_its_asker),
+        STARTED(statistics_that_took_long_are_shown_again),
         STARTED(more_commands_than_the_ring_has_places_are_all_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

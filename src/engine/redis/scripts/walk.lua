@@ -1,7 +1,7 @@
 -- Goes through a topic's jobs in one state, a bounded slice a call. Put before list and sweep.
 -- ARGV: 3 state (1 delayed, 2 ready, 3 reserved, 4 buried), 4 topic, 5 where to go on ('' = from
 -- the start).
-local SLICE = 1000 -- places looked at in one call
+local SLICE = 600 -- places looked at in one call
 local state, topic = tonumber(ARGV[3]), ARGV[4]
 local key = char(#topic) .. topic
 
