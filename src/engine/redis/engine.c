@@ -115,6 +115,13 @@ static void partition_forgot_us(void *owner)
     consumers_forget(&((struct redis_engine *)owner)->consumers);
 }
 
+static void clock_leapt(void *owner)
+{
+    struct redis_engine *redis = owner;
+    promoter_look(&redis->promoter);
+    consumers_forget(&redis->consumers);
+}
+
 static void promote_sent(void *owner, uint32_t partition)
 {
     consumers_promoting(&((struct redis_engine *)owner)->consumers, partition);
@@ -329,6 +336,7 @@ static void make_client(struct redis_engine *redis)
                                                            .timeout_us = options->timeout_us,
                                                            .wait_replicas = options->wait_replicas,
                                                            .to_open = partition_to_open,
+                                                           .clock_leapt = clock_leapt,
                                                            .owner = redis});
 }
 

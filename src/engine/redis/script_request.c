@@ -19,6 +19,7 @@ enum {
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
     CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
     CLOCK_FAR_US = 1000 * 1000,
+    CLOCK_LEAP_US = 250 * 1000, /* no clock drifts so far between two answers */
     CLOCK_UNSURE_US =
         2 * 1000,          /* an answer that was longer under way is not counted from its end */
     PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
@@ -266,14 +267,20 @@ static void retry(struct timer *timer)
 
 /* ---- the clocks ---- */
 
-static void set_clock(struct script_requests *calls, const struct node *node, int64_t ahead_us)
+static void set_clock(struct script_requests *calls, const struct node *node, int64_t ahead_us,
+                      int64_t leap_us)
 {
     char room[REDIS_HOST_MAX + 8];
     struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
+    bool leapt = leap_us > CLOCK_LEAP_US || leap_us < -CLOCK_LEAP_US;
     for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
         if (script_requests_node(calls, i) == node)
             calls->options.space->ahead_us[i] = ahead_us;
     }
+    if (leapt)
+        log_event(LOG_WARN, "redis_clock_leapt", "node=%.*s by_ms=%lld hint=\"%s\"", (int)name.len,
+                  name.at, (long long)(leap_us / 1000),
+                  "jobs may be early or late by so much: let NTP slew the clocks, not step them");
     if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
         log_event(LOG_WARN, "redis_clock", "node=%.*s ahead_ms=%lld hint=\"set the clocks by NTP\"",
                   (int)name.len, name.at, (long long)(ahead_us / 1000));
@@ -293,13 +300,20 @@ static void compare_clocks(const struct script_request *call, int64_t redis_us)
     int64_t least_us = redis_us - calls->options.loop->now_us;
     bool possible =
         believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
-    if (redis_us == 0 || possible || call->resent ||
+    if (redis_us == 0 || call->resent ||
         call->answered_by != script_requests_node(calls, call->id.partition))
+        return;
+    bool known = partition_of(call)->clock_known;
+    partition_of(call)->clock_known = true;
+    if (possible)
         return;
     int64_t ahead_us =
         most_us; /* a job may come late by the way there and back, never early (P3) */
     bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
-    set_clock(calls, call->answered_by, close ? 0 : ahead_us);
+    int64_t leap_us = ahead_us - believed_us;
+    set_clock(calls, call->answered_by, close ? 0 : ahead_us, known ? leap_us : 0);
+    if (calls->options.clock_leapt && (leap_us > CLOCK_LEAP_US || leap_us < -CLOCK_LEAP_US))
+        calls->options.clock_leapt(calls->options.owner);
 }
 
 int64_t script_request_next_us(const struct script_request *call,

@@ -62,6 +62,7 @@ struct partition {
     uint32_t places;                      /* of the ring, which Redis knows of */
     uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
+    bool clock_known;           /* it was compared */
     const struct node *open_at; /* the script `open` was answered there; NULL: nowhere */
 };
 
@@ -92,6 +93,9 @@ struct script_requests_options {
     unsigned wait_replicas; /* 0: answer at once */
     /* The partition is to be opened: it is not, any more, or its ring wants more places. */
     void (*to_open)(void *owner, uint32_t partition);
+    /* The clock of a partition's server has leapt, or is another's: what was planned by it is
+       wrong. NULL: nobody minds. */
+    void (*clock_leapt)(void *owner);
     void *owner;
 };
 

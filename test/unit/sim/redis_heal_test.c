@@ -171,21 +171,20 @@ static uint64_t scripts_sent(void)
     return count;
 }
 
-/* Pushes a job that is due in a second by Redis' clock, with a consumer who waits for it. */
-static struct client *a_job_for_who_waits(int64_t redis_ahead_us)
+/* Pushes a job, with a consumer who waits for it. */
+static void a_job_for_who_waits(struct client *taker, struct client *pusher, int64_t due_us)
 {
     static const struct bytes topic = {"t", 1};
-    static struct client pusher, taker;
-    struct cmd take = {.kind = CMD_RESERVE,
-                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
-    struct cmd push = {.kind = CMD_PUSH, .push = {.topic = topic, .ttr_us = 60 * SECOND_US}};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = due_us, .ttr_us = 60 * INT64_C(1000000)}};
     struct engine *port = redis_engine_port(engine);
-    push.push.due_us = now_us + redis_ahead_us + SECOND_US;
-    take.reserve.wait_us = 60 * INT64_C(1000000);
-    pusher = taker = (struct client){.ticket.answered = client_answered};
-    (void)port->verbs->submit(port, &push, &pusher.ticket); /* both are told */
-    (void)port->verbs->submit(port, &take, &taker.ticket);
-    return &taker;
+    *pusher = *taker = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &pusher->ticket); /* both are told */
+    (void)port->verbs->submit(port, &take, &taker->ticket);
 }
 
 /* Clocks that differ by less than 10 ms count as one; that must not make the promoter spin. */
@@ -198,16 +197,50 @@ static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void
     assert_int_equal(start(), OK);
     turns(SECOND_US);
     int64_t due_us = now_us + SECOND_US;
-    struct client *taker = a_job_for_who_waits(0);
+    static struct client taker, pusher;
+    a_job_for_who_waits(&taker, &pusher, due_us);
     while (now_us < due_us - 20 * MS)
         turn();
-    assert_int_equal(taker->answers, 0);
+    assert_int_equal(taker.answers, 0);
     uint64_t before = scripts_sent();
-    while (!taker->answers)
+    while (!taker.answers)
         turn();
     assert_true(now_us >= due_us && now_us < due_us + 5 * MS);
-    assert_int_equal(taker->count, 1);
+    assert_int_equal(taker.count, 1);
     assert_true(scripts_sent() - before <= 5); /* of these are: a reserve, perhaps a heartbeat */
+}
+
+/* Three jobs, before, during and after two seconds in which Redis' clock is off by so much. */
+static void survive_a_leap_of(int64_t leap_us)
+{
+    static struct client takers[3], pushers[3];
+    add_address(7000);
+    options.partitions = 2;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    int64_t began_us = now_us;
+    for (unsigned i = 0; i < 3; i++)
+        a_job_for_who_waits(&takers[i], &pushers[i], began_us + SECOND_US * (1 + 2 * (int)i));
+    turns(began_us + 1900 * MS - now_us);
+    assert_int_equal(takers[0].count, 1);
+    sim_redis_settings(servers[0])->ahead_us = leap_us;
+    turns(2 * SECOND_US);
+    sim_redis_settings(servers[0])->ahead_us = 0;
+    turns(began_us + 5100 * MS - now_us);
+    assert_int_equal(takers[1].count, 1); /* a second after the leap was over, at the latest */
+    assert_int_equal(takers[2].count, 1);
+}
+
+static void p10_redis_clock_may_be_an_hour_back_for_a_while(void **state)
+{
+    (void)state;
+    survive_a_leap_of(-3600 * INT64_C(1000000));
+}
+
+static void p10_redis_clock_may_be_an_hour_ahead_for_a_while(void **state)
+{
+    (void)state;
+    survive_a_leap_of(3600 * INT64_C(1000000));
 }
 
 /* ---- notices ---- */
@@ -247,7 +280,7 @@ static void push_to_all_topics(int64_t due_us)
 }
 
 /* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
-static void p8_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
+static void p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
 {
     static struct client takers[TOPICS];
     (void)state;
@@ -293,7 +326,7 @@ static void turns_of_both(int64_t us)
 
 /* One daemon's jobs are made ready by the other, who must look for itself; then so must the first,
  * for whom they are. */
-static void p8_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void **state)
+static void p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void **state)
 {
     static struct client takers[TOPICS];
     (void)state;
@@ -340,8 +373,10 @@ int main(void)
         STARTED(an_older_map_does_not_replace_a_newer_one),
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
-        STARTED(p8_jobs_are_found_within_a_second_though_the_bus_loses_all_notices),
-        STARTED(p8_two_daemons_find_their_jobs_though_the_bus_loses_all_notices),
+        STARTED(p10_redis_clock_may_be_an_hour_back_for_a_while),
+        STARTED(p10_redis_clock_may_be_an_hour_ahead_for_a_while),
+        STARTED(p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices),
+        STARTED(p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
