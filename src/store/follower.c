@@ -197,6 +197,7 @@ static void tell_batch(struct follower *follower, struct follower_callbacks *cal
                        const struct batch_head *head, const char *batch)
 {
     struct batch_walk walk;
+    uint64_t records = log_records(follower->all->store->log);
     batch_walk_init(&walk, batch, head->payload_bytes);
     enum err err = batch_walk_next(&walk); /* its epoch is known then */
     callbacks->batch(callbacks, head->number, walk.epoch, head->clock_us);
@@ -206,6 +207,7 @@ static void tell_batch(struct follower *follower, struct follower_callbacks *cal
         walk.record.event.record = (struct stored){0};
         callbacks->event(callbacks, head->number, &walk.record.event);
     }
+    CHECK(log_records(follower->all->store->log) == records); /* the callbacks appended nothing */
     follower->read = head->number;
 }
 

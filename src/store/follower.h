@@ -40,6 +40,7 @@ enum follower_state {
     FOLLOWER_DROPPED, /* what is behind its cursor is gone, or will be */
 };
 
+/* They must not append to the store: what they are shown lies in memory that this may move. */
 struct follower_callbacks {
     /* Before a batch's events, also if there are none. */
     void (*batch)(struct follower_callbacks *callbacks, uint64_t batch, uint64_t epoch,

@@ -298,6 +298,72 @@ static void rename_gives_a_file_another_name(void **state)
     assert_int_not_equal(do_op(disk, &op), OK); /* there is no "one" any more */
 }
 
+static void count_inspected(struct disk_op *op)
+{
+    ++*(int *)op->owner;
+    assert_int_equal(((const char *)op->into)[0], 'r');
+}
+
+static void reads_of_the_read_lane_bring_what_is_in_the_file(void **state)
+{
+    struct disk *disk = ((struct fixture *)*state)->disk;
+    struct disk_file *file = make(disk, "read", 3 * DISK_ALIGN);
+    char *block = mem_aligned(DISK_ALIGN, 2 * DISK_ALIGN);
+    memset(block, 'r', DISK_ALIGN);
+    struct disk_op write = {.verb = DISK_WRITE_SYNC,
+                            .lane = LANE_COMMIT,
+                            .file = file,
+                            .data = block,
+                            .len = DISK_ALIGN,
+                            .offset = 2 * DISK_ALIGN};
+    assert_int_equal(do_op(disk, &write), OK);
+    int inspected = 0;
+    for (int round = 0; round < 4; round++) { /* of an open file; opened; past the page cache */
+        struct disk_op read = {.verb = DISK_READ,
+                               .lane = LANE_READ,
+                               .file = round == 0 ? file : NULL,
+                               .name = "read",
+                               .fresh = round > 1,
+                               .into = block,
+                               .len = 2 * DISK_ALIGN,
+                               .offset = 2 * DISK_ALIGN,
+                               .inspect = count_inspected,
+                               .owner = &inspected};
+        memset(block, 'x', 2 * DISK_ALIGN);
+        if (round == 3) { /* not aligned, and not at the end */
+            read.offset = 2 * DISK_ALIGN + 5;
+            read.len = 100;
+        }
+        assert_int_equal(do_op(disk, &read), OK);
+        assert_int_equal(read.got, round == 3 ? 100 : DISK_ALIGN);
+        assert_true(block[0] == 'r' && block[read.got - 1] == 'r');
+        assert_int_equal(inspected, round + 1);
+        assert_non_null(read.file);
+        if (round > 0) /* it opened one, which is ours */
+            disk->verbs->close(disk, read.file);
+    }
+    struct disk_op behind = {.verb = DISK_READ,
+                             .lane = LANE_READ,
+                             .file = file,
+                             .into = block,
+                             .len = DISK_ALIGN,
+                             .offset = 5 * DISK_ALIGN};
+    assert_int_equal(do_op(disk, &behind), OK);
+    assert_int_equal(behind.got, 0);
+    struct disk_op missing = {.verb = DISK_READ,
+                              .lane = LANE_READ,
+                              .name = "missing",
+                              .into = block,
+                              .len = DISK_ALIGN,
+                              .inspect = count_inspected,
+                              .owner = &inspected};
+    assert_int_equal(do_op(disk, &missing), ERR_NOT_FOUND);
+    assert_null(missing.file);
+    assert_int_equal(inspected, 4); /* of what could not be read there is nothing to look at */
+    disk->verbs->close(disk, file);
+    mem_free(block);
+}
+
 static void fill(struct disk_op *op)
 {
     memset((char *)(uintptr_t)op->data, 'p', op->len);
@@ -478,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(a_made_file_is_zeros_and_keeps_what_is_written),
         BOTH(reading_past_the_end_gives_less),
+        BOTH(reads_of_the_read_lane_bring_what_is_in_the_file),
         BOTH(replace_and_remove_change_names),
         BOTH(operations_of_a_lane_end_in_order),
         BOTH(the_lock_is_for_one),
