@@ -57,6 +57,7 @@ struct core *core_new(const struct core_options *options)
                core->now_us);
     wheel_init(&core->pauses, &core->topics.pool, offsetof(struct topic, timer_prev), pause_end_of,
                core->now_us);
+    pool_init(&core->scan_pool, sizeof(struct scan));
     list_init(&core->scans);
     return core;
 }
@@ -77,6 +78,7 @@ void core_free(struct core *core)
     retries_fini(&core->retries);
     index_fini(&core->index);
     pool_fini(&core->waiters);
+    pool_fini(&core->scan_pool);
     pool_fini(&core->jobs);
     blocks_fini(&core->ids); /* none is larger than its blocks */
     mem_free(core->candidates);
@@ -159,6 +161,7 @@ static bool trim(struct core *core)
     bool more = pool_trim(&core->jobs);
     more |= blocks_trim(&core->ids);
     more |= pool_trim(&core->waiters);
+    more |= pool_trim(&core->scan_pool);
     more |= pool_trim(&core->topics.pool);
     more |= pool_trim(&core->retries.pool);
     return more;
@@ -167,8 +170,8 @@ static bool trim(struct core *core)
 static bool has_spare(const struct core *core)
 {
     return pool_has_spare(&core->jobs) || blocks_has_spare(&core->ids) ||
-           pool_has_spare(&core->waiters) || pool_has_spare(&core->topics.pool) ||
-           pool_has_spare(&core->retries.pool);
+           pool_has_spare(&core->waiters) || pool_has_spare(&core->scan_pool) ||
+           pool_has_spare(&core->topics.pool) || pool_has_spare(&core->retries.pool);
 }
 
 bool core_tick(struct core *core, int64_t now_us, uint32_t steps)
@@ -197,8 +200,8 @@ void core_cancel(struct core *core, uint64_t parked)
     uint32_t number = (uint32_t)parked, generation = (uint32_t)(parked >> 32);
     if (generation == 0)
         return;
-    if (number == SCAN_HANDLE)
-        core_scan_cancel(core, generation);
+    if (number & SCAN_HANDLE)
+        core_scan_cancel(core, number & ~SCAN_HANDLE, generation);
     else
         core_cancel_wait(core, number, generation);
 }

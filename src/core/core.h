@@ -102,8 +102,11 @@ uint64_t core_lease_next(const struct core *core); /* the lease that will be giv
 /* Do consumers wait while jobs are delayed, so that a late turn would make a job late? O(1). */
 bool core_is_awaited(const struct core *core);
 
-/* Answers every parked reserve with this error: ERR_DRAINING, ERR_STORE_FAILED. */
-void core_drain(struct core *core, enum err err);
+/*
+ * Answers parked reserves with this error (ERR_DRAINING, ERR_STORE_FAILED), as far as the budget
+ * goes. True: there are more.
+ */
+bool core_drain(struct core *core, enum err err);
 
 /*
  * Server-made numbers and leases count on from at least these (the store knows them once it is

@@ -63,8 +63,9 @@ enum scan_step {
 /* A command that looks at all jobs, or changes many: a slice at a time. */
 struct scan {
     struct list of_core; // core::scans
-    uint32_t generation;
-    enum cmd_kind kind; /* LIST, PEEK, KICK_TOPIC, CLEAR_TOPIC, or TOPIC (its first delayed job) */
+    uint32_t number;     /* of core::scan_pool, once it is parked … */
+    uint32_t generation; /* … and with that its handle; 0 = free */
+    enum cmd_kind kind;  /* LIST, PEEK, KICK_TOPIC, CLEAR_TOPIC, or TOPIC (its first delayed job) */
     enum scan_step step;
     void *ctx;
     uint32_t topic; /* pinned */
@@ -99,8 +100,8 @@ struct core {
     struct wheel waits;  /* waiters by until_us */
     struct wheel pauses; /* topics by pause_until_us */
     struct pool waiters;
-    struct list scans; // scan::of_core
-    uint32_t scan_count;
+    struct pool scan_pool;
+    struct list scans;             // scan::of_core
     uint32_t generation;           /* of the last parked command */
     uint64_t mark;                 /* see topic::mark */
     struct topic **candidates;     /* scratch of reserve … */
@@ -211,14 +212,15 @@ static inline struct listing core_listing(struct bytes topic, enum job_state sta
 
 /* ---- scan.c ---- */
 
-enum { SCAN_HANDLE = 0x7fffffff }; /* low half of a scan's handle: no waiter has this number */
+#define SCAN_HANDLE                                                                                \
+    UINT32_C(0x80000000) /* in the low half of a scan's handle, and in no waiter's */
 
 /* LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC: answered at once if that is little work.
  * `after`: what the LIST's cursor says; NULL: from the start. */
 void core_scan(struct core *core, const struct topic *topic, const struct cmd *cmd,
                const struct cursor *after, void *ctx, uint64_t *out_parked);
 bool core_scan_step(struct core *core); /* a slice of each scan; true = more to do */
-void core_scan_cancel(struct core *core, uint32_t generation);
+void core_scan_cancel(struct core *core, uint32_t number, uint32_t generation);
 void core_scan_free(struct core *core, struct scan *scan);
 
 uint32_t core_next_generation(struct core *core); /* never 0 */

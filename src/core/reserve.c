@@ -125,7 +125,7 @@ static struct wanted wanted_of(const struct cmd_reserve *cmd)
 static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx,
                      uint64_t *out_parked)
 {
-    if (core->waiters.count + core->scan_count >= core->limits.waiters)
+    if (core->waiters.count + core->scan_pool.count >= core->limits.waiters)
         return ERR_WAITERS_LIMIT;
     uint32_t number = pool_take(&core->waiters);
     CHECK(number < SCAN_HANDLE);
@@ -277,18 +277,20 @@ void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation)
         unpark(core, number);
 }
 
-void core_drain(struct core *core, enum err err)
+bool core_drain(struct core *core, enum err err)
 {
-    if (core->waiters.count == 0)
-        return;
-    for (uint32_t i = pool_next(&core->waiters, 0); i != POOL_NONE;
-         i = pool_next(&core->waiters, i + 1)) {
-        if (!waiter_at(core, i)->generation)
+    uint32_t number = pool_next(&core->waiters, 0);
+    for (uint32_t ended = 0; number != POOL_NONE; number = pool_next(&core->waiters, number + 1)) {
+        if (!waiter_at(core, number)->generation)
             continue;
-        void *ctx = waiter_at(core, i)->ctx;
-        unpark(core, i);
+        if (ended++ >= ENDS_MIN && budget_spent(core->budget))
+            return true;
+        budget_spend(core->budget, TAKE_NS);
+        void *ctx = waiter_at(core, number)->ctx;
+        unpark(core, number);
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
     }
+    return false;
 }
 
 /* ---- between reserving and handing out ---- */

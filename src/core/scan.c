@@ -19,6 +19,7 @@ enum {
     KICK_PAGE_MAX = 10000, /* 240 KB: a client may ask for all jobs that there are */
     LOOK_NS = 12,
     SPENT_LOOKS = 512, /* after so many it looks whether the budget is spent */
+    TURN_NS = 20,      /* for asking a scan whether it is its turn */
     OFFER_NS = 250,    /* for a place that goes into the page */
     CHANGE_NS = 1500,
 };
@@ -240,24 +241,28 @@ void core_scan_free(struct core *core, struct scan *scan)
 {
     struct topic *topic = topics_at(&core->topics, scan->topic);
     list_remove(&scan->of_core);
-    core->scan_count--;
     topic->pins--;
+    if (topic->kicker == scan->generation)
+        topic->kicker = 0;
     topics_relist(&core->topics, topic);
     top_k_fini(&scan->page);
-    mem_free(scan);
+    scan->generation = 0;
+    pool_give(&core->scan_pool, scan->number);
 }
 
 static void park(struct core *core, const struct scan *scan, uint64_t *out_parked)
 {
     struct topic *topic = topics_at(&core->topics, scan->topic);
-    struct scan *parked = mem_alloc(sizeof(*parked));
+    uint32_t number = pool_take(&core->scan_pool);
+    CHECK(number < SCAN_HANDLE);
+    struct scan *parked = pool_at(&core->scan_pool, number);
     *parked = *scan;
+    parked->number = number;
     parked->generation = core_next_generation(core);
     list_add_tail(&core->scans, &parked->of_core);
-    core->scan_count++;
     topic->pins++;
     topics_relist(&core->topics, topic);
-    *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE;
+    *out_parked = (uint64_t)parked->generation << 32 | SCAN_HANDLE | number;
 }
 
 /* READY and BURIED jobs of a topic are in lists; the others must be searched. */
@@ -288,7 +293,7 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     if (scan_run(core, &scan, small ? AT_ONCE_MAX : 1)) {
         scan_answer(core, &scan);
         top_k_fini(&scan.page);
-    } else if (core->waiters.count + core->scan_count < core->limits.waiters) {
+    } else if (core->waiters.count + core->scan_pool.count < core->limits.waiters) {
         park(core, &scan, out_parked);
     } else if (scan.changed) { /* it has begun: so many, and there are more */
         reply_changed(core, &scan);
@@ -299,12 +304,27 @@ void core_scan(struct core *core, const struct topic *topic, const struct cmd *c
     }
 }
 
+/*
+ * Those that kick delayed jobs of one topic go one after the other: each would else find, looking
+ * at all jobs, the same ones as the others, and look again for those that it has lost to them.
+ */
+static bool is_its_turn(struct core *core, const struct scan *scan)
+{
+    struct topic *topic = topics_at(&core->topics, scan->topic);
+    budget_spend(core->budget, TURN_NS);
+    if (scan->kind != CMD_KICK_TOPIC || scan->step == SCAN_HEADS)
+        return true;
+    if (topic->kicker == 0)
+        topic->kicker = scan->generation;
+    return topic->kicker == scan->generation;
+}
+
 bool core_scan_step(struct core *core)
 {
-    uint32_t count = core->scan_count;
-    for (uint32_t i = 0; i < count && (i == 0 || !budget_spent(core->budget)); i++) {
+    uint64_t count = core->scan_pool.count;
+    for (uint64_t i = 0; i < count && (i == 0 || !budget_spent(core->budget)); i++) {
         struct scan *scan = LIST_ENTRY(core->scans.next, struct scan, of_core);
-        if (scan_run(core, scan, LOOKS)) {
+        if (is_its_turn(core, scan) && scan_run(core, scan, LOOKS)) {
             scan_answer(core, scan);
             core_scan_free(core, scan);
         } else { /* the others' turn */
@@ -315,13 +335,11 @@ bool core_scan_step(struct core *core)
     return !list_empty(&core->scans);
 }
 
-void core_scan_cancel(struct core *core, uint32_t generation)
+void core_scan_cancel(struct core *core, uint32_t number, uint32_t generation)
 {
-    for (struct list *at = core->scans.next; at != &core->scans; at = at->next) {
-        struct scan *scan = LIST_ENTRY(at, struct scan, of_core);
-        if (scan->generation == generation) {
-            core_scan_free(core, scan);
-            return;
-        }
-    }
+    if (!pool_has(&core->scan_pool, number))
+        return;
+    struct scan *scan = pool_at(&core->scan_pool, number);
+    if (scan->generation == generation)
+        core_scan_free(core, scan);
 }

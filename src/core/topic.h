@@ -25,7 +25,8 @@ struct topic {
     bool servable;                      /* hangs on topics::servable */
     bool idle;                          /* hangs on topics::idle */
     uint32_t pins;                      /* scans under way that need the topic to stay */
-    uint64_t mark;                   /* the last parking reserve that named it: finds duplicates */
+    uint32_t kicker; /* the generation of the parked KICK_TOPIC whose turn it is; 0: nobody's */
+    uint64_t mark;   /* the last parking reserve that named it: finds duplicates */
     uint32_t timer_prev, timer_next; /* on the wheel of pauses */
     int64_t pause_until_us;          /* 0 = not paused */
     int64_t pause_us;                /* how long that pause is altogether */

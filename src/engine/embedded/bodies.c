@@ -145,6 +145,13 @@ static void leave_out(struct embedded *embedded, struct reply *reply, const stru
     reply->err = err;
 }
 
+/* Gives back its jobs, as if they had not been taken. */
+static void give_back_all(struct embedded *embedded, const struct reply *reply)
+{
+    for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++)
+        note_unread(&embedded->bodies, &reply->jobs[i], ERR_AGAIN);
+}
+
 /* ---- bodies that are in memory ---- */
 
 static struct body_place place_of(const struct job_view *job)
@@ -346,6 +353,12 @@ void bodies_reply(struct embedded *embedded, struct ticket *ticket, const struct
 {
     struct bodies *bodies = &embedded->bodies;
     struct reply full = *reply;
+    bool takes = cmd_traits(reply->kind)->takes_jobs;
+    if (takes && embedded->store && store_failed(embedded->store)) { /* a wait that just ended */
+        give_back_all(embedded, reply);
+        ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
+        return;
+    }
     uint32_t cold = read_bodies(embedded, &full);
     if (cold)
         wait_for_bodies(embedded, ticket, &full, cold);
@@ -388,13 +401,6 @@ static void waiter_free(struct body_waiter *waiter)
     bodies->held_bytes -= waiter->size_bytes;
     arena_fini(&waiter->bodies);
     mem_free(waiter);
-}
-
-/* Gives back its jobs, as if they had not been taken. */
-static void give_back_all(struct embedded *embedded, const struct reply *reply)
-{
-    for (uint32_t i = 0; i < reply->count && cmd_traits(reply->kind)->takes_jobs; i++)
-        note_unread(&embedded->bodies, &reply->jobs[i], ERR_AGAIN);
 }
 
 /* False: the job was deleted or replaced meanwhile, and leaves the reply. */

@@ -96,11 +96,14 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
 
 /* ---- the engine port ---- */
 
-/* A consumer that waits gets what it would get if it asked now: see admit(). */
-static void stop_serving_if_failed(struct embedded *embedded)
+/* After a failure, or while it drains, a consumer that waits gets what it would get if it asked
+   now: see admit(). All of them do, but in slices. */
+static void stop_serving(struct embedded *embedded)
 {
     if (embedded->store && store_failed(embedded->store))
-        core_drain(embedded->core, ERR_STORE_FAILED);
+        embedded->busy |= core_drain(embedded->core, ERR_STORE_FAILED);
+    else if (embedded->draining)
+        embedded->busy |= core_drain(embedded->core, ERR_DRAINING);
 }
 
 static void engine_use_budget(struct engine *engine, struct budget *budget)
@@ -120,7 +123,7 @@ static void engine_begin(struct engine *engine)
     commit_release(embedded);
     bodies_renew_leases(embedded);
     bodies_turn(embedded);
-    stop_serving_if_failed(embedded);
+    stop_serving(embedded);
     embedded->busy |= core_tick(embedded->core, embedded->loop->now_us, TICK_STEPS);
     embedded->busy |= blocks_trim(&embedded->bodies.memory);
 }
@@ -208,6 +211,8 @@ static void engine_cancel(struct engine *engine, struct ticket *ticket)
 static void engine_match(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
+    if (embedded->store && store_failed(embedded->store))
+        return; /* who waits is told so: stop_serving() */
     if (core_match(embedded->core, embedded->loop->now_us, MATCH_JOBS))
         embedded->busy = true;
 }
@@ -229,7 +234,7 @@ static int64_t engine_end(struct engine *engine)
         note_marks(embedded);
         store_turn(embedded->store, embedded->loop->now_us);
         commit_release(embedded);
-        stop_serving_if_failed(embedded);
+        stop_serving(embedded);
     }
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
@@ -245,7 +250,7 @@ static void engine_drain(struct engine *engine)
 {
     struct embedded *embedded = of_engine(engine);
     embedded->draining = true;
-    core_drain(embedded->core, ERR_DRAINING);
+    embedded->busy = true;
 }
 
 static enum err engine_health(const struct engine *engine)
