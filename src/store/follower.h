@@ -89,7 +89,7 @@ void followers_fill(const struct followers *all, struct manifest *manifest);
 bool followers_need(const struct followers *all, uint64_t batch);
 /* Drops those. */
 void followers_drop(struct followers *all, uint64_t batch);
-bool followers_reading(const struct followers *all); /* is the disk at it? */
+bool followers_reading(const struct followers *all); /* is a read under way? */
 void followers_stats(const struct followers *all, struct store_stats *out_stats);
 void followers_valid(const struct followers *all); /* CHECKs the invariants. O(1) */
 

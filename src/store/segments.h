@@ -146,7 +146,8 @@ void segments_damaged(struct segments *segments, struct segment *segment, uint64
                       const char *text);
 /* A job's newest record is there now. */
 void segments_live(struct segments *segments, struct segment *segment, struct stored stored);
-/* A record died. False: no such record can be (a bug, or a lie in the log while replaying). */
+/* A record died. False: no such record can be (a bug, or a false record in the log while
+ * replaying). */
 bool segments_dies(struct segments *segments, struct stored stored);
 
 void segments_stats(const struct segments *segments, struct store_stats *out_stats);
