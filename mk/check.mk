@@ -92,4 +92,4 @@ $(CPP_OK): $(STAMPS)/cppcheck/%.c.ok: %.c $(BUILD)/%.o tools/cppcheck.txt
 # The unit tests once more, with everything the sanitizers see. A build of its own. Lives are slow there.
 SANITIZE_SEEDS ?= 100
 sanitize: ## unit tests under the address and undefined-behaviour sanitizers
-	SIM_SEEDS=$(SANITIZE_SEEDS) $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g' unit-run
+	SIM_SEEDS=$(SANITIZE_SEEDS) $(MAKE) BUILD=$(BUILD)/asan SAN=address,undefined OPT='-O1 -g1' unit-run
