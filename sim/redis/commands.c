@@ -177,7 +177,7 @@ static void run_hgetall(struct command_run *run)
     }
 }
 
-/* A slice of the fields as they are sorted; its cursor is a place among these. */
+/* A slice of the fields as they are sorted, up or down; its cursor is a place among these. */
 static void run_hscan(struct command_run *run)
 {
     struct value *value;
@@ -197,8 +197,9 @@ static void run_hscan(struct command_run *run)
     resp_bulk(run->out, bytes_of(cursor, (size_t)len));
     resp_array(run->out, from < upto ? 2 * (upto - (size_t)from) : 0);
     for (size_t i = (size_t)from; i < upto; i++) {
-        resp_bulk(run->out, value->items[i].member);
-        resp_bulk(run->out, buf_bytes(&value->items[i].value));
+        const struct value_item *item = &value->items[run->keys->scans_down ? count - 1 - i : i];
+        resp_bulk(run->out, item->member);
+        resp_bulk(run->out, buf_bytes(&item->value));
     }
 }
 

@@ -39,7 +39,7 @@ void keyspace_clear(struct keyspace *keys)
     for (size_t i = 0; i < keys->count; i++)
         value_free(keys->values[i]);
     mem_free(keys->values);
-    *keys = (struct keyspace){0};
+    *keys = (struct keyspace){.scans_down = keys->scans_down};
 }
 
 static int compare_key(const struct value *value, unsigned db, struct bytes name)

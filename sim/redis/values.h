@@ -30,6 +30,7 @@ struct value {
 struct keyspace {
     struct value **values; /* sorted by database and name */
     size_t count, cap;
+    bool scans_down; /* HSCAN: a cursor of another server's means something else here */
 };
 
 /* A zeroed keyspace is empty and valid. */

@@ -50,6 +50,13 @@ static void say_lost(struct partition_init *partition_init)
 
 static void rebuild_step(struct opening *opening);
 
+static void rebuild_from_start(struct opening *opening)
+{
+    opening->from[0] = '0';
+    opening->from[1] = '\0';
+    rebuild_step(opening);
+}
+
 static void end_rebuilding(struct opening *opening, bool done)
 {
     struct partition_init *partition_init = opening->partition_init;
@@ -68,9 +75,15 @@ static void rebuilt(void *owner, struct script_request *call, enum err err,
     struct opening *opening = owner;
     struct script_parts said = {.partition = opening->partition, .at = parts, .count = count};
     struct script_answer answer;
-    (void)call;
+    bool is_first = strcmp(opening->from, "0") == 0;
+    bool lost_cursor = !is_first && call->answered_by != opening->scanned_at;
+    opening->scanned_at = call->answered_by;
     if (!err)
         err = script_read_answer(opening->partition_init->options.space, &said, &answer);
+    if (!err && lost_cursor) {
+        rebuild_from_start(opening);
+        return;
+    }
     if (!err && (count != 2 || parts[1].len >= sizeof(opening->from)))
         err = ERR_CORRUPT;
     if (err || !answer.more) {
@@ -102,9 +115,7 @@ void partition_init_rebuild(struct partition_init *partition_init, uint32_t part
               "set maxmemory-policy to noeviction, and let nobody else write to these keys");
     opening->rebuilding = true;
     partition_init->rebuilding++;
-    opening->from[0] = '0';
-    opening->from[1] = '\0';
-    rebuild_step(opening);
+    rebuild_from_start(opening);
 }
 
 /* ---- opening ---- */
@@ -133,6 +144,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
     if (!opening->was_there)
         opening->since_us = now_of(partition_init);
     opening->was_there = true;
+    opening->scanned_at = NULL;
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,

@@ -21,7 +21,8 @@ struct opening {
     int64_t at_us;    /* not before */
     struct timer timer;
     bool rebuilding; /* a sorted set was lost, and is made again from the heads */
-    char from[24];   /* where that goes on */
+    char from[24];   /* where that goes on: a cursor, good only at the server that gave it: */
+    const struct node *scanned_at; /* NULL: that may have become another server */
 };
 
 struct partition_init_options {

@@ -161,6 +161,49 @@ static void a_cluster_that_is_down_is_asked_with_measure(void **state)
     assert_int_equal(push_to(0), OK);
 }
 
+/* ---- a sorted set that is lost ---- */
+
+enum { LOST_JOBS = 300 };
+
+static struct value *set_of(const struct sim_redis *server, uint32_t partition, char which)
+{
+    char tag[SCRIPT_PREFIX_MAX + 16], name[SCRIPT_PREFIX_MAX + 20];
+    struct bytes at = script_tag(&engine->space, partition, tag);
+    int len = snprintf(name, sizeof(name), "%.*s:%c", (int)at.len, at.at, which);
+    return keyspace_find(&server->keys, 0, bytes_of(name, (size_t)len));
+}
+
+/* Its jobs that wait or are ready, with some members more. */
+static size_t members_of(const struct sim_redis *server, uint32_t partition)
+{
+    return set_of(server, partition, 'o')->count + set_of(server, partition, 'd')->count;
+}
+
+/* A cursor of HSCAN is good at the server that gave it: at another it would leave out jobs. */
+static void p2_a_set_is_put_back_from_the_start_when_a_replica_takes_over(void **state)
+{
+    (void)state;
+    in_a_cluster();
+    assert_int_equal(start(), OK);
+    uint32_t partition = partition_at(7000);
+    for (int i = 0; i < LOST_JOBS; i++)
+        assert_int_equal(push_to(partition), OK);
+    turns(SECOND_US);
+    size_t before = members_of(servers[0], partition);
+    assert_true(before > LOST_JOBS);
+    sim_redis_catch_up(servers[3]);
+    keyspace_drop(&servers[0]->keys, set_of(servers[0], partition, 'o'));
+    keyspace_drop(&servers[3]->keys, set_of(servers[3], partition, 'o'));
+    partition_init_rebuild(&engine->partition_init, partition);
+    turns(5 * MS);
+    assert_string_not_equal(engine->partition_init.openings[partition].from, "0");
+    sim_cluster_take_over(&cluster, servers[3], servers[0]);
+    while (engine->partition_init.rebuilding || port_of(partition) != 7003)
+        turn();
+    turns(3 * SECOND_US);
+    assert_int_equal(members_of(servers[3], partition), before);
+}
+
 /* ---- clocks ---- */
 
 static uint64_t scripts_sent(void)
@@ -372,6 +415,7 @@ int main(void)
         STARTED(a_master_that_hangs_is_left_when_its_replica_takes_over),
         STARTED(an_older_map_does_not_replace_a_newer_one),
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
+        STARTED(p2_a_set_is_put_back_from_the_start_when_a_replica_takes_over),
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
         STARTED(p10_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p10_redis_clock_may_be_an_hour_ahead_for_a_while),
