@@ -14,7 +14,7 @@
 #include "port/engine.h"
 
 enum {
-    SWEEP_MAX = 120,    /* jobs kicked or cleared by one call: one or two milliseconds */
+    SWEEP_MAX = 60,     /* jobs kicked or cleared by one call: one or two milliseconds */
     HEADS_AT_ONCE = 150 /* jobs shown by one call: the same */
 };
 

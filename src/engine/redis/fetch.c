@@ -9,7 +9,7 @@
 
 enum {
     AGAIN_US = 500 * 1000, /* after a call that failed */
-    JOBS_AT_ONCE = 64,     /* of one call: some ten microseconds of Redis each */
+    JOBS_AT_ONCE = 32,     /* of one call: some ten microseconds of Redis each */
     PROBE_US = 20 * 1000,  /* with looks: after that those partitions count that have answered */
     STALE_US = 100 * 1000, /* what is known of others' changes may be so old, where that matters */
 };

@@ -1,0 +1,89 @@
+"""No script takes Redis longer than 2 ms, however much there is: measured by Redis itself (SLOWLOG).
+
+LATERD_SLOW_JOBS says how many jobs the partition holds (`make slow-redis`: a million). The machine may be
+busy with others, who stop Redis in the middle of a script: so the median counts.
+"""
+
+import os
+import struct
+
+import pytest
+from redis import REDIS_SERVER, wait_until
+from redis_scripts import DELAYED, FOREVER, HEAD, HOUR, READY, Queue, script_text
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
+
+JOBS = int(os.environ.get("LATERD_SLOW_JOBS", "20000"))
+MOST_US = 2000
+CALLS = 60  # of each kind that are looked at
+
+
+def fill(queue, count, topic, due, ttr=HOUR):
+    """Pushes in packets of 500."""
+    head = HEAD.pack(1, 0, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, 0, 0, 5, 1, due, 0, 0, ttr, len(topic), 0, 0, 0, 256, 77)
+    head += topic.encode()
+    start = bytes([len(topic)]) + topic.encode() + struct.pack(">IQ", 5, due)
+    digest = queue.redis.call("SCRIPT", "LOAD", script_text("push"))
+    while count > 0:
+        packet = min(count, 500)
+        for place_in_ring in range(packet):
+            queue.number += 1
+            request = b"0a" + queue.daemon + struct.pack(">H", place_in_ring) + struct.pack("<Q", queue.number)
+            queue.redis.send("EVALSHA", digest, 4, *queue.keys, request, head[:56], head[72:], b"x" * 256, due,
+                             start, "#p" + topic, "", "d", "j", FOREVER, 0)
+        for _ in range(packet):
+            queue.redis.read()
+        count -= packet
+
+
+def measured(queue, ask):
+    """How long each call of a script took, in us, of up to CALLS of `ask`; it says when it is done."""
+    queue.redis.call("CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 100000)
+    queue.redis.call("SLOWLOG", "RESET")
+    for _ in range(CALLS):
+        if ask():
+            break
+    queue.redis.call("CONFIG", "SET", "slowlog-log-slower-than", -1)
+    return sorted(entry[2] for entry in queue.redis.call("SLOWLOG", "GET", 100000) if entry[3][0] == b"EVALSHA")
+
+
+def within(queue, name, ask):
+    took = measured(queue, ask)
+    middle, most = took[len(took) // 2], took[len(took) * 9 // 10]
+    print(f"{name}: {len(took)} calls, median {middle} us, nine in ten at most {most} us, all {took[-1]} us")
+    assert middle <= MOST_US, f"{name}: calls take {middle} us, nine in ten at most {most} us"
+
+
+def test_no_script_takes_longer_than_its_share(script_port):
+    queue = Queue(script_port)
+    queue.redis.call("FLUSHALL")
+    queue.open()
+    fill(queue, JOBS // 4, "ready", 1)
+    fill(queue, JOBS // 4, "later", queue.now() + HOUR)
+    due = queue.now() + 2_000_000 + JOBS * 50
+    fill(queue, JOBS // 2, "burst", due)
+    queue.push("other", due=due)
+    for number in range(100):
+        dead = Queue(script_port, daemon=b"dead%04d" % number)
+        dead.open(places=256)
+        dead.reserve("ready", most=5, options="b")
+        dead.close()
+
+    within(queue, "push", lambda: queue.push("ready") and None)
+    within(queue, "reserve 32", lambda: queue.reserve("ready", most=32) and None)
+    within(queue, "reserve of 64 topics", lambda: queue.reserve(*[f"none-{n}" for n in range(64)], most=20) and None)
+    within(queue, "forget", lambda: not queue.forget(b"daemon-1", most=20).more)
+    within(queue, "list", lambda: queue.run("list", "l", READY, "ready", b"", -1, 0, 150) and None)
+    within(queue, "list among others", lambda: queue.run("list", "l", DELAYED, "other", b"", -1, 0, 150) and None)
+    within(queue, "topics", lambda: queue.run("topic", "l", "", 200, 0, "d") and None)
+    within(queue, "kick", lambda: not queue.sweep("k", "later", DELAYED, 60)[0].more)
+    within(queue, "clear", lambda: not queue.sweep("c", "ready", READY, 60)[0].more)
+    wait_until(lambda: queue.now() > due, 120)
+    within(queue, "promote", lambda: queue.promote(150) and None)
+    assert queue.reserve("other").jobs, "it is not late, though a burst is due at the same instant"
+    fill(queue, 500, "short", 1, ttr=1)
+    while queue.reserve("short", most=64).jobs:
+        pass
+    assert queue.topic("short")["held"] == 500
+    within(queue, "promote, leases", lambda: queue.promote(150) and None)
+    queue.close()
