@@ -98,6 +98,7 @@ static void what_is_due_meanwhile_is_promoted_next(void **state)
     promoter_init(&promoter, &(struct promoter_options){.space = &test->space,
                                                         .calls = &test->calls,
                                                         .loop = &test->loop,
+                                                        .believe_us = INT64_MAX,
                                                         .members = &members,
                                                         .promoting = ignore_partition});
     promoter_members_changed(&promoter);
@@ -131,6 +132,7 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
                                                            .calls = &test->calls,
                                                            .loop = &test->loop,
+                                                           .believe_us = INT64_MAX,
                                                            .waiters_max = 10,
                                                            .timeout_us = NOW_US});
     consumers_subscribed(&consumers, true);
