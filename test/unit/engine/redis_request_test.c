@@ -322,6 +322,30 @@ static void a_partition_that_moves_while_it_is_opened_is_not_open(void **state)
     assert_int_equal(test->given_up, PARTITIONS);
 }
 
+static void no_longer_known(void *owner)
+{
+    (void)owner;
+}
+
+/* Redis knew us no more: the answers that it kept for us are gone, and what is sent again would be
+   done once more. */
+static void what_may_have_been_done_is_given_up_when_redis_has_forgotten_us(void **state)
+{
+    struct place_test *test = *state;
+    struct partition_init *partition_init = start_opener(test, 1);
+    partition_init->options.forgotten = no_longer_known;
+    calls_bed_at(&test->bed, 0);
+    struct script_request *call =
+        LIST_ENTRY(test->bed.calls.partitions[0].calls.next, struct script_request, place);
+    struct script_request *done = send_must(test);
+    redisReply *reply = redis_string(SCRIPT_ANSWER_BYTES);
+    done->on_link.done(&done->on_link, NULL);
+    reply->str[4] = 1; /* its count */
+    list_remove(&call->on_link.place);
+    call->on_link.done(&call->on_link, reply);
+    assert_int_equal(test->given_up, 2); /* that, and it is open */
+}
+
 /* Answers an error, or one whose clock says that it is 0. */
 static void answer_at_zero(struct script_request *call, bool lost_first)
 {
@@ -399,6 +423,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(
             the_place_of_a_call_that_may_still_be_done_is_not_the_next_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_may_have_been_done_is_given_up_when_redis_has_forgotten_us, setup, teardown),
         cmocka_unit_test_setup_teardown(
             p3_an_answer_to_what_was_sent_again_tells_nothing_of_the_clock, setup, teardown),
         cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,

@@ -60,6 +60,8 @@ static inline void ask_push(struct actor *actor)
     if (chance(life, 400))
         cmd.push.id = bytes_of(id, (size_t)snprintf(id, sizeof(id), "job%u", actor->version));
     submit(actor, OP_PUSH, &cmd);
+    if (life->gentle && chance(life, 30)) /* while somebody is about to get it */
+        mend_at(life, span(life, 5 * MS), MEND_LEAVE, (unsigned)below(life, life->daemon_count), 0);
     buf_fini(&body);
 }
 
@@ -138,7 +140,7 @@ static inline void ask_change(struct actor *actor, struct held held)
         cmd.job.has_delay = true;
         cmd.job.due_us = daemon_now(daemon) + delay_us;
         actor->due_us = life->now_us + delay_us;
-    } else if (cmd.kind == CMD_RELEASE && chance(life, 300)) {
+    } else if (cmd.kind == CMD_RELEASE && chance(life, life->gentle ? 700 : 300)) {
         cmd.job.why = chance(life, 500) ? RELEASE_UNDELIVERED : RELEASE_ABANDONED;
         actor->stale = actor->sure = false; /* it is answered at once, and done later */
         if (chance(life, 400))
@@ -179,6 +181,12 @@ static inline void ask_look(struct actor *actor)
 
 /* ---- answers ---- */
 
+/* Leases are the servers' time, and their clocks are one. */
+static inline int64_t server_ahead_us(const struct life *life)
+{
+    return sim_redis_settings(life->servers[0])->ahead_us;
+}
+
 static inline void got_jobs(struct actor *actor, const struct reply *reply)
 {
     struct life *life = actor->life;
@@ -189,6 +197,7 @@ static inline void got_jobs(struct actor *actor, const struct reply *reply)
                                     .now_us = life->now_us,
                                     .asked_us = actor->sent_us,
                                     .until_us = job->until_us - daemon->ahead_us,
+                                    .reserved_us = (int64_t)job->lease - server_ahead_us(life),
                                     .lease = job->lease,
                                     .seq = job->ref.seq,
                                     .bound = actor->bound};

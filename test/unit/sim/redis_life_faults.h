@@ -19,10 +19,21 @@ static inline void mend_at(struct life *life, int64_t after_us, enum mending wha
 
 static inline void take_over(struct life *life, unsigned old, unsigned new, bool orderly);
 
+/* In gentle lives: it stops in good order, and starts again. One that reaches no server could give
+   nothing back. */
+static inline void leave(struct life *life, struct daemon *daemon)
+{
+    if (life->quiet || !is_awake(daemon) || life->now_us < life->uncut_us)
+        return;
+    oracle_left(&life->oracle, life->now_us);
+    daemon_stop(daemon, false);
+}
+
 static inline void mend(struct life *life, const struct mender *mender)
 {
+    bool of_server = mender->what != MEND_CUT && mender->what != MEND_LEAVE;
     struct sim_redis_settings *settings =
-        mender->what == MEND_CUT ? NULL : sim_redis_settings(life->servers[mender->a]);
+        of_server ? sim_redis_settings(life->servers[mender->a]) : NULL;
     switch (mender->what) {
     case MEND_CUT: sim_network_cut(life->network, mender->a, mender->b, SIM_WHOLE); break;
     case MEND_DOWN: sim_network_down(life->network, mender->a, false); break;
@@ -32,6 +43,7 @@ static inline void mend(struct life *life, const struct mender *mender)
     case MEND_BUSY: settings->busy = false; break;
     case MEND_SAVE: settings->cannot_save = false; break;
     case MEND_FEW: settings->few_replicas = false; break;
+    case MEND_LEAVE: leave(life, &life->daemons[mender->a]); break;
     case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
     }
 }
@@ -225,9 +237,8 @@ static inline void disturb_daemon(struct life *life)
     struct daemon *daemon = &life->daemons[below(life, life->daemon_count)];
     if (!is_awake(daemon))
         return;
-    if (life->gentle) { /* it is stopped in good order, and starts again */
-        oracle_left(&life->oracle, life->now_us);
-        daemon_stop(daemon, false);
+    if (life->gentle) {
+        leave(life, daemon);
         return;
     }
     oracle_silence(&life->oracle);

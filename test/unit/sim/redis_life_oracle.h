@@ -150,6 +150,7 @@ static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
 struct delivery {
     unsigned number;
     int64_t now_us, asked_us, until_us;
+    int64_t reserved_us; /* in Redis: it may have ended since, while this was on its way */
     uint64_t lease, seq;
     bool bound;
 };
@@ -163,7 +164,8 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     if (version->seq && version->seq != delivery->seq && !version->loose && !oracle->silences)
         BROKEN(oracle, "version %u was pushed once, and there are two of it", number);
     version->seq = delivery->seq;
-    if (version->ended && !version->loose && version->ended_us < delivery->asked_us)
+    if (version->ended && !version->loose && version->ended_us < delivery->asked_us &&
+        version->ended_us < delivery->reserved_us)
         BROKEN(oracle, "P5: version %u has ended and is delivered", number);
     if (delivery->lease == version->lease && !version->loose)
         BROKEN(oracle, "P4: version %u: one lease was given to two", number);

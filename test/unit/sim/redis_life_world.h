@@ -81,6 +81,7 @@ enum mending {
     MEND_BUSY,
     MEND_SAVE,
     MEND_FEW,
+    MEND_LEAVE,
     MEND_LAG,
     MEND_FAIL_OVER
 };
