@@ -165,8 +165,9 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hints = &group->topics[i].topic->hints[partition];
         if (!hints->stale_answer)
-            hints->what = EMPTY; /* until then: */
+            *hints = (struct hint){.what = EMPTY, .at_us = consumers_now_us(group->consumers)};
     }
+    /* until then: */
     again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);
     for (struct list *at = group->waiters.next; at != &group->waiters; at = next) {
         struct waiter *waiter = LIST_ENTRY(at, struct waiter, place);

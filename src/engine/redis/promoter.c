@@ -82,6 +82,14 @@ static int64_t believed_until_us(const struct duty *duty)
     return now_us + most_us - (int64_t)(dice % ((uint64_t)most_us / 4 + 1));
 }
 
+static void tell_missed(struct duty *duty)
+{
+    struct promoter *promoter = duty->promoter;
+    if (duty->unheard)
+        promoter->options.missed(promoter->options.owner);
+    duty->unheard = false;
+}
+
 static void promoted(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
@@ -93,8 +101,9 @@ static void promoted(void *owner, struct script_request *call, enum err err,
         err = read_answer(duty, parts, count, &answer);
     if (!err && answer.lost)
         promoter->options.lost(promoter->options.owner, duty->partition);
-    if (err || call->resent)
-        promoter->options.missed(promoter->options.owner);
+    duty->unheard = duty->unheard || err || call->resent;
+    if (!err || !duty->owner) /* no other will be asked for */
+        tell_missed(duty);
     for (uint32_t i = 1; i < count && !err; i++)
         promoter->options.promoted(promoter->options.owner, parts[i], duty->partition);
     if (err)
@@ -237,6 +246,8 @@ static void look(struct duty *duty)
     bool owns = members_own(members, duty->partition);
     if (owns && !duty->owner)
         take_over(duty);
+    if (!owns)
+        tell_missed(duty);
     duty->owner = owns;
     if (duty->gone != members->gone)
         duty->forget_at_us = now_of(duty->promoter);

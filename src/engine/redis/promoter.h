@@ -18,6 +18,7 @@ struct duty {
     bool owner;
     bool promote_asked, forget_asked;
     bool promote_again;    /* a notice came while promote was under way */
+    bool unheard;          /* a promote's answer was lost: `missed` is to be told */
     int64_t promote_at_us; /* of the owner: something is due, as far as it was told */
     int64_t look_at_us;    /* it looks then anyhow; INT64_MAX: no notice gets lost */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
@@ -40,7 +41,8 @@ struct promoter_options {
     void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
     /* A sorted set of the partition was lost. */
     void (*lost)(void *owner, uint32_t partition);
-    /* Such an answer was lost. */
+    /* Such an answer was lost. Told when the next one has come: while Redis refuses or is silent,
+       there is nothing to look for. */
     void (*missed)(void *owner);
     void *owner;
 };

@@ -23,7 +23,7 @@ enum hint_kind { EMPTY, TAKEN, UNKNOWN, NOTICED, READY };
 
 struct hint {
     struct script_rank first; /* READY: of the first job, unless others have changed it since */
-    int64_t at_us;            /* READY, TAKEN: since when we know */
+    int64_t at_us;            /* READY, TAKEN, EMPTY: since when we know */
     uint8_t what;             /* enum hint_kind */
     bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
 };

@@ -394,6 +394,25 @@ static void p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void
     sim_network_end(network, 1);
 }
 
+/* What is refused at once is asked again after a while, not at once. */
+static void who_waits_does_not_ask_a_cluster_that_refuses_without_pause(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    in_a_cluster();
+    options.waiters_max = options.topics_max = 100;
+    assert_int_equal(start(), OK);
+    park(takers);
+    turns(2 * SECOND_US);
+    for (unsigned i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->denied = " evalsha ";
+    turns(SECOND_US);
+    uint64_t before = scripts_sent();
+    turns(2 * SECOND_US);
+    /* Each topic twice a second, promotes ten times, in each partition; heartbeats ten times. */
+    assert_true(scripts_sent() - before <= 2 * ((TOPICS * 2 + 10) * options.partitions + 10));
+}
+
 /* Nobody waits, and no bus loses anything: a heartbeat, and no more. */
 static void an_idle_daemon_sends_one_command_a_second(void **state)
 {
@@ -421,6 +440,7 @@ int main(void)
         STARTED(p10_redis_clock_may_be_an_hour_ahead_for_a_while),
         STARTED(p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices),
         STARTED(p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices),
+        STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
