@@ -104,9 +104,22 @@ static void accept_some(struct os_loop *loop, struct listener *listener)
     }
 }
 
+/* Clients whose handshake goes on. */
+static void end_unaccepted(struct os_loop *loop)
+{
+    struct list *next;
+    for (struct list *at = loop->open.next; at != &loop->open; at = next) {
+        struct os_stream *stream = LIST_ENTRY(at, struct os_stream, place);
+        next = at->next;
+        if (stream->client && stream->opening)
+            stream_bury(stream);
+    }
+}
+
 static void loop_stop_listening(struct loop *base)
 {
     struct os_loop *loop = self(base);
+    end_unaccepted(loop);
     for (unsigned i = 0; i < loop->listener_count; i++)
         (void)close(loop->listeners[i].source.fd);
     loop->listener_count = 0;

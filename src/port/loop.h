@@ -67,7 +67,8 @@ struct loop_verbs {
      * is not called before this returns.
      */
     struct stream *(*connect)(struct loop *loop, const struct stream_options *options);
-    /* Takes no new clients any more; the listening sockets are closed. */
+    /* Takes no new clients any more: the acceptor is not called again. The listening sockets are
+       closed, and so are clients who are not accepted yet. */
     void (*stop_listening)(struct loop *loop);
     /* LOOP_READ and LOOP_WRITE; 0: nothing, which the descriptor's owner says before it closes it.
        ERR_IO: the system will not watch it, errno says why; it is not watched then. */

@@ -402,6 +402,30 @@ static void clients_must_prove_who_they_are_if_asked_to(void **state)
     }
 }
 
+/* Who is accepted then would have nobody to tell: the server may be gone. */
+static void a_handshake_ends_with_the_listening(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    begin_client(bed, certificate, NULL, NULL);
+    for (int turns = 0; turns < TURNS_MAX && os_loop_count(bed->os) == 0; turns++)
+        loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 500);
+    assert_int_equal(os_loop_count(bed->os), 1);
+    bed->loop->verbs->stop_listening(bed->loop);
+    bed->loop->acceptor = NULL;
+    for (int turns = 0; turns < 100; turns++) {
+        if (!far_has_gone(bed))
+            far_poll(bed);
+        loop_turn(bed->loop, bed->loop->clock->now_us(bed->loop->clock) + 500);
+    }
+    assert_true(far_has_gone(bed));
+    assert_int_equal(os_loop_count(bed->os), 0);
+    assert_int_equal(listening.accepted, 0);
+    end_listening(&listening);
+}
+
 static void what_is_no_tls_is_closed(void **state)
 {
     (void)state;
@@ -462,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_client_may_end_its_side_and_still_read),
         cmocka_unit_test(a_client_that_knows_another_authority_is_never_seen),
         cmocka_unit_test(clients_must_prove_who_they_are_if_asked_to),
+        cmocka_unit_test(a_handshake_ends_with_the_listening),
         cmocka_unit_test(what_is_no_tls_is_closed),
         cmocka_unit_test(a_handshake_that_does_not_go_on_is_given_up),
         cmocka_unit_test(a_listeners_files_must_fit),
