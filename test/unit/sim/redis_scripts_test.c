@@ -237,6 +237,27 @@ static void a_ring_is_forgotten_as_far_as_it_was_announced(void **state)
 }
 
 /* Who left word a moment ago is left alone, and said when it may be looked at again. */
+/* Answers that were kept for it are gone: what it sends again would be done once more. */
+static void one_that_comes_back_while_it_is_forgotten_is_told_so(void **state)
+{
+    struct script_call call;
+    (void)state;
+    (void)open_as(1, 4096);
+    now_us += 10 * SECOND_US;
+    (void)open_as(1, 4096);
+    assert_int_equal(open_as(1, 4096).count, 0); /* it is known */
+    now_us += 10 * SECOND_US;
+    call = next_call();
+    script_ask_reap_dead(
+        &request, &spaces[0], &call,
+        &(struct script_reap){.living = bytes_of(spaces[0].daemon, SCRIPT_NAME), .max = 20});
+    assert_true(ask(0).more);
+    assert_int_equal(open_as(1, 4096).count, 1);
+    assert_int_equal(open_as(1, 4096).count, 0);
+    (void)forget_others(); /* it is young again */
+    assert_int_equal(open_as(1, 4096).count, 0);
+}
+
 static void the_living_and_the_young_do_not_hide_the_dead(void **state)
 {
     (void)state;
@@ -443,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(many_dead_daemons_are_forgotten_in_small_steps),
         STARTED(a_ring_is_forgotten_as_far_as_it_was_announced),
+        STARTED(one_that_comes_back_while_it_is_forgotten_is_told_so),
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(a_mark_ends_with_the_next_job_or_its_topic),

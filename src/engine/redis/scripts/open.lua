@@ -33,6 +33,8 @@ if stored ~= partitions or found[2] ~= ARGV[5] then
 end
 even_if_full()
 call('ZADD', order, 0, 'd' .. daemon)
-local here = pack('<I8I2', now, tonumber(ARGV[6]))
-local unknown = call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, here)
+-- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
+local since = call('HGET', hash, 'd' .. daemon)
+local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
+call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', now, tonumber(ARGV[6])))
 return { say(OK, 0, flags, unknown, now, 0, 0) }

@@ -27,8 +27,8 @@ local function give_back(daemon)
     return #held == count
 end
 
--- Behind the time since when it is here, its field says how many places its ring may have. False:
--- there are more.
+-- Behind the time since when it is here, its field says how many places its ring may have; that time
+-- is 0 from now on: see open.lua. False: there are more.
 local function forget(daemon, since)
     local left = #since > 8 and unpack_bytes('<I2', since, 9) or 4096
     local answers = {}
@@ -38,7 +38,7 @@ local function forget(daemon, since)
     end
     if #answers > 0 then call('HDEL', hash, unpack(answers)) end
     if left > 0 then
-        call('HSET', hash, 'd' .. daemon, sub(since, 1, 8) .. pack('<I2', left))
+        call('HSET', hash, 'd' .. daemon, pack('<I8I2', 0, left))
         return false
     end
     call('HDEL', hash, 'd' .. daemon)
