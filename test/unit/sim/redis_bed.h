@@ -153,7 +153,7 @@ struct client {
     unsigned answers;
     enum err err;
     uint32_t count;
-    uint64_t seq;
+    uint64_t seq, lease;
     uint64_t jobs[JOB_STATES]; /* of the topic */
 };
 
@@ -164,6 +164,7 @@ static inline void client_answered(struct ticket *ticket, const struct reply *re
     client->err = reply->err;
     client->count = reply->count;
     client->seq = reply->jobs ? reply->jobs->ref.seq : 0;
+    client->lease = reply->jobs ? reply->jobs->lease : 0;
     if (reply->kind == CMD_TOPIC && reply->count)
         memcpy(client->jobs, reply->topics[0].jobs, sizeof(client->jobs));
 }

@@ -178,8 +178,8 @@ static int stop(void **state)
 
 /* ---- daemons that are dead ---- */
 
-/* All but the first daemon. How many calls it took. */
-static unsigned forget_others(void)
+/* All who are not named. How many calls it took. */
+static unsigned forget_all_but(struct bytes living)
 {
     struct script_answer answer = {.more = true};
     unsigned calls = 0;
@@ -187,14 +187,17 @@ static unsigned forget_others(void)
         struct script_call call = next_call();
         script_ask_reap_dead(
             &request, &spaces[0], &call,
-            &(struct script_reap){.living = bytes_of(spaces[0].daemon, SCRIPT_NAME),
-                                  .young_us = 5 * SECOND_US,
-                                  .from = answer.seq,
-                                  .max = 20});
+            &(struct script_reap){
+                .living = living, .young_us = 5 * SECOND_US, .from = answer.seq, .max = 20});
         answer = ask(0);
         assert_in_range(++calls, 1, 100000);
     }
     return calls;
+}
+
+static unsigned forget_others(void)
+{
+    return forget_all_but(bytes_of(spaces[0].daemon, SCRIPT_NAME));
 }
 
 static void many_dead_daemons_are_forgotten_in_small_steps(void **state)
@@ -273,6 +276,34 @@ static void the_living_and_the_young_do_not_hide_the_dead(void **state)
     uint64_t before = fields();
     (void)forget_others();
     assert_int_equal(fields(), before - 1);
+}
+
+/* What a connection holds goes back when its daemon is dead: not while that lives, nor while it has
+   just come, when others may not have heard of it. */
+static void p4_nothing_is_taken_from_a_daemon_that_lives_or_has_just_come(void **state)
+{
+    char living[2 * SCRIPT_NAME];
+    (void)state;
+    (void)push("t", 1);
+    (void)open_as(1, 256);
+    assert_int_equal(reserve(1, "t", 1, true).count, 1);
+    now_us += SECOND_US / 2; /* of its ttr of a second */
+    (void)forget_others();
+    assert_int_equal(reserve(0, "t", 1, true).count, 0);
+    now_us -= SECOND_US / 2;
+    (void)open_as(2, 256);
+    now_us += 6 * SECOND_US;
+    (void)open_as(0, 256);
+    (void)push("u", 1);
+    assert_int_equal(reserve(1, "u", 1, true).count, 1);
+    memcpy(living, spaces[0].daemon, SCRIPT_NAME);
+    memcpy(living + SCRIPT_NAME, spaces[1].daemon, SCRIPT_NAME);
+    uint64_t before = fields();
+    (void)forget_all_but(bytes_of(living, sizeof(living)));
+    assert_int_equal(fields(), before - 1); /* the third one is dead */
+    assert_int_equal(reserve(0, "u", 1, true).count, 0);
+    (void)forget_others();
+    assert_int_equal(reserve(0, "u", 1, true).count, 1);
 }
 
 /* ---- marks ---- */
@@ -466,6 +497,7 @@ int main(void)
         STARTED(a_ring_is_forgotten_as_far_as_it_was_announced),
         STARTED(one_that_comes_back_while_it_is_forgotten_is_told_so),
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
+        STARTED(p4_nothing_is_taken_from_a_daemon_that_lives_or_has_just_come),
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(a_mark_ends_with_the_next_job_or_its_topic),
         STARTED(p3_a_burst_of_one_topic_makes_no_other_late),

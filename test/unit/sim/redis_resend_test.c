@@ -1,0 +1,283 @@
+/*
+ * Requests whose answer is lost, or comes when nobody waits for it any more, and what a server
+ * refuses: on a simulated Redis. Time is simulated: what is waited for takes none.
+ */
+#include "redis_bed.h"
+
+static const int64_t HOUR_US = INT64_C(3600) * SECOND_US;
+static const struct bytes topic = {"v", 1};
+static struct sim_cluster cluster;
+
+static void start_on_one_server(void)
+{
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+}
+
+/* Its lease lasts for an hour: only what gives it back brings it again. */
+static struct cmd a_push(void)
+{
+    return (struct cmd){.kind = CMD_PUSH, .push = {.topic = topic, .due_us = 1, .ttr_us = HOUR_US}};
+}
+
+static struct cmd a_reserve(void)
+{
+    return (struct cmd){.kind = CMD_RESERVE,
+                        .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+}
+
+static void begin(const struct cmd *cmd, struct client *client)
+{
+    struct engine *port = redis_engine_port(engine);
+    *client = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, cmd, &client->ticket); /* the client is told */
+}
+
+/* What was on its way is lost with its connection; the path is whole then. */
+static void lose_answers(void)
+{
+    sim_network_reset(network, 0, 0);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+}
+
+/* ---- answers that are lost ---- */
+
+static void p6_a_reserve_whose_answer_is_lost_brings_the_same_job(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    start_on_one_server();
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    begin(&take, &taker);
+    turns(10 * MS);
+    assert_int_equal(taker.answers, 0);
+    lose_answers();
+    turns(SECOND_US);
+    assert_int_equal(taker.err, OK);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(taker.seq, seq);
+}
+
+static void p6_a_reserve_whose_answer_comes_too_late_gives_its_job_back(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    start_on_one_server();
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    begin(&take, &taker);
+    turns(2500 * MS);
+    assert_int_equal(taker.answers, 1);
+    assert_int_equal(taker.err, ERR_AGAIN);
+    lose_answers();
+    turns(3 * SECOND_US);
+    struct client second = ask(&take, false);
+    assert_int_equal(second.count, 1);
+    assert_int_equal(second.seq, seq);
+}
+
+/* Else the job would be nobody's until its ttr ends. */
+static void p6_who_leaves_gives_back_what_a_reserve_under_way_brings(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    start_on_one_server();
+    uint64_t seq = ask(&push, false).seq;
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    take.reserve.wait_us = SECOND_US;
+    begin(&take, &taker);
+    turns(10 * MS);
+    struct engine *port = redis_engine_port(engine);
+    port->verbs->drain(port);
+    assert_int_equal(taker.err, ERR_DRAINING);
+    redis_engine_leave(engine);
+    for (int i = 0; i < 20; i++) {
+        assert_false(redis_engine_left(engine));
+        turn();
+    }
+    lose_answers();
+    stop();
+    assert_int_equal(taker.answers, 1);
+    assert_int_equal(start(), OK);
+    take.reserve.wait_us = 0;
+    struct client second = ask(&take, false);
+    assert_int_equal(second.count, 1);
+    assert_int_equal(second.seq, seq);
+}
+
+/* ---- marks that are lost ---- */
+
+static const struct node *node_at(uint32_t partition)
+{
+    return script_requests_node(&engine->calls, partition);
+}
+
+static bool has_mark(struct sim_redis *server, uint32_t partition)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(server);
+    struct buf command = {0};
+    buf_addf(&command, "*3\r\n$7\r\nHEXISTS\r\n$%d\r\n{q:%u}:h\r\n$3\r\n#wv\r\n",
+             partition < 10 ? 7 : 8, partition);
+    sim_redis_input(conn, buf_bytes(&command));
+    bool has = bytes_eq(buf_bytes(sim_redis_output(conn)), BYTES(":1\r\n"));
+    sim_redis_hang_up(conn);
+    buf_fini(&command);
+    return has;
+}
+
+/* A replica that has not got it takes over: it is left there again, at once. */
+static void p2_who_waits_leaves_word_again_where_a_replica_takes_over(void **state)
+{
+    struct cmd push = a_push(), take = a_reserve();
+    static struct client taker;
+    (void)state;
+    options.url.topology = REDIS_CLUSTER;
+    options.partitions = 16;
+    sim_cluster_init(&cluster, servers, SERVERS, MASTERS, 1);
+    for (uint16_t i = 0; i < MASTERS; i++) {
+        add_address((uint16_t)(7000 + i));
+        sim_redis_follow(servers[MASTERS + i], servers[i]);
+    }
+    assert_int_equal(start(), OK);
+    uint32_t partition = (uint32_t)(ask(&push, false).seq % options.partitions);
+    assert_int_equal(ask(&take, false).count, 1); /* the topic is there, and nothing is ready */
+    unsigned master = node_at(partition)->link.address.port - 7000u;
+    assert_int_not_equal(engine->subscription.link.address.port, 7000 + master);
+    sim_redis_settings(servers[MASTERS + master])->lag_us = INT64_MAX;
+    take.reserve.wait_us = 60 * INT64_C(1000000);
+    begin(&take, &taker);
+    turns(2 * SECOND_US);
+    assert_true(has_mark(servers[master], partition));
+    assert_false(has_mark(servers[MASTERS + master], partition));
+    sim_cluster_take_over(&cluster, servers[MASTERS + master], servers[master]);
+    while (!node_at(partition) || node_at(partition)->link.address.port != 7000 + MASTERS + master)
+        turn();
+    turns(20 * MS); /* it asks again without that, too, but only within a second */
+    assert_true(has_mark(servers[MASTERS + master], partition));
+}
+
+/* ---- what a server refuses ---- */
+
+static uint64_t jobs_there(void)
+{
+    struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    struct client seen = ask_for(&look, MS);
+    return seen.jobs[JOB_DELAYED] + seen.jobs[JOB_READY] + seen.jobs[JOB_RESERVED] +
+           seen.jobs[JOB_BURIED];
+}
+
+static uint64_t take_one(uint64_t *out_lease)
+{
+    struct cmd take = a_reserve();
+    struct client taker = ask_for(&take, MS);
+    assert_int_equal(taker.count, 1);
+    *out_lease = taker.lease;
+    return taker.seq;
+}
+
+static enum err finish(uint64_t seq, uint64_t lease)
+{
+    struct cmd done = {.kind = CMD_FINISH, .job = {.ref.seq = seq, .lease = lease}};
+    return ask_for(&done, MS).err;
+}
+
+/* What makes room goes on: jobs are reserved and finished, and then there is room again. */
+static void p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished(void **state)
+{
+    struct cmd push = a_push();
+    uint64_t seq, lease;
+    (void)state;
+    start_on_one_server();
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    seq = take_one(&lease);
+    sim_redis_settings(servers[0])->full = true;
+    int64_t asked_us = now_us;
+    assert_int_equal(ask_for(&push, MS).err, ERR_MEMORY_LIMIT);
+    assert_true(now_us - asked_us < 100 * MS);
+    assert_int_equal(finish(seq, lease), OK);
+    seq = take_one(&lease);
+    assert_int_equal(finish(seq, lease), OK);
+    assert_int_equal(jobs_there(), 0);
+    sim_redis_settings(servers[0])->full = false;
+    turns(3 * SECOND_US);
+    assert_int_equal(jobs_there(), 0); /* it was refused for good */
+    assert_int_equal(ask_for(&push, MS).err, OK);
+}
+
+/* "Not now" within its time, whatever is asked; nothing of it is done, then or later. */
+static void refuses_all(bool *fault)
+{
+    struct cmd push = a_push();
+    uint64_t lease;
+    start_on_one_server();
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    uint64_t seq = take_one(&lease);
+    turns(SECOND_US);
+    *fault = true;
+    int64_t asked_us = now_us;
+    assert_int_equal(ask_for(&push, MS).err, ERR_AGAIN);
+    assert_in_range(now_us - asked_us, 2 * SECOND_US - MS, 2 * SECOND_US + 100 * MS);
+    assert_int_equal(finish(seq, lease), ERR_AGAIN);
+    struct engine *port = redis_engine_port(engine);
+    assert_int_equal(port->verbs->health(port), ERR_AGAIN);
+    *fault = false;
+    turns(3 * SECOND_US);
+    assert_int_equal(port->verbs->health(port), OK);
+    assert_int_equal(jobs_there(), 1);
+    assert_int_equal(finish(seq, lease), OK);
+    assert_int_equal(jobs_there(), 0);
+}
+
+static void p8_without_enough_replicas_a_push_is_refused_within_its_time(void **state)
+{
+    (void)state;
+    refuses_all(&sim_redis_settings(servers[0])->few_replicas);
+}
+
+static void p8_a_redis_that_cannot_save_refuses_a_push_within_its_time(void **state)
+{
+    (void)state;
+    refuses_all(&sim_redis_settings(servers[0])->cannot_save);
+}
+
+/* A master that has become a replica is read-only. */
+static void p8_a_read_only_redis_refuses_a_push_within_its_time(void **state)
+{
+    struct cmd push = a_push();
+    (void)state;
+    start_on_one_server();
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    sim_redis_follow(servers[1], servers[0]);
+    sim_redis_catch_up(servers[1]);
+    sim_redis_follow(servers[1], NULL);
+    sim_redis_follow(servers[0], servers[1]);
+    int64_t asked_us = now_us;
+    assert_int_equal(ask_for(&push, MS).err, ERR_AGAIN);
+    assert_in_range(now_us - asked_us, 2 * SECOND_US - MS, 2 * SECOND_US + 100 * MS);
+    sim_redis_follow(servers[0], NULL);
+    turns(3 * SECOND_US);
+    assert_int_equal(jobs_there(), 1);
+    assert_int_equal(ask_for(&push, MS).err, OK);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(p6_a_reserve_whose_answer_is_lost_brings_the_same_job),
+        STARTED(p6_a_reserve_whose_answer_comes_too_late_gives_its_job_back),
+        STARTED(p6_who_leaves_gives_back_what_a_reserve_under_way_brings),
+        STARTED(p2_who_waits_leaves_word_again_where_a_replica_takes_over),
+        STARTED(p8_a_full_redis_refuses_a_push_at_once_and_lets_jobs_be_finished),
+        STARTED(p8_without_enough_replicas_a_push_is_refused_within_its_time),
+        STARTED(p8_a_redis_that_cannot_save_refuses_a_push_within_its_time),
+        STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
