@@ -53,10 +53,11 @@ static enum err check_address(const char *address, const char *example)
 static enum err check_addresses(const struct config *config)
 {
     enum err err = OK;
-    for (unsigned i = 0; i < config->http_count && !err; i++)
-        err = check_address(config->http[i].address, "9277");
-    for (unsigned i = 0; i < config->beanstalk_count && !err; i++)
-        err = check_address(config->beanstalk[i], "11300");
+    for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
+        const struct config_listeners *listeners = &config->listeners[kind];
+        for (unsigned i = 0; i < listeners->count && !err; i++)
+            err = check_address(listeners->at[i].address, protocols[kind].port);
+    }
     return err;
 }
 

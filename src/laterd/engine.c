@@ -23,7 +23,8 @@ int engine_refuse_binlog(const struct command_line *line)
         return 0;
     complain("%s holds a log of beanstalkd (%s), which laterd does not go on with: start with "
              "another directory%s, then bring the jobs over with: later import beanstalkd %s",
-             dir, name, line->config.http_count ? "" : " and --http 127.0.0.1:9277", dir);
+             dir, name,
+             line->config.listeners[PROTOCOL_HTTP].count ? "" : " and --http 127.0.0.1:9277", dir);
     return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
 }
 

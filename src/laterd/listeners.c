@@ -8,11 +8,6 @@
 #include "os/listen.h"
 #include "server/config/beanstalkd_options.h"
 
-/* Protocols whose sockets the service manager has opened: their addresses are not opened. */
-struct passed {
-    bool http, beanstalk;
-};
-
 static void add(struct listeners *listeners, int fd, struct server_listener what)
 {
     char name[LISTEN_ADDR_MAX];
@@ -22,44 +17,51 @@ static void add(struct listeners *listeners, int fd, struct server_listener what
     listeners->what[listeners->count++] = what;
 }
 
-/*
- * Sockets that the service manager opened take the place of those that the configuration has of
- * their protocol. One whose name begins with "beanstalk" is for beanstalkd's protocol, and so are
- * all when there is no HTTP; the others speak HTTP, and take the configured dialects in order.
- */
-static struct passed take_passed(struct listeners *listeners, const struct config *config)
+/* What a socket that the service manager opened speaks, by its name. */
+static enum protocol_kind protocol_named(const struct config *config, const char *name)
 {
-    enum { PASSED_MAX = LOOP_LISTENERS_MAX - CONFIG_HTTP_MAX - CONFIG_BEANSTALK_MAX };
-    struct listen_passed passed[PASSED_MAX];
-    unsigned count = listen_passed(passed, PASSED_MAX);
-    unsigned http = 0;
-    for (unsigned i = 0; i < count; i++) {
-        struct server_listener what = {.protocol = PROTOCOL_BEANSTALK};
-        if (config->http_count && strncmp(passed[i].name, "beanstalk", 9) != 0) {
-            unsigned like = http < config->http_count ? http : config->http_count - 1;
-            what.protocol = PROTOCOL_HTTP;
-            what.dialect = config->http[like].dialect;
-            http++;
-        }
-        add(listeners, passed[i].fd, what);
+    enum protocol_kind kind;
+    for (kind = PROTOCOL_HTTP + 1; kind < PROTOCOL_KINDS; kind++) {
+        if (strncmp(name, protocols[kind].option, strlen(protocols[kind].option)) == 0)
+            return kind;
     }
-    return (struct passed){.http = http > 0, .beanstalk = count > http};
+    for (kind = PROTOCOL_HTTP; config->listeners[kind].count == 0; kind++)
+        ; /* config_check: one has a listener */
+    return kind;
 }
 
-static void complain_taken(const struct command_line *line, enum protocol_kind protocol)
+/*
+ * Sockets that the service manager opened take the place of those that the configuration has of
+ * their protocol. One whose name begins with a protocol's option is for that protocol; the others
+ * speak HTTP, or where there is none what is configured, and take the configured dialects in order.
+ */
+static void take_passed(struct listeners *listeners, const struct config *config,
+                        unsigned taken[PROTOCOL_KINDS])
 {
-    const char *option = protocols[protocol].option;
-    const char *who = protocol == PROTOCOL_BEANSTALK ? "a beanstalkd" : "another laterd";
+    enum { PASSED_MAX = LOOP_LISTENERS_MAX - PROTOCOL_KINDS * CONFIG_LISTENERS_MAX };
+    struct listen_passed passed[PASSED_MAX];
+    unsigned count = listen_passed(passed, PASSED_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        enum protocol_kind kind = protocol_named(config, passed[i].name);
+        const struct config_listeners *like = &config->listeners[kind];
+        struct server_listener what = {.protocol = kind};
+        if (like->count)
+            what.dialect =
+                like->at[taken[kind] < like->count ? taken[kind] : like->count - 1].dialect;
+        taken[kind]++;
+        add(listeners, passed[i].fd, what);
+    }
+}
+
+static void complain_taken(const struct command_line *line, const struct protocol *protocol)
+{
+    const char *option = protocol->option;
     if (line->as_beanstalkd)
-        complain("is %s running? Stop it, or give another port with -p", who);
-    else if (protocol == PROTOCOL_BEANSTALK)
-        complain("is %s running? Stop it, or give another address with --%s 127.0.0.1:PORT, or do "
-                 "without with --%s none",
-                 who, option, option);
+        complain("is %s running? Stop it, or give another port with -p", protocol->rival);
     else
         complain("is %s running? Stop it, or give another address with --%s 127.0.0.1:PORT, or in "
-                 "the configuration (%s, under [server])",
-                 who, option, option);
+                 "the configuration (%s, under [server]), or do without with --%s none",
+                 protocol->rival, option, option, option);
 }
 
 static int open_one(const struct command_line *line, const char *address,
@@ -72,31 +74,29 @@ static int open_one(const struct command_line *line, const char *address,
         return 0;
     }
     bool taken = err == ERR_IO && errno == EADDRINUSE;
-    bool beanstalk = what.protocol == PROTOCOL_BEANSTALK;
+    const struct protocol *protocol = &protocols[what.protocol];
     const char *why = err == ERR_IO          ? strerror(errno)
                       : err == ERR_NOT_FOUND ? "no host has this name"
                                              : "this is no address to listen on";
-    complain("cannot listen on %s%s: %s", address, beanstalk ? " for clients of beanstalkd" : "",
-             why);
+    complain("cannot listen on %s for %s: %s", address, protocol->clients, why);
     if (taken)
-        complain_taken(line, what.protocol);
+        complain_taken(line, protocol);
     return command_line_failed(line, BEANSTALKD_EXIT_LISTEN);
 }
 
 int listeners_open(const struct command_line *line, struct listeners *out_listeners)
 {
     const struct config *config = &line->config;
+    unsigned taken[PROTOCOL_KINDS] = {0};
     int status = 0;
     *out_listeners = (struct listeners){0};
-    struct passed passed = take_passed(out_listeners, config);
-    for (unsigned i = 0; i < config->http_count && !passed.http && !status; i++) {
-        struct server_listener what = {.protocol = PROTOCOL_HTTP,
-                                       .dialect = config->http[i].dialect};
-        status = open_one(line, config->http[i].address, what, out_listeners);
-    }
-    for (unsigned i = 0; i < config->beanstalk_count && !passed.beanstalk && !status; i++) {
-        struct server_listener what = {.protocol = PROTOCOL_BEANSTALK};
-        status = open_one(line, config->beanstalk[i], what, out_listeners);
+    take_passed(out_listeners, config, taken);
+    for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
+        const struct config_listeners *listeners = &config->listeners[kind];
+        for (unsigned i = 0; i < listeners->count && !taken[kind] && !status; i++) {
+            struct server_listener what = {.protocol = kind, .dialect = listeners->at[i].dialect};
+            status = open_one(line, listeners->at[i].address, what, out_listeners);
+        }
     }
     return status;
 }
@@ -108,7 +108,7 @@ void listeners_log(const struct listeners *listeners)
         char name[LISTEN_ADDR_MAX];
         listen_name(listeners->fds[i], name, sizeof(name));
         const char *protocol = protocols[what->protocol].name;
-        if (what->protocol == PROTOCOL_HTTP)
+        if (protocols[what->protocol].dialects)
             log_event(LOG_INFO, "listening", "addr=%s protocol=%s dialect=%s", name, protocol,
                       api_dialect_name(what->dialect));
         else

@@ -4,6 +4,7 @@
 #ifndef LATERD_SERVER_PROTOCOL_H
 #define LATERD_SERVER_PROTOCOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct session_kind;
@@ -11,8 +12,12 @@ struct session_kind;
 enum protocol_kind { PROTOCOL_HTTP, PROTOCOL_BEANSTALK, PROTOCOL_KINDS };
 
 struct protocol {
-    const char *name;                   /* in the log and in metrics */
-    const char *option;                 /* key of [server] that names its listeners' addresses */
+    const char *name;    /* in the log and in metrics */
+    const char *option;  /* key of [server], and option of laterd, for its listeners' addresses */
+    const char *port;    /* the usual one, for examples */
+    const char *clients; /* who they are, for messages */
+    const char *rival;   /* what else listens on the usual port, for messages */
+    bool dialects;       /* an address may name a dialect behind a comma */
     const struct session_kind *session; /* what a connection does */
     size_t session_bytes;               /* its struct, of which a `struct session` is the start */
 };

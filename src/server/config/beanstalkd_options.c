@@ -46,8 +46,8 @@ bool beanstalkd_wanted(int argc, char **argv)
 
 static void set_defaults(struct config *config)
 {
-    config->http_count = 0;
-    config->beanstalk_count = 1;
+    config->listeners[PROTOCOL_HTTP].count = 0;
+    config->listeners[PROTOCOL_BEANSTALK].count = 1;
     config->durability = DURABILITY_INTERVAL;
     config->interval_us = 50000;
     config->segment_bytes = 10485760;
@@ -112,10 +112,10 @@ static enum err set_address(struct config *config, const char *host, const char 
         (void)snprintf(error->text, sizeof(error->text), "invalid port: %.300s", port);
         return ERR_INVALID;
     }
-    int len =
-        snprintf(config->beanstalk[0], sizeof(config->beanstalk[0]), "%s%s%s%s%s",
-                 bare_v6 ? "[" : "", host, bare_v6 ? "]" : "", local ? "" : ":", local ? "" : port);
-    if (len < 0 || (size_t)len >= sizeof(config->beanstalk[0])) {
+    char *address = config->listeners[PROTOCOL_BEANSTALK].at[0].address;
+    int len = snprintf(address, CONFIG_ADDRESS_MAX, "%s%s%s%s%s", bare_v6 ? "[" : "", host,
+                       bare_v6 ? "]" : "", local ? "" : ":", local ? "" : port);
+    if (len < 0 || len >= CONFIG_ADDRESS_MAX) {
         (void)snprintf(error->text, sizeof(error->text), "the address is too long: %.300s", host);
         return ERR_INVALID;
     }
@@ -175,7 +175,7 @@ enum err beanstalkd_options_read(int argc, char **argv, struct config *config,
         case 'p': port = optarg; break;
         case 'u': options.user = optarg; break;
         case 'V': add_verbosity(config); break;
-        case HTTP: err = config_add_http(config, optarg, out_error); break;
+        case HTTP: err = config_add_listener(config, PROTOCOL_HTTP, optarg, out_error); break;
         case 'c': /* as in beanstalkd, these mean nothing any more */
         case 'n':
         case BEANSTALKD: break;

@@ -14,8 +14,7 @@ enum kind {
     KIND_COUNT,
     KIND_BYTES,
     KIND_SECONDS,
-    KIND_HTTP,
-    KIND_BEANSTALK,
+    KIND_LISTENER,
     KIND_DIR,
     KIND_LEVEL,
     KIND_ENGINE,
@@ -31,7 +30,8 @@ struct key {
     const char *section;
     const char *name;
     enum kind kind;
-    size_t at; /* offset in struct config: of an int64_t, or of a word's CONFIG_WORD_MAX bytes */
+    size_t at; /* offset in struct config: of an int64_t, or of a word's CONFIG_WORD_MAX bytes; of a
+                  listener: enum protocol_kind */
     int64_t least, most;
     const char *initial;
     const char *help;
@@ -43,10 +43,10 @@ struct key {
 #define GIB           ((int64_t)1 << 30)
 
 static const struct key keys[] = {
-    {"server", "http", KIND_HTTP, 0, 0, 0, "127.0.0.1:9277,delay-queue",
+    {"server", "http", KIND_LISTENER, PROTOCOL_HTTP, 0, 0, "127.0.0.1:9277,delay-queue",
      "Where to listen, and which dialect owns / there: delay-queue, delayqueue-java or none "
      "(only /v1). May be given several times. unix:/path is an address, too; none is no HTTP."},
-    {"server", "beanstalk", KIND_BEANSTALK, 0, 0, 0, "127.0.0.1:11300",
+    {"server", "beanstalk", KIND_LISTENER, PROTOCOL_BEANSTALK, 0, 0, "127.0.0.1:11300",
      "Where to listen for clients of beanstalkd. May be given several times; none is nowhere."},
     {"server", "hosts", KIND_HOSTS, 0, 0, 0, "",
      "Names that HTTP clients call this server by, without ports, between commas; may be given "
@@ -153,7 +153,7 @@ struct reading {
     const char *path;
     FILE *file;
     unsigned line;
-    bool http_seen, beanstalk_seen; /* the first line of its kind drops the default */
+    bool seen[PROTOCOL_KINDS]; /* listeners: the first line of a protocol drops the default */
     bool failed;
 };
 
@@ -235,52 +235,46 @@ static bool is_none(const char *value)
     return value[0] == '\0' || strcmp(value, "none") == 0;
 }
 
-enum err config_add_http(struct config *config, const char *value, struct config_error *out_error)
+/* The dialect behind the comma, if there is one; false: there is none of this name. */
+static bool read_dialect(const char *comma, enum api_dialect *out_dialect,
+                         struct config_error *out_error)
 {
-    if (is_none(value)) {
-        config->http_count = 0;
-        return OK;
-    }
-    const char *comma = strchr(value, ',');
-    size_t len = comma ? (size_t)(comma - value) : strlen(value);
-    const char *dialect = comma ? comma + 1 : "delay-queue";
-    dialect += strspn(dialect, " ");
-    struct config_http *http = &config->http[config->http_count];
-    if (config->http_count == CONFIG_HTTP_MAX || len == 0 || len >= sizeof(http->address)) {
-        (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "http: not an address, or more than %d of them: %s", CONFIG_HTTP_MAX, value);
-        return ERR_INVALID;
-    }
+    const char *name = comma ? comma + 1 + strspn(comma + 1, " ") : "delay-queue";
     for (enum api_dialect i = 0; i < DIALECT_COUNT; i++) {
-        if (strcmp(dialect, api_dialect_name(i)) != 0)
-            continue;
-        memcpy(http->address, value, len);
-        http->address[len] = 0;
-        http->dialect = i;
-        config->http_count++;
-        return OK;
+        if (strcmp(name, api_dialect_name(i)) == 0) {
+            *out_dialect = i;
+            return true;
+        }
     }
     (void)snprintf(out_error->text, sizeof(out_error->text),
                    "http: unknown dialect \"%s\"; known are delay-queue, delayqueue-java and none",
-                   dialect);
-    return ERR_INVALID;
+                   name);
+    return false;
 }
 
-enum err config_add_beanstalk(struct config *config, const char *value,
-                              struct config_error *out_error)
+enum err config_add_listener(struct config *config, enum protocol_kind protocol, const char *value,
+                             struct config_error *out_error)
 {
-    size_t len = strlen(value);
+    const struct protocol *speaks = &protocols[protocol];
+    struct config_listeners *listeners = &config->listeners[protocol];
     if (is_none(value)) {
-        config->beanstalk_count = 0;
+        listeners->count = 0;
         return OK;
     }
-    if (config->beanstalk_count == CONFIG_BEANSTALK_MAX || len == 0 || len >= CONFIG_ADDRESS_MAX) {
+    const char *comma = speaks->dialects ? strchr(value, ',') : NULL;
+    size_t len = comma ? (size_t)(comma - value) : strlen(value);
+    if (listeners->count == CONFIG_LISTENERS_MAX || len == 0 || len >= CONFIG_ADDRESS_MAX) {
         (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "beanstalk: not an address, or more than %d of them: %s",
-                       CONFIG_BEANSTALK_MAX, value);
+                       "%s: not an address, or more than %d of them: %s", speaks->option,
+                       CONFIG_LISTENERS_MAX, value);
         return ERR_INVALID;
     }
-    memcpy(config->beanstalk[config->beanstalk_count++], value, len + 1);
+    struct config_listener *listener = &listeners->at[listeners->count];
+    if (speaks->dialects && !read_dialect(comma, &listener->dialect, out_error))
+        return ERR_INVALID;
+    memcpy(listener->address, value, len);
+    listener->address[len] = '\0';
+    listeners->count++;
     return OK;
 }
 
@@ -379,8 +373,8 @@ static bool set(struct config *config, const struct key *key, const char *value,
                 struct config_error *error)
 {
     switch (key->kind) {
-    case KIND_HTTP: return config_add_http(config, value, error) == OK;
-    case KIND_BEANSTALK: return config_add_beanstalk(config, value, error) == OK;
+    case KIND_LISTENER:
+        return config_add_listener(config, (enum protocol_kind)key->at, value, error) == OK;
     case KIND_DIR:
         config->data_dir_given = true;
         return set_text(config->data_dir, sizeof(config->data_dir), value);
@@ -520,8 +514,7 @@ static void add_range(struct buf *out, const struct key *key)
     case KIND_PREFIX: buf_add_str(out, "1 to 64 bytes"); break;
     case KIND_WORD:
     case KIND_SECRET: buf_addf(out, "up to %d bytes", CONFIG_WORD_MAX - 1); break;
-    case KIND_HTTP:
-    case KIND_BEANSTALK: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
+    case KIND_LISTENER: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
     case KIND_COUNT:
         buf_add_str(out, "a whole number from ");
         buf_add_i64(out, key->least);
@@ -617,13 +610,9 @@ static int take_key(void *ctx, const char *section, const char *name, const char
         complain_unknown(reading, section, name);
         return 0;
     }
-    if (key->kind == KIND_HTTP && !reading->http_seen) {
-        reading->config->http_count = 0;
-        reading->http_seen = true;
-    }
-    if (key->kind == KIND_BEANSTALK && !reading->beanstalk_seen) {
-        reading->config->beanstalk_count = 0;
-        reading->beanstalk_seen = true;
+    if (key->kind == KIND_LISTENER && !reading->seen[key->at]) {
+        reading->config->listeners[key->at].count = 0;
+        reading->seen[key->at] = true;
     }
     if (set(reading->config, key, value, &why))
         return 1;
@@ -700,7 +689,10 @@ static bool is_prefix(const char *text)
 enum err config_check(const struct config *config, struct config_error *out_error)
 {
     const char *what = NULL;
-    if (config->http_count + config->beanstalk_count == 0)
+    unsigned listeners = 0;
+    for (unsigned i = 0; i < PROTOCOL_KINDS; i++)
+        listeners += config->listeners[i].count;
+    if (listeners == 0)
         what = "server.http and server.beanstalk are both none: there must be a listener";
     else if (config->body_bytes > config->request_bytes)
         what = "limits.body_bytes must not be above limits.request_bytes";
@@ -723,8 +715,9 @@ enum err config_check(const struct config *config, struct config_error *out_erro
 void config_known_hosts(const struct config *config, struct buf *out)
 {
     buf_add_str(out, config->hosts);
-    for (unsigned i = 0; i < config->http_count; i++) {
-        struct bytes name = host_without_port(bytes_str(config->http[i].address));
+    const struct config_listeners *http = &config->listeners[PROTOCOL_HTTP];
+    for (unsigned i = 0; i < http->count; i++) {
+        struct bytes name = host_without_port(bytes_str(http->at[i].address));
         if (!host_is_name(name))
             continue; /* a path, or an address in brackets */
         buf_add_char(out, ' ');

@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "core/cmd.h"
 #include "proto/api/api.h"
+#include "server/protocol.h"
 
 enum {
-    CONFIG_HTTP_MAX = 16,
-    CONFIG_BEANSTALK_MAX = 16,
+    CONFIG_LISTENERS_MAX = 16, /* of a protocol */
     CONFIG_ADDRESS_MAX = 128,
     CONFIG_TEXT_MAX = 512,
     CONFIG_PREFIX_MAX = 65,
@@ -25,17 +25,19 @@ enum {
 /* Where the queue lives. */
 enum config_engine { ENGINE_EMBEDDED, ENGINE_REDIS };
 
-struct config_http {
+struct config_listener {
     char address[CONFIG_ADDRESS_MAX];
-    enum api_dialect dialect;
+    enum api_dialect dialect; /* of a protocol that has some */
+};
+
+struct config_listeners {
+    struct config_listener at[CONFIG_LISTENERS_MAX];
+    unsigned count;
 };
 
 /* All numbers are int64_t so that one table can fill them; units last, as everywhere. */
 struct config {
-    struct config_http http[CONFIG_HTTP_MAX];
-    unsigned http_count;
-    char beanstalk[CONFIG_BEANSTALK_MAX][CONFIG_ADDRESS_MAX];
-    unsigned beanstalk_count;
+    struct config_listeners listeners[PROTOCOL_KINDS];
     char hosts[CONFIG_HOSTS_MAX]; /* between spaces; see config_known_hosts */
     char data_dir[CONFIG_TEXT_MAX];
     bool data_dir_given; /* by a file: it is not the default */
@@ -74,13 +76,11 @@ enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;
 
 /*
- * One listener more: "127.0.0.1:9277" or "127.0.0.1:8080,delayqueue-java"; for the beanstalkd
- * protocol without a dialect. "none", or nothing, takes away all of that protocol that there were.
+ * One listener more of the protocol: "127.0.0.1:9277", or "127.0.0.1:8080,delayqueue-java" if it
+ * has dialects. "none", or nothing, takes away all of that protocol that there were. ERR_INVALID.
  */
-enum err config_add_http(struct config *config, const char *value,
-                         struct config_error *out_error) MUST_USE;
-enum err config_add_beanstalk(struct config *config, const char *value,
-                              struct config_error *out_error) MUST_USE;
+enum err config_add_listener(struct config *config, enum protocol_kind protocol, const char *value,
+                             struct config_error *out_error) MUST_USE;
 
 /* What no single key can tell: values that do not fit together. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;

@@ -41,9 +41,10 @@ const char laterd_help[] =
 /* What the command line has, to be put over what the file has when that was read. */
 struct said {
     const char *data_dir;
-    const char *http[CONFIG_HTTP_MAX + 1]; /* one too many is kept: config_add_http refuses it */
-    const char *beanstalk[CONFIG_BEANSTALK_MAX + 1];
-    unsigned http_count, beanstalk_count;
+    struct {
+        const char *at[CONFIG_LISTENERS_MAX + 1]; /* one too many is kept: config refuses it */
+        unsigned count;
+    } addresses[PROTOCOL_KINDS];
 };
 
 /* --data-dir overrides the file's, which is kept for the log. */
@@ -65,14 +66,12 @@ static enum err put_over(struct config *config, const struct said *said,
                          struct laterd_options *options, struct config_error *error)
 {
     enum err err = said->data_dir ? put_data_dir(config, said->data_dir, options, error) : OK;
-    if (said->http_count)
-        config->http_count = 0;
-    if (said->beanstalk_count)
-        config->beanstalk_count = 0;
-    for (unsigned i = 0; i < said->http_count && !err; i++)
-        err = config_add_http(config, said->http[i], error);
-    for (unsigned i = 0; i < said->beanstalk_count && !err; i++)
-        err = config_add_beanstalk(config, said->beanstalk[i], error);
+    for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
+        if (said->addresses[kind].count)
+            config->listeners[kind].count = 0;
+        for (unsigned i = 0; i < said->addresses[kind].count && !err; i++)
+            err = config_add_listener(config, kind, said->addresses[kind].at[i], error);
+    }
     return err ? err : config_check(config, error);
 }
 
@@ -82,11 +81,16 @@ static enum err refuse(struct config_error *error, const char *text)
     return ERR_INVALID;
 }
 
+static void say_address(struct said *said, enum protocol_kind kind, const char *address)
+{
+    if (said->addresses[kind].count <= CONFIG_LISTENERS_MAX)
+        said->addresses[kind].at[said->addresses[kind].count++] = address;
+}
+
 /* What getopt answers for an option that has no letter. */
 enum {
-    DATA_DIR = 256,
-    HTTP,
-    BEANSTALK,
+    LISTEN = 256, /* and the protocol */
+    DATA_DIR = LISTEN + PROTOCOL_KINDS,
     BEANSTALKD,
     NO_PERSIST,
     CHECK,
@@ -102,8 +106,8 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
     static const struct option long_options[] = {
         {"config", required_argument, NULL, 'c'},
         {"data-dir", required_argument, NULL, DATA_DIR},
-        {"http", required_argument, NULL, HTTP},
-        {"beanstalk", required_argument, NULL, BEANSTALK},
+        {"http", required_argument, NULL, LISTEN + PROTOCOL_HTTP},
+        {"beanstalk", required_argument, NULL, LISTEN + PROTOCOL_BEANSTALK},
         {"beanstalkd", no_argument, NULL, BEANSTALKD},
         {"no-persist", no_argument, NULL, NO_PERSIST},
         {"check-config", no_argument, NULL, CHECK},
@@ -118,20 +122,16 @@ enum err laterd_options_read(int argc, char **argv, struct config *config,
     int option;
 
     while ((option = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
+        if (option >= LISTEN && option < LISTEN + PROTOCOL_KINDS) {
+            say_address(&said, (enum protocol_kind)(option - LISTEN), optarg);
+            continue;
+        }
         switch (option) {
         case 'c':
             if (config_read(config, optarg, out_error))
                 return ERR_INVALID;
             break;
         case DATA_DIR: said.data_dir = optarg; break;
-        case HTTP:
-            if (said.http_count <= CONFIG_HTTP_MAX)
-                said.http[said.http_count++] = optarg;
-            break;
-        case BEANSTALK:
-            if (said.beanstalk_count <= CONFIG_BEANSTALK_MAX)
-                said.beanstalk[said.beanstalk_count++] = optarg;
-            break;
         case BEANSTALKD: return refuse(out_error, "--beanstalkd must be the first argument");
         case NO_PERSIST: options.persist = false; break;
         case CHECK: options.wish = LATERD_CHECK_CONFIG; break;

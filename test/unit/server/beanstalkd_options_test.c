@@ -42,9 +42,9 @@ static void the_defaults_are_those_of_beanstalkd(void **state)
 {
     (void)state;
     assert_int_equal(read_line(""), OK);
-    assert_int_equal(config.http_count, 0);
-    assert_int_equal(config.beanstalk_count, 1);
-    assert_string_equal(config.beanstalk[0], "0.0.0.0:11300");
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].count, 0);
+    assert_int_equal(config.listeners[PROTOCOL_BEANSTALK].count, 1);
+    assert_string_equal(config.listeners[PROTOCOL_BEANSTALK].at[0].address, "0.0.0.0:11300");
     assert_false(options.persist);
     assert_null(options.user);
     assert_int_equal(options.wish, BEANSTALKD_RUN);
@@ -62,7 +62,7 @@ static void an_option_may_touch_its_value_or_others(void **state)
     assert_int_equal(read_line("-f0 -Vp23 -b/var/x -z 7"), OK);
     assert_int_equal(config.durability, DURABILITY_SYNC);
     assert_int_equal(config.log_level, LOG_INFO);
-    assert_string_equal(config.beanstalk[0], "0.0.0.0:23");
+    assert_string_equal(config.listeners[PROTOCOL_BEANSTALK].at[0].address, "0.0.0.0:23");
     assert_string_equal(config.data_dir, "/var/x");
     assert_true(options.persist);
     assert_int_equal(config.job_bytes, 7);
@@ -93,7 +93,7 @@ static void addresses_become_laterds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(read_line(cases[i].line), OK);
-        assert_string_equal(config.beanstalk[0], cases[i].address);
+        assert_string_equal(config.listeners[PROTOCOL_BEANSTALK].at[0].address, cases[i].address);
     }
 }
 
@@ -131,8 +131,8 @@ static void http_is_added_by_its_own_option(void **state)
 {
     (void)state;
     assert_int_equal(read_line("--http 127.0.0.1:80 --http [::1]:80,none -u me -c -n"), OK);
-    assert_int_equal(config.http_count, 2);
-    assert_int_equal(config.http[1].dialect, DIALECT_NONE);
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].count, 2);
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].at[1].dialect, DIALECT_NONE);
     assert_string_equal(options.user, "me");
 }
 
