@@ -3,7 +3,8 @@
  *
  * Invariants: calls are owed in the order in which their commands were written, greetings first; a
  * link that is DOWN has no stream, no bytes and no calls; the timer of silence is armed while calls
- * are owed, for the time of the oldest one or for an earlier time.
+ * are owed, for when the server has been silent too long since the oldest one, or for an earlier
+ * time.
  */
 #include "client/redis/link.h"
 
@@ -356,6 +357,7 @@ static void dispatch(struct link *link)
 static size_t stream_input(struct stream *stream, struct bytes bytes)
 {
     struct link *link = stream->user;
+    link->heard_us = link->options.loop->now_us;
     link->dispatching = true;
     if (redisReaderFeed(link->reader, bytes.at, bytes.len) != REDIS_OK)
         link_fail(link, link->reader->errstr);
@@ -383,9 +385,11 @@ static void look_for_silence(struct timer *timer)
     struct loop *loop = link->options.loop;
     if (list_empty(&link->calls))
         return;
-    int64_t oldest_us = LIST_ENTRY(link->calls.next, struct link_call, place)->sent_us;
-    int64_t late_us = oldest_us + link->options.timeout_us;
-    int64_t slow_us = oldest_us + look_after_us(link);
+    int64_t since_us = LIST_ENTRY(link->calls.next, struct link_call, place)->sent_us;
+    if (since_us < link->heard_us)
+        since_us = link->heard_us; /* it answers those before, one after the other */
+    int64_t late_us = since_us + link->options.timeout_us;
+    int64_t slow_us = since_us + look_after_us(link);
     if (slow_us > loop->now_us) {
         loop_arm(loop, timer, slow_us);
         return;

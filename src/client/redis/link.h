@@ -41,7 +41,7 @@ struct link_callbacks {
     /* It was up, or tried to be, and is no more; why is in link->error. Before the owed calls'
        `done`. */
     void (*down)(struct link_callbacks *callbacks, struct link *link);
-    /* The oldest answer that is owed is late by a quarter of the time-out: again and again while
+    /* Answers are owed, and nothing has come for a quarter of the time-out: again and again while
        that is so. NULL: nobody minds. */
     void (*slow)(struct link_callbacks *callbacks, struct link *link);
     /* A reply that no call waits for: a message of a subscription. Borrowed. */
@@ -55,7 +55,8 @@ struct link_options {
     unsigned db;
     struct tls *tls;    /* NULL: none; not over Unix sockets */
     bool subscriber;    /* its replies are all messages */
-    int64_t timeout_us; /* for the look-up of its name, for connecting, and for each answer */
+    int64_t timeout_us; /* for the look-up of its name, for connecting, and without a byte of the
+                           answers that are owed */
 };
 
 struct link {
@@ -70,6 +71,7 @@ struct link {
     unsigned greetings;   /* answers owed to the greeting */
     struct timer retry;   /* DOWN: when to try again */
     struct timer silence; /* the oldest call that is owed is late, or was answered meanwhile */
+    int64_t heard_us;     /* when something came last */
     bool wanted;          /* by somebody: else it stays DOWN */
     int64_t back_off_us;
     unsigned attempt; /* which of its name's addresses is tried */
