@@ -99,21 +99,21 @@ static void look_soon(struct members *members)
 /* It was said `heard_us`, by our clock. */
 static void hear(struct members *members, const struct script_member *said, int64_t heard_us)
 {
-    struct member *hints = find(members, said->name);
+    struct member *known = find(members, said->name);
     bool alive = now_of(members) - heard_us < members->options.alive_us;
     look_soon(members);
     if (memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0)
         return;
     if (said->how == SCRIPT_LEAVES) {
-        if (hints)
-            drop_gone(members, hints);
-    } else if (!hints && alive && members->count < SCRIPT_MEMBERS_MAX) {
+        if (known)
+            drop_gone(members, known);
+    } else if (!known && alive && members->count < SCRIPT_MEMBERS_MAX) {
         struct member member = {.how = said->how, .heard_us = heard_us};
         memcpy(member.name, said->name, SCRIPT_NAME);
         add(members, &member);
-    } else if (hints && heard_us >= hints->heard_us) {
-        hints->how = said->how;
-        hints->heard_us = heard_us;
+    } else if (known && heard_us >= known->heard_us) {
+        known->how = said->how;
+        known->heard_us = heard_us;
     }
 }
 
@@ -186,11 +186,11 @@ static void answered(void *owner, struct script_request *call, enum err err,
     struct members *members = owner;
     struct script_member others[SCRIPT_MEMBERS_MAX];
     struct script_parts said = {.at = parts, .count = count};
-    uint32_t hints = 0;
+    uint32_t heard = 0;
     (void)call;
     members->asked--;
     if (!err)
-        err = script_read_members(&said, others, &hints);
+        err = script_read_members(&said, others, &heard);
     int64_t next_us =
         err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
     if (!members->asked && !members->leaving)
@@ -199,7 +199,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
         return;
     in_contact(members);
     members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL);
-    for (uint32_t i = 0; i < hints; i++)
+    for (uint32_t i = 0; i < heard; i++)
         hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);
     look_soon(members);
 }
