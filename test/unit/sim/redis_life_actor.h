@@ -47,7 +47,8 @@ static inline void ask_push(struct actor *actor)
     bool for_hours = chance(life, 300) && life->gentle;
     struct version version = {.for_hours = for_hours,
                               .topic = (unsigned)below(life, TOPICS),
-                              .due_us = life->now_us + delay_us};
+                              .due_us = life->now_us + delay_us,
+                              .first_due_us = life->now_us + delay_us};
     actor->version = oracle_push(&life->oracle, &version);
     oracle_body(actor->version, &body);
     struct cmd cmd = {
@@ -273,7 +274,7 @@ static inline void got_change(struct actor *actor, const struct reply *reply)
 {
     struct version *version = version_of(actor);
     if (!reply->err && actor->due_us && actor->lease && version->lease == actor->lease &&
-        version->changes == 1)
+        version->changes == 1 && !version->loose)
         version->due_us = actor->due_us;
     if (!reply->err && actor->lease && is_stale(actor, version) && reply->kind != CMD_KICK &&
         reply->kind != CMD_RUN)

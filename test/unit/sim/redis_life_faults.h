@@ -166,10 +166,10 @@ static inline void save_or_flush(struct life *life)
     oracle_lost(&life->oracle);
 }
 
-/* An option: the clock of all servers is set, by up to so much (they stay one clock). */
+/* The clock of all servers is set, by up to so much (they stay one clock). */
 static inline void leap(struct life *life)
 {
-    int64_t by_us = span(life, 2 * life->options->leap_us) - life->options->leap_us;
+    int64_t by_us = span(life, 2 * life->leap_us) - life->leap_us;
     for (unsigned i = 0; i < life->server_count; i++)
         sim_redis_settings(life->servers[i])->ahead_us += by_us;
     oracle_leapt(&life->oracle);
@@ -253,7 +253,9 @@ static inline void disturb_daemon(struct life *life)
 static inline void fault(struct life *life)
 {
     uint64_t dice = below(life, 1000);
-    if (dice < 200)
+    if (life->leap_us && chance(life, 100))
+        leap(life);
+    else if (dice < 200)
         sim_network_reset(life->network, (unsigned)below(life, life->daemon_count),
                           any_server(life));
     else if (dice < 350)
@@ -266,8 +268,6 @@ static inline void fault(struct life *life)
         flush_scripts(life);
     else if (dice < 650 && life->risky)
         save_or_flush(life);
-    else if (dice < 670 && life->options->leap_us)
-        leap(life);
     else if (dice < 750 && life->shape != SHAPE_SINGLE)
         fail_over(life);
     else if (dice < 900 && life->shape == SHAPE_CLUSTER && life->moving)

@@ -31,8 +31,9 @@ struct version {
     bool stuck;     /* a daemon may have left with it */
     unsigned may_end;
     int64_t ended_us, due_us, held_until_us;
-    uint64_t lease;   /* the newest that was seen */
-    unsigned changes; /* operations sent that may change its reservation */
+    int64_t first_due_us; /* when it was pushed */
+    uint64_t lease;       /* the newest that was seen */
+    unsigned changes;     /* operations sent that may change its reservation */
 };
 
 struct oracle {
@@ -79,11 +80,16 @@ static inline void oracle_missing(struct version *version, int64_t now_us)
     version->missing = true;
 }
 
-/* Redis came back with less than it had: nobody knows what is there. */
+/* Redis came back with less than it had: nobody knows what is there. A job may be due when it was
+   before it was released for later. */
 static inline void oracle_lost(struct oracle *oracle)
 {
-    for (unsigned i = 0; i < oracle->count; i++)
-        oracle->versions[i].loose = true;
+    for (unsigned i = 0; i < oracle->count; i++) {
+        struct version *version = &oracle->versions[i];
+        version->loose = true;
+        if (version->due_us > version->first_due_us)
+            version->due_us = version->first_due_us;
+    }
 }
 
 /* What was not acknowledged may have been lost: reservations, pushes that are made again, and the
@@ -167,7 +173,9 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     if (version->ended && !version->loose && version->ended_us < delivery->asked_us &&
         version->ended_us < delivery->reserved_us)
         BROKEN(oracle, "P5: version %u has ended and is delivered", number);
-    if (delivery->lease == version->lease && !version->loose)
+    /* Leases are times: one that a failover lost may be there twice if the clock went back. */
+    bool twice = oracle->leaps && version->relapsed;
+    if (delivery->lease == version->lease && !version->loose && !twice)
         BROKEN(oracle, "P4: version %u: one lease was given to two", number);
     if (delivery->lease < version->lease)
         return; /* a late answer */

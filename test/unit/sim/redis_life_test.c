@@ -7,9 +7,7 @@
  * came back (P5), no job is kept for a client that left (P6), and nobody waits in vain.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
- * one alone, with the engine's log. Faults that the engine does not survive yet: SIM_NOTICES_LOST,
- * per mille of those that masters of a cluster pass on; SIM_CLOCK_LEAPS, by how many seconds the
- * clocks of the servers are set.
+ * one alone, with the engine's log.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,6 +30,7 @@ enum {
     HEAL_US = 9 * SECOND_US,    /* a daemon is dead after five, and its place is cleared */
     HEAL_GENTLE_US = 2500 * MS, /* connections are made again, at the latest after two */
     DRAIN_US = 8 * SECOND_US,   /* the longest ttr of what nobody holds, and some more */
+    LEAP_US = 3 * SECOND_US,    /* less than what is left of draining then */
     IN_VAIN_US = 1500 * MS,
     HEARD_US = 2500 * MS, /* a consumer that waits is served within that time */
 };
@@ -268,6 +267,8 @@ static void set_clocks(struct life *life)
     for (unsigned i = 0; i < life->daemon_count; i++)
         life->daemons[i].ahead_us = span(life, 3 * SECOND_US);
     life->oracle.slack_us = 20 * MS + 2 * life->late_us;
+    if (chance(life, 200))
+        life->leap_us = LEAP_US;
 }
 
 static uint64_t env_number(const char *name, uint64_t otherwise)
@@ -276,18 +277,9 @@ static uint64_t env_number(const char *name, uint64_t otherwise)
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static const struct life_options *life_options(void)
-{
-    static struct life_options options;
-    options.lost_per_mille = (unsigned)env_number("SIM_NOTICES_LOST", 0);
-    options.leap_us = (int64_t)env_number("SIM_CLOCK_LEAPS", 0) * SECOND_US;
-    return &options;
-}
-
 static struct life *life_new(uint64_t seed)
 {
     struct life *life = mem_zalloc(sizeof(*life));
-    life->options = life_options();
     life->oracle.seed = life->random.state = seed;
     life->now_us = INT64_C(1700000000) * SECOND_US;
     life->late_us = span(life, 400 * MS);

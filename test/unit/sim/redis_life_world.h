@@ -92,15 +92,8 @@ struct mender {
     unsigned a, b;
 };
 
-/* Faults that are asked for; none if 0. */
-struct life_options {
-    unsigned lost_per_mille; /* notices between the masters of a cluster */
-    int64_t leap_us;         /* the servers' clocks are set by up to so much */
-};
-
 struct life {
     struct oracle oracle;
-    const struct life_options *options;
     struct sim_random random;
     int64_t now_us;
     enum shape shape;
@@ -120,6 +113,7 @@ struct life {
     unsigned daemon_count;
     struct actor actors[ACTORS];
     int64_t late_us;  /* bytes may be */
+    int64_t leap_us;  /* the servers' clocks are set now and then by up to so much; 0: never */
     int64_t uncut_us; /* gentle: no path is cut before */
     unsigned turns;   /* since the clock moved */
     struct mender menders[MENDERS_MAX];
@@ -404,7 +398,8 @@ static inline void make_cluster(struct life *life)
             add_address(life, (uint16_t)(7000 + i));
     }
     sim_cluster_init(&life->cluster, life->servers, 6, 3, sim_random_next(&life->random));
-    life->cluster.lost_per_mille = life->options->lost_per_mille;
+    if (chance(life, 300)) /* notices on the bus; a few, or most of them */
+        life->cluster.lost_per_mille = chance(life, 500) ? 50 : 800;
     for (unsigned i = 0; i < 3; i++)
         sim_redis_follow(life->servers[3 + i], life->servers[i]);
 }
