@@ -223,9 +223,9 @@ static void ask_behind(const struct wait_group *group)
         if (list_empty(&options->calls->partitions[i].calls))
             continue;
         for (uint32_t topic = 0; topic < group->topic_count; topic++) {
-            struct hint *hints = &group->topics[topic].topic->hints[i];
-            if (hints->what == EMPTY)
-                *hints = (struct hint){.what = UNKNOWN, .stale_answer = true};
+            struct hint *hint = &group->topics[topic].topic->hints[i];
+            if (hint->what == EMPTY)
+                *hint = (struct hint){.what = UNKNOWN, .stale_answer = true};
         }
     }
 }

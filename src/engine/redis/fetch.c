@@ -41,18 +41,18 @@ static struct candidate look_up(const struct wait_group *group, uint32_t from, u
     int64_t half_us = group->consumers->options.believe_us / 2; /* see plan_verify() */
     struct candidate candidate = {.partition = partition};
     for (uint32_t i = from; i < to; i++) {
-        const struct hint *hints = &group->topics[i].topic->hints[partition];
-        bool ready = hints->what == READY;
-        if (ready && (candidate.best < READY || rank_compare(hints->first, candidate.first) < 0))
-            candidate.first = hints->first;
-        if (hints->what > (uint8_t)candidate.best)
-            candidate.best = (enum hint_kind)hints->what;
-        candidate.unsure = candidate.unsure || hints->what == UNKNOWN;
+        const struct hint *hint = &group->topics[i].topic->hints[partition];
+        bool ready = hint->what == READY;
+        if (ready && (candidate.best < READY || rank_compare(hint->first, candidate.first) < 0))
+            candidate.first = hint->first;
+        if (hint->what > (uint8_t)candidate.best)
+            candidate.best = (enum hint_kind)hint->what;
+        candidate.unsure = candidate.unsure || hint->what == UNKNOWN;
         candidate.stale =
-            candidate.stale || ((ready || hints->what == TAKEN) && hints->at_us <= old_us);
+            candidate.stale || ((ready || hint->what == TAKEN) && hint->at_us <= old_us);
         candidate.empty_long =
             candidate.empty_long ||
-            (hints->what == EMPTY && consumers_now_us(group->consumers) - hints->at_us >= half_us);
+            (hint->what == EMPTY && consumers_now_us(group->consumers) - hint->at_us >= half_us);
     }
     return candidate;
 }
@@ -114,22 +114,22 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
     const struct consumers *consumers = ask->group->consumers;
     int64_t now_us = consumers_now_us(consumers);
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct hint *hints = &ask->group->topics[i].topic->hints[partition];
+        struct hint *hint = &ask->group->topics[i].topic->hints[partition];
         struct script_rank first;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hints = (struct hint){.what = READY, .first = first, .at_us = now_us};
+            *hint = (struct hint){.what = READY, .first = first, .at_us = now_us};
             break;
         case SCRIPT_NONE:
-            if (hints->stale_answer)
+            if (hint->stale_answer)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
-            hints->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
-            hints->at_us = now_us;
+            hint->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
+            hint->at_us = now_us;
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
-                hints->what = NOTICED;
+                hint->what = NOTICED;
             break;
         }
     }
@@ -163,9 +163,9 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     struct wait_group *group = ask->group;
     struct list *next;
     for (uint32_t i = 0; i < ask->topics; i++) {
-        struct hint *hints = &group->topics[i].topic->hints[partition];
-        if (!hints->stale_answer)
-            *hints = (struct hint){.what = EMPTY, .at_us = consumers_now_us(group->consumers)};
+        struct hint *hint = &group->topics[i].topic->hints[partition];
+        if (!hint->stale_answer)
+            *hint = (struct hint){.what = EMPTY, .at_us = consumers_now_us(group->consumers)};
     }
     /* until then: */
     again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);

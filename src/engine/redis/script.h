@@ -254,7 +254,7 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer) MUST_USE;
 
-/* Reads the answer to open, forget or promote. */
+/* Reads the answer to open, promote or reap_dead. */
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
 

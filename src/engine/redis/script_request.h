@@ -6,8 +6,7 @@
  * A call that was sent again is the same request (script_mark_again): the script does nothing
  * twice. One thread.
  *
- *     script_requests_new ─▶ write the request ─▶ script_requests_send ─▶ … ─▶ done, and the call
- * is gone
+ *     script_requests_new ─▶ write the request ─▶ script_requests_send ─▶ … ─▶ done(); it is freed
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H
 #define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H

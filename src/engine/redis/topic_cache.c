@@ -99,30 +99,30 @@ int rank_compare(struct script_rank a, struct script_rank b)
 
 void topic_notice(struct topic *topic, uint32_t partition)
 {
-    struct hint *hints = &topic->hints[partition];
-    hints->stale_answer = true;
-    if (hints->what != READY)
-        hints->what = NOTICED;
+    struct hint *hint = &topic->hints[partition];
+    hint->stale_answer = true;
+    if (hint->what != READY)
+        hint->what = NOTICED;
 }
 
 void topic_promoted(struct topic *topic, uint32_t partition)
 {
-    struct hint *hints = &topic->hints[partition];
-    if (hints->what != READY)
-        hints->what = NOTICED;
+    struct hint *hint = &topic->hints[partition];
+    if (hint->what != READY)
+        hint->what = NOTICED;
 }
 
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us)
 {
-    struct hint *hints = &topic->hints[partition];
-    switch ((enum hint_kind)hints->what) {
+    struct hint *hint = &topic->hints[partition];
+    switch ((enum hint_kind)hint->what) {
     case EMPTY:
-    case TAKEN: *hints = (struct hint){.what = READY, .first = rank, .at_us = now_us}; break;
+    case TAKEN: *hint = (struct hint){.what = READY, .first = rank, .at_us = now_us}; break;
     case UNKNOWN:
     case NOTICED: break; /* there may be better ones */
     case READY:
-        if (rank_compare(rank, hints->first) < 0)
-            hints->first = rank;
+        if (rank_compare(rank, hint->first) < 0)
+            hint->first = rank;
         break;
     }
 }
