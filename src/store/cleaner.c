@@ -116,12 +116,12 @@ static bool worth_it_full(struct cleaner *cleaner, const struct segment *oldest)
     uint64_t segment_bytes = cleaner->options->segment_bytes;
     uint64_t need = relocate_bytes(oldest);
     uint64_t slack = segment_bytes / 4 + 4 * BLOCK; /* for ends while the cleaner is at work */
-    bool low = !segments_fits(cleaner->segments, need + slack, oldest->record_max);
-    bool fits = !low || segments_fits(cleaner->segments, need, oldest->record_max);
+    bool low = segments_lack(cleaner->segments, need + slack, oldest->record_max) > 0;
+    uint64_t lack = low ? segments_lack(cleaner->segments, need, oldest->record_max) : 0;
     uint64_t step = low ? segment_bytes / 8 : segment_bytes / 2;
     uint64_t dead = dead_bytes(cleaner);
-    segments_cleaner_wants(cleaner->segments, fits ? 0 : need + 2 * BLOCK);
-    if (!fits || (!low && gain_bytes(cleaner) < step))
+    segments_cleaner_wants(cleaner->segments, lack);
+    if (lack || (!low && gain_bytes(cleaner) < step))
         return false;
     if (oldest->batch_first >= cleaner->round_end) {
         if (!cleaner->round_over && cleaner->round_end) {
@@ -542,9 +542,10 @@ bool cleaner_idle(const struct cleaner *cleaner)
     return cleaner->step == CLEAN_IDLE;
 }
 
-bool cleaner_gives_room(const struct cleaner *cleaner)
+bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch)
 {
-    return cleaner->step == CLEAN_MANIFEST || cleaner->step == CLEAN_REMOVE;
+    bool waits = cleaner->step == CLEAN_DURABLE && batch <= cleaner->batch_last;
+    return (cleaner->step != CLEAN_IDLE && !waits) || segments_making(cleaner->segments);
 }
 
 bool cleaner_removing(const struct cleaner *cleaner)

@@ -28,9 +28,14 @@ void cleaner_free(struct cleaner *cleaner);       /* NULL does nothing; not whil
 void cleaner_turn(struct cleaner *cleaner);             /* a bounded slice of its work */
 int64_t cleaner_next_us(const struct cleaner *cleaner); /* wants a turn then; or INT64_MAX */
 bool cleaner_idle(const struct cleaner *cleaner);       /* no segment is being cleaned */
-bool cleaner_gives_room(const struct cleaner *cleaner); /* a file is about to go */
-bool cleaner_removing(const struct cleaner *cleaner);   /* the disk removes the segment */
-bool cleaner_busy(const struct cleaner *cleaner);       /* the disk reads or removes for it */
+/*
+ * Is a segment about to go, or a file about to come, without this batch being written first? Each
+ * commit takes a block of the room that cleaning a full disk needs: it should wait for that, and go
+ * with the jobs that are relocated, or with what comes meanwhile.
+ */
+bool cleaner_gives_room(const struct cleaner *cleaner, uint64_t batch);
+bool cleaner_removing(const struct cleaner *cleaner); /* the disk removes the segment */
+bool cleaner_busy(const struct cleaner *cleaner);     /* the disk reads or removes for it */
 void cleaner_stats(const struct cleaner *cleaner, struct store_stats *out_stats);
 void cleaner_valid(const struct cleaner *cleaner); /* CHECKs the invariants. O(1) */
 

@@ -21,7 +21,7 @@ enum {
     CLOCK_AGE_US = 1000 * 1000, /* one batch in so long at most is written for its time alone */
     PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
     FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
-    CLEAN_AGE_US = 200 * 1000,  /* the same while the cleaner is about to give room back */
+    CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
     LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
 };
 
@@ -358,15 +358,6 @@ static void sync_done(struct log *log)
     log_start_next(log);
 }
 
-/*
- * The segment before it gets no batch any more, and all of its batches are durable. Its file was
- * open for writing: what is read of it from now on opens it again, for reading alone.
- */
-static void headed(struct log *log, struct segment *segment)
-{
-    segments_headed(log->segments, segment);
-}
-
 static void committed(struct disk_op *op)
 {
     struct log *log = op->owner;
@@ -380,7 +371,7 @@ static void committed(struct disk_op *op)
         return; /* S5, even if this one has reached the disk: the other lane may have failed */
     switch (step) {
     case COMMIT_HEADER:
-        headed(log, first_sealed(log)->segment);
+        segments_headed(log->segments, first_sealed(log)->segment);
         log_start_next(log);
         return;
     case COMMIT_BATCH: batch_done(log); return;
@@ -519,8 +510,10 @@ static bool clock_due_at(const struct log *log, int64_t *out_at_us)
 static int64_t open_due_at(const struct log *log)
 {
     const struct batch *open = log->open;
-    int64_t full_us = cleaner_gives_room(log->store->cleaner) ? CLEAN_AGE_US : FULL_AGE_US;
-    int64_t age_us = !open->wanted ? OPEN_AGE_US : segments_full(log->segments) ? full_us : 0;
+    bool full = segments_full(log->segments) != OK;
+    bool waits = full && cleaner_gives_room(log->store->cleaner, open->number);
+    int64_t wanted_us = waits ? CLEAN_AGE_US : full ? FULL_AGE_US : 0;
+    int64_t age_us = open->wanted ? wanted_us : OPEN_AGE_US;
     return open->opened_us + age_us;
 }
 

@@ -351,8 +351,7 @@ static struct segment *add_spare(struct segments *segments, uint64_t size_bytes)
     struct segment *segment = add(segments, segments->number_next, size_bytes);
     list_add_tail(&segments->spares, &segment->link);
     segments->spare_count++;
-    if (!segments->full ||
-        !first_unmade(segments)) /* else those that batches wait for come first */
+    if (!segments->full || !first_unmade(segments)) /* what batches wait for comes first */
         make(segments, segment);
     return segment;
 }
@@ -497,6 +496,8 @@ enum err segments_make_first(struct segments *segments)
 
 void segments_cleaner_wants(struct segments *segments, uint64_t bytes)
 {
+    if (bytes > segments->wanted_bytes && bytes <= segments->free_bytes)
+        segments->retry_at_us = segments->store->now_us; /* before ends of jobs take that room */
     segments->wanted_bytes = bytes;
 }
 
@@ -556,19 +557,21 @@ uint64_t segments_room(const struct segments *segments)
     return room;
 }
 
-bool segments_fits(const struct segments *segments, uint64_t bytes, uint64_t record_max)
+uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t record_max)
 {
     const struct segment *tail = segments_tail(segments);
-    uint64_t room = segments_room(segments);
-    bool whole = false; /* one file takes them all */
+    uint64_t room = segments_room(segments), between = record_max + BLOCK;
     uint64_t places = tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED);
     for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next) {
-        if (of_link(link)->state != SEGMENT_READY)
-            continue;
-        whole = whole || of_link(link)->size_bytes - BLOCK >= bytes;
-        places++;
+        bool ready = of_link(link)->state == SEGMENT_READY;
+        if (ready && of_link(link)->size_bytes - BLOCK >= bytes)
+            return 0; /* one file takes them all */
+        places += ready;
     }
-    return whole || (places > 0 && room >= bytes + (places - 1) * (record_max + BLOCK));
+    uint64_t all = bytes + places * between, least = between + 3 * BLOCK;
+    bool fits = places > 0 && room >= all - between;
+    uint64_t lack = all > room + least ? all - room : least;
+    return fits ? 0 : (lack + 2 * BLOCK - 1) / BLOCK * BLOCK; /* with a header */
 }
 
 /* ---- open files ---- */

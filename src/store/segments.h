@@ -108,8 +108,11 @@ enum err segments_make_first(struct segments *segments) MUST_USE;
 uint64_t segments_unused(const struct segments *segments);
 /* Bytes that can surely be written: in files that are there, less what is placed already. */
 uint64_t segments_room(const struct segments *segments);
-/* Can records of up to `record_max` bytes, all together `bytes`, surely be written? */
-bool segments_fits(const struct segments *segments, uint64_t bytes, uint64_t record_max);
+/*
+ * 0: records of up to `record_max` bytes, all together `bytes`, can surely be written. Else so many
+ * bytes one more file must have for that.
+ */
+uint64_t segments_lack(const struct segments *segments, uint64_t bytes, uint64_t record_max);
 /* Is there less room, in files and on the disk, than must be kept back for ends and for cleaning?
  */
 bool segments_scarce(const struct segments *segments);

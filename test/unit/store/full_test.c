@@ -258,6 +258,88 @@ static void p8_ending_three_quarters_lets_pushes_in_again(void **state)
     }
 }
 
+/* A short turn; of `slow` that pass, one finds that a file was made, synced or removed. */
+static void short_turn(struct model *model, uint64_t slow)
+{
+    model->now_us += 100 + (int64_t)model_random(model, 1500);
+    store_turn(model->store, model->now_us);
+    for (int lane = 0; lane < LANE_COUNT; lane++)
+        if (model_random(model, lane == LANE_BACKGROUND ? slow : 3) == 0)
+            (void)sim_disk_step(model->disk, (enum disk_lane)lane);
+    store_poll(model->store);
+}
+
+/* Turns until all is durable. False: not within five seconds. */
+static bool becomes_durable(struct model *model, uint64_t slow)
+{
+    uint64_t batch = store_batch(model->store);
+    int64_t until_us = model->now_us + 5000000;
+    while (model->acknowledged < batch && model->now_us < until_us)
+        short_turn(model, slow);
+    return model->acknowledged >= batch;
+}
+
+/* Ends a part of the jobs, each when the one before is durable. False: one never was. */
+static bool end_alone(struct model *model, bool in_order, uint64_t slow, size_t quarters)
+{
+    size_t live = 0;
+    for (size_t i = 0; i < model->job_count; i++)
+        live += model->jobs[i].live;
+    for (size_t i = 0; i < live * quarters / 4; i++) {
+        struct model_job *job = in_order ? model->jobs : pick_live(model);
+        while (!job->live)
+            job++;
+        model_end(model, job);
+        if (!becomes_durable(model, slow))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Each end alone takes a block, and of bodies like these a segment can be full to the last one:
+ * cleaning it takes as much room as it gives. While the disk is slow to remove files and to make
+ * them, ends must not take the room without which nothing can be cleaned.
+ */
+static bool lone_ends_leave_room_to_clean(uint64_t seed)
+{
+    struct model model;
+    model_init(&model, seed);
+    model.options.body_max = 12000;
+    model.body_bytes = 12000;
+    model.options.segment_bytes = 256 * 1024;
+    uint64_t slow = 1u << model_random(&model, 9);
+    sim_disk_capacity(model.disk, (600 + model_random(&model, 400)) * DISK_ALIGN);
+    assert_int_equal(model_open(&model), OK);
+    while (model_push(&model) == OK)
+        assert_true(becomes_durable(&model, slow));
+    assert_true(store_full(model.store));
+    bool back = end_alone(&model, seed % 2, slow, 3);
+    int64_t until_us = model.now_us + 15000000;
+    while (back && model_push(&model) != OK && model.now_us < until_us)
+        short_turn(&model, slow);
+    back = back && model.now_us < until_us;
+    model_settle(&model);
+    model_close(&model);
+    assert_int_equal(model_open(&model), OK);
+    model_check(&model);
+    model_fini(&model);
+    return back;
+}
+
+static void p8_lone_ends_leave_room_to_clean(void **state)
+{
+    (void)state;
+    const char *asked = getenv("SIM_SEEDS");
+    uint64_t seeds = asked ? strtoull(asked, NULL, 10) : SEEDS;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        bool back = lone_ends_leave_room_to_clean(seed);
+        if (!back)
+            print_error("seed %llu: ends or pushes stop\n", (unsigned long long)seed);
+        assert_true(back);
+    }
+}
+
 static void p8_disk_use_follows_the_live_jobs(void **state)
 {
     (void)state;
@@ -324,6 +406,7 @@ int main(void)
         cmocka_unit_test(p8_ends_go_on_for_bodies_of_every_size),
         cmocka_unit_test(p8_what_waits_takes_the_last_blocks_of_a_disk),
         cmocka_unit_test(p8_ending_three_quarters_lets_pushes_in_again),
+        cmocka_unit_test(p8_lone_ends_leave_room_to_clean),
         cmocka_unit_test(p8_disk_use_follows_the_live_jobs),
         cmocka_unit_test(a_record_larger_than_a_segment_has_one_of_its_own),
     };

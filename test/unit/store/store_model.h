@@ -54,6 +54,7 @@ struct model {
     int64_t pause_us; /* of the one topic, as replayed */
     int64_t now_us;
     uint64_t random;
+    size_t body_bytes; /* of each body; 0: by chance, up to options.body_max */
     bool failed;
     int failures;
     struct model_job dead; /* one that a test ended … */
@@ -94,7 +95,9 @@ static inline struct model_job *model_add(struct model *model, uint64_t seq)
 static inline struct bytes model_body(const struct model *model, uint64_t seq, uint32_t version,
                                       char *room)
 {
-    size_t len = 8 + (seq * 7919 + version * 104729) % (model->options.body_max - 8);
+    size_t len = model->body_bytes;
+    if (!len)
+        len = 8 + (seq * 7919 + version * 104729) % (model->options.body_max - 8);
     for (size_t i = 0; i < len; i++)
         room[i] = (char)(seq * 31 + version * 17 + i);
     memcpy(room, &version, sizeof(version));
