@@ -266,6 +266,29 @@ static void p8_a_read_only_redis_refuses_a_push_within_its_time(void **state)
     assert_int_equal(ask_for(&push, MS).err, OK);
 }
 
+/* What only the master has may be lost with it: it is not acknowledged, though it is done there. */
+static void p2_what_too_few_replicas_have_is_not_acknowledged(void **state)
+{
+    struct cmd push = a_push();
+    (void)state;
+    options.wait_replicas = 1;
+    sim_redis_follow(servers[1], servers[0]);
+    start_on_one_server();
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    sim_redis_settings(servers[1])->lag_us = INT64_MAX;
+    int64_t asked_us = now_us;
+    assert_int_equal(ask_for(&push, MS).err, ERR_AGAIN);
+    assert_in_range(now_us - asked_us, SECOND_US, 2 * SECOND_US + 100 * MS);
+    turns(3 * SECOND_US);
+    struct engine *port = redis_engine_port(engine);
+    assert_int_equal(port->verbs->health(port), ERR_AGAIN);
+    sim_redis_settings(servers[1])->lag_us = 0;
+    turns(3 * SECOND_US);
+    assert_int_equal(port->verbs->health(port), OK);
+    assert_int_equal(ask_for(&push, MS).err, OK);
+    assert_int_equal(jobs_there(), 3);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -278,6 +301,7 @@ int main(void)
         STARTED(p8_without_enough_replicas_a_push_is_refused_within_its_time),
         STARTED(p8_a_redis_that_cannot_save_refuses_a_push_within_its_time),
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
+        STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
