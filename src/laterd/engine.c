@@ -60,7 +60,9 @@ static int open_embedded(const struct command_line *line, struct platform *platf
     struct store_error error = {.text = ""};
     if (line->persist) {
         if (os_disk_new(dir, &engine->disk)) {
-            complain("cannot use %s as the data directory: %s", dir, strerror(errno));
+            complain("cannot use \"%s\" as the data directory: %s%s", dir, strerror(errno),
+                     errno == ENOENT ? "; laterd makes the last folder of a path, not those above"
+                                     : "");
             return command_line_failed(line, BEANSTALKD_EXIT_DIRECTORY);
         }
         platform->disk = os_disk_port(engine->disk);

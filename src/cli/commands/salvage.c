@@ -244,11 +244,13 @@ static void print_counts(struct salvaging *salvaging, const struct salvage_count
         return;
     }
     (void)printf("%" PRIu64 " job%s carried over to %s, %" PRIu64 " of them doubtful\n"
-                 "%" PRIu64 " job%s lost, and what was in %" PRIu64 " place%s of which not all "
-                 "can be told\n",
+                 "%" PRIu64 " job%s lost\n",
                  salvaging->carried, plural(salvaging->carried), directory,
-                 salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost),
-                 counts->opaque_regions, plural(counts->opaque_regions));
+                 salvaging->doubtful_carried, salvaging->lost, plural(salvaging->lost));
+    if (counts->opaque_regions)
+        (void)printf("%" PRIu64
+                     " place%s could not be read in full: more jobs may have been there\n",
+                     counts->opaque_regions, plural(counts->opaque_regions));
 }
 
 /* All is read before anything is written: what NEW must know of numbers is known only then. */

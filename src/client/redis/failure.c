@@ -128,6 +128,8 @@ const char *failure_hint(struct bytes text)
         {"Connection refused", "nobody listens there: does Redis run, and is this its port?"},
         {"Connection reset", "it ended; or, if it never answered, it may want TLS (rediss://)"},
         {"answer a new connection", "it hangs, or a firewall is between, or it speaks no TLS"},
+        {"it does not answer", "it hangs, or the network between is cut"},
+        {"it closed the connection", "it stopped, or cut this client off: its log says why"},
         {"No such file", "redis.url is unix:// and what its setting unixsocket says"},
         {"Permission denied", "laterd's user may not open it: see its setting unixsocketperm"},
         {"not known", "look at the host's name in redis.url"},
