@@ -55,17 +55,22 @@ static enum place_kind look(struct walker *walker)
 
 enum place_kind walker_look(struct walker *walker)
 {
-    bool narrow = walker->scan.narrow;
+    struct scan *scan = &walker->scan;
+    bool narrow = scan->narrow;
+    scan->narrow = narrow || (walker->offset >= walker->narrow_from &&
+                              walker->offset < walker->narrow_until);
     walker->bytes = BLOCK;
     walker->kind = PLACE_END;
-    if (walker->offset < walker->scan.size_bytes)
+    if (walker->offset < scan->size_bytes)
         walker->kind = look(walker);
-    if (walker->kind == PLACE_UNREAD && !narrow) {
-        walker->scan.narrow = true;
-        scan_forget(&walker->scan);
+    if (walker->kind == PLACE_UNREAD && !scan->narrow) {
+        walker->narrow_from = walker->offset;
+        walker->narrow_until = walker->offset + scan->cap;
+        scan->narrow = true;
+        scan_forget(scan);
         walker->kind = look(walker);
-        walker->scan.narrow = false;
     }
+    scan->narrow = narrow;
     return walker->kind;
 }
 

@@ -3,8 +3,8 @@
  * follow one another, and what is none. Recovery, verify, salvage and the survey of damage differ
  * in what they make of it.
  *
- * A place is looked at, then passed, or the walker is put elsewhere. The disk is waited for. What
- * cannot be read in one piece with what follows is asked for a second time, alone.
+ * A place is looked at, then passed, or the walker is put elsewhere. The disk is waited for. Where
+ * a large piece cannot be read, each place in it is asked for alone.
  */
 #ifndef LATERD_STORE_WALKER_H
 #define LATERD_STORE_WALKER_H
@@ -29,6 +29,8 @@ struct walker {
     struct batch_head head; /* … and of a batch its head, … */
     const char *batch;      /* … and all of it, good until the next look */
     enum err err;           /* PLACE_UNREAD: why */
+    /* A read of these bytes has failed: what lies there is read piece by piece. */
+    uint64_t narrow_from, narrow_until;
 };
 
 /* Opens the file. `fresh`: see open() of port/disk.h. Walking begins behind the header. */
