@@ -109,13 +109,13 @@ int64_t server_turn(struct server *server)
     begin_stage(server, GATHER_SHARE);
     bool more = server->loop->verbs->gather(server->loop, &server->share);
     begin_stage(server, BATCH_SHARE);
+    server->turn_again = false; /* the stages from here on may be wanted again by later ones */
     more |= take_work(server);
     more |= batches_step(server);
     begin_stage(server, EXPIRE_SHARE);
     more |= loop_expire(server->loop, &server->share);
     more |= beanstalk_surveys_step(server);
     begin_stage(server, REQUEUE_SHARE);
-    server->turn_again = false;
     more |= requeue_step(server);
     more |= clearings_go_on(server);
     begin_stage(server, MATCH_SHARE);
