@@ -57,8 +57,8 @@ enum place_kind walker_look(struct walker *walker)
 {
     struct scan *scan = &walker->scan;
     bool narrow = scan->narrow;
-    scan->narrow = narrow || (walker->offset >= walker->narrow_from &&
-                              walker->offset < walker->narrow_until);
+    scan->narrow =
+        narrow || (walker->offset >= walker->narrow_from && walker->offset < walker->narrow_until);
     walker->bytes = BLOCK;
     walker->kind = PLACE_END;
     if (walker->offset < scan->size_bytes)

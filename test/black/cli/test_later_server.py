@@ -356,11 +356,16 @@ def test_a_long_poll_outlives_the_timeout_and_ends_at_once_at_ctrl_c(shared, top
         assert later(url, "push", topic, "x").returncode == DONE
         assert poll.communicate(timeout=10)[0] == b"x\n" and poll.returncode == DONE
     with subprocess.Popen(words, env=environment(url, {}), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE) as poll:
+                          stderr=subprocess.PIPE, preexec_fn=hear_interrupts) as poll:
         wait_for_waiter(shared.port, topic)
         begun = time.monotonic()
         poll.send_signal(signal.SIGINT)
         assert poll.wait(10) == -signal.SIGINT and time.monotonic() - begun < 2
+
+
+def hear_interrupts():
+    """What a shell starts behind an & ignores SIGINT, and so would this."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for_waiter(port, topic):

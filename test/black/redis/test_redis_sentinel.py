@@ -154,6 +154,7 @@ def test_too_few_replicas_are_told_once_and_when_there_are_enough(laterd):
             assert eventually(lambda: client.get("/readyz").status == 200, 10)
             assert client.push("t", body="x").status == 201
         assert len(server.events("redis_replicas_few")) == 1
+        assert server.wait_log("redis_replicas_enough")
         assert len(server.events("redis_replicas_enough")) == 1
 
 

@@ -11,7 +11,7 @@ import time
 import pytest
 from process import Laterd
 from redis import REDIS_SERVER, Redis
-from wire import Client, Wire, request_bytes
+from wire import Client, Wire, eventually, request_bytes
 
 ENGINES = ["embedded", "redis in 1 part", "redis in 16 parts"]
 
@@ -382,8 +382,12 @@ def test_what_falls_due_is_counted_over_all_topics(client, topic):
     before = due()
     for at, delay in enumerate(["50s", "4m", "30m", "12h", "48h"]):
         client.push_id(f"{topic}-{at}", body=1, delay=delay)
-    after = due()
-    assert [after[span] - before[span] for span in ("1m", "5m", "1h", "1d")] == [1, 2, 3, 4]
+
+    def more():
+        after = due()
+        return [after[span] - before[span] for span in ("1m", "5m", "1h", "1d")]
+    # On Redis, sums that took long to gather are shown again for a while.
+    assert eventually(lambda: more() == [1, 2, 3, 4]), more()
 
 
 def test_rates_are_seen_between_two_looks(client, topic):
