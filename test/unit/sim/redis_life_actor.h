@@ -258,7 +258,7 @@ static inline void got_end(struct actor *actor, const struct reply *reply)
             !life->oracle.silences)
             BROKEN(&life->oracle, "P2: version %u was acknowledged and is not there",
                    actor->version);
-        if (version->acked)
+        if (version->acked && life->oracle.failed_over_us < actor->sent_us)
             oracle_missing(version, life->now_us);
         break;
     case ERR_STALE_LEASE:
