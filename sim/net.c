@@ -390,10 +390,10 @@ static void cut_answers(struct sim_peer *peer)
     struct sim_net *network = peer->network;
     struct way *way = &peer->to_process;
     way_cut(way, sim_random_below(&network->random, way_count(way) + 1));
-    struct flight *last =
-        way->flights.first ? LIST_ENTRY(way->flights.last, struct flight, place) : NULL;
-    if (last)
+    if (way->flights.first) {
+        struct flight *last = LIST_ENTRY(way->flights.last, struct flight, place);
         last->bytes.len = (size_t)sim_random_below(&network->random, last->bytes.len + 1);
+    }
     way_add(network, way, FLIGHT_RESET, BYTES(""));
 }
 
