@@ -9,8 +9,9 @@
 #include "engine/embedded/parts.h"
 
 enum {
-    TICK_STEPS = 256,  /* of the timers' wheels in a turn */
-    MATCH_JOBS = 1000, /* handed out a turn */
+    TICK_STEPS = 256,                /* of the timers' wheels in a turn */
+    MATCH_JOBS = 1000,               /* handed out a turn */
+    ROOM_LASTS_US = 2 * 1000 * 1000, /* then a full disk's end is told */
 };
 
 static struct embedded *of_engine(struct engine *engine)
@@ -46,6 +47,32 @@ static void store_broke(struct store_callbacks *callbacks, int sys_errno)
               "error=\"%s\" hint=\"nothing is acknowledged any more; look at the disk, then "
               "restart laterd\"",
               strerror(sys_errno));
+}
+
+/*
+ * Once when the store has no room and once when it has had some for a while: it may come and go
+ * with each segment. Returns when to look again.
+ */
+static int64_t say_full(struct embedded *embedded)
+{
+    int64_t now_us = embedded->loop->now_us;
+    bool full = store_full(embedded->store);
+    if (full && !embedded->said_full)
+        log_event(
+            LOG_WARN, "store_full",
+            "hint=\"pushes are refused; make room on the disk, raise store.max_bytes if it is "
+            "set, or finish jobs\"");
+    embedded->said_full = embedded->said_full || full;
+    if (full)
+        embedded->full_us = now_us;
+    if (!embedded->said_full)
+        return INT64_MAX;
+    int64_t over_us = embedded->full_us + ROOM_LASTS_US;
+    if (full || now_us < over_us)
+        return over_us;
+    embedded->said_full = false;
+    log_event(LOG_INFO, "store_has_room", "hint=\"pushes are taken again\"");
+    return INT64_MAX;
 }
 
 /* ---- replies: now, or when they may go ---- */
@@ -238,7 +265,8 @@ static int64_t engine_end(struct engine *engine)
     }
     int64_t next_us = embedded->busy ? embedded->loop->now_us : core_next_us(embedded->core);
     if (embedded->store) {
-        int64_t store_us = store_next_us(embedded->store);
+        int64_t store_us = store_next_us(embedded->store), look_us = say_full(embedded);
+        store_us = look_us < store_us ? look_us : store_us;
         if (store_us < next_us)
             next_us = store_us;
         commit_advance(embedded);

@@ -77,6 +77,8 @@ struct embedded {
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
     struct bodies bodies;
+    bool said_full;  /* that the store has no room, and not yet that it has some again */
+    int64_t full_us; /* when it was seen to have none */
 };
 
 /* ---- commit_waiters.c ---- */

@@ -513,6 +513,7 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
                 break
             ids.append(answer.json()["id"])
         assert answer.status in (503, 507) and "disk" in answer.text, answer
+        assert server.wait_log("store_full")
         assert len(ids) > 40
         # A little room may come back at any time, so one push may still pass; not all of them.
         codes = {client.call("/push", id=str(number), topic="other", delay=1000, ttr=1,
@@ -536,6 +537,7 @@ def test_p8_a_full_disk_refuses_pushes_but_finish_delete_and_restart_go_on(later
             assert client.job(job_id, method="DELETE").status in (200, 204)
         assert eventually(lambda: client.push("t", body="x" * size).status == 201, 15), \
             "room came back, and it should have noticed by itself"
+        assert not server.events("store_full") or server.wait_log("store_has_room", 15)
 
 
 @ROOT_ONLY
