@@ -10,13 +10,17 @@
 
 static void help(const struct command *command)
 {
-    (void)printf("usage: later %s%s%s\n\n%s.\n\n%s\n"
-                 "Also: -s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n"
-                 "      -j, --json         output for programs\n"
-                 "      -t, --timeout D    give up on an answer after so long (10s)\n"
-                 "      -h, --help         this text\n%s",
-                 command->name, *command->synopsis ? " " : "", command->synopsis, command->summary,
-                 command->help, access_help);
+    bool asks = !command->offline;
+    (void)printf(
+        "usage: later %s%s%s\n\n%s.\n\n%s\n"
+        "Also: %s-j, --json         output for programs\n"
+        "%s"
+        "      -h, --help         this text\n%s",
+        command->name, *command->synopsis ? " " : "", command->synopsis, command->summary,
+        command->help,
+        asks ? "-s, --server URL   the server (LATER_SERVER; http://127.0.0.1:9277)\n      " : "",
+        asks ? "      -t, --timeout D    give up on an answer after so long (10s)\n" : "",
+        asks ? access_help : "");
 }
 
 /* How many long options begin like `word` ("--de" or "--de=5"), which getopt lets people cut. */
@@ -148,8 +152,11 @@ void cli_usage(const struct cli *cli, const char *format, ...)
 
 void cli_words(const struct cli *cli, int argc, char **argv, int min, int max)
 {
-    if (argc - optind < min)
-        cli_usage(cli, "something is missing behind '%s'", argv[argc - 1]);
+    if (argc - optind < min) {
+        struct buf name = {0};
+        text_add_argument(&name, cli->command->synopsis, (unsigned)(argc - optind));
+        cli_usage(cli, "%.*s is missing", (int)name.len, name.at ? name.at : "");
+    }
     if (argc - optind > max)
         cli_usage(cli, "one word too many: '%s'", argv[optind + max]);
 }
@@ -351,6 +358,12 @@ char *cli_target(const char *before, const char *part, const char *after)
 void cli_print_json(const json_t *value)
 {
     (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    (void)putchar('\n');
+}
+
+void cli_print_figures(const json_t *value)
+{
+    (void)json_dumpf(value, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
     (void)putchar('\n');
 }
 

@@ -29,6 +29,7 @@ struct command {
     const char *synopsis; /* what follows the name */
     const char *summary;  /* one line */
     const char *help;     /* options and examples */
+    bool offline;         /* asks no server: the options for that are not in its help */
     int (*run)(struct cli *cli, int argc, char **argv);
 };
 
@@ -107,6 +108,9 @@ char *cli_target(const char *before, const char *part, const char *after);
 
 /* One line of JSON on standard output. */
 void cli_print_json(const json_t *value);
+/* The same with 15 digits of a number, so that 3.2 is not 3.2000000000000002: for the server's own
+ * figures. Bodies of jobs need every digit. */
+void cli_print_figures(const json_t *value);
 /* All of `out` to standard output, and `out` is empty again. */
 void cli_flush(struct buf *out);
 

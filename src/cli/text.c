@@ -225,7 +225,47 @@ unsigned text_distance(const char *a, const char *b)
 
 bool text_is_typo(const char *word, const char *meant)
 {
-    return text_distance(word, meant) <= (strlen(word) < 5 ? 1 : 2);
+    return text_distance(word, meant) <= (strlen(word) < 8 ? 1 : 2);
+}
+
+/* The next word of a synopsis that is no option, "[…]"; none: its length is 0. */
+static struct bytes next_word(const char **at)
+{
+    for (;;) {
+        *at += strspn(*at, " ");
+        if (**at != '[')
+            break;
+        *at += strcspn(*at, "]");
+        *at += strcspn(*at, " "); /* also the dots of "[--lease LEASE]…" */
+    }
+    struct bytes word = bytes_of(*at, strcspn(*at, " "));
+    *at += word.len;
+    return word;
+}
+
+void text_add_argument(struct buf *out, const char *synopsis, unsigned index)
+{
+    static const char dots[] = "…";
+    size_t dots_len = sizeof(dots) - 1;
+    const char *at = synopsis;
+    struct bytes word = next_word(&at);
+    for (unsigned argument = 0; word.len > 0; argument++) {
+        struct bytes next;
+        for (bool first = true;; first = false) {
+            next = next_word(&at);
+            bool more = bytes_eq(next, BYTES("|"));
+            if (word.len > dots_len && memcmp(word.at + word.len - dots_len, dots, dots_len) == 0)
+                word.len -= dots_len;
+            if (argument == index) {
+                buf_add_str(out, first ? "" : more ? ", " : " or ");
+                buf_add_bytes(out, word);
+            }
+            if (!more)
+                break;
+            word = next_word(&at);
+        }
+        word = next;
+    }
 }
 
 void url_add_part(struct buf *out, struct bytes text)

@@ -56,9 +56,14 @@ void text_add_cut(struct buf *out, struct bytes text, size_t columns);
  */
 enum { WORD_MAX = 32 };
 unsigned text_distance(const char *a, const char *b);
-/* Is `word` probably a typing mistake for `meant`? One letter in short words, two in longer ones.
- */
+/* Is `word` probably a typing mistake for `meant`? One letter, from eight letters on two. */
 bool text_is_typo(const char *word, const char *meant);
+
+/*
+ * Names the argument number `index` (from 0) of a usage text: "BODY, @FILE or -" is number 1 of
+ * "[options] TOPIC BODY | @FILE | -". Adds nothing if there is none. O(length of the text).
+ */
+void text_add_argument(struct buf *out, const char *synopsis, unsigned index);
 
 /* Escapes everything but A-Z a-z 0-9 - . _ ~ as %XX, so that it is one part of a path. */
 void url_add_part(struct buf *out, struct bytes text);

@@ -49,8 +49,11 @@ static void complain_store(const char *dir, enum err err, const struct store_err
         return;
     }
     complain("cannot open the store in %s: %s", dir, err_text(err));
-    complain("%s, byte %llu%s%s", error->file, (unsigned long long)error->offset, colon,
-             error->text);
+    if (error->offset == 0) /* of the file as a whole */
+        complain("%s%s%s", error->file, colon, error->text);
+    else
+        complain("%s, byte %llu%s%s", error->file, (unsigned long long)error->offset, colon,
+                 error->text);
 }
 
 static int open_embedded(const struct command_line *line, struct platform *platform,

@@ -300,6 +300,8 @@ static int run(struct cli *cli, int argc, char **argv)
         default: break;
         }
     }
+    if (argc - optind < 2) /* the usage has two forms */
+        cli_usage(cli, "%s is missing", argc == optind ? "beanstalkd or redis" : "DIR or URL");
     cli_words(cli, argc, argv, 2, 2);
     return run_source(&import, &redis, layout, argv + optind);
 }

@@ -160,6 +160,8 @@ static int push_one(struct push *push)
         return EXIT_REFUSED;
     }
     json_error_t error;
+    if (push->raw_json && body.len == 0)
+        cli_usage(push->cli, "the body is empty, which is not JSON");
     if (!set_body(push, push->fields, buf_bytes(&body), &error))
         cli_usage(push->cli, "the body is not JSON: %s", error.text);
     buf_fini(&body);

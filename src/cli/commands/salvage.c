@@ -430,5 +430,6 @@ const struct command command_salvage = {
         "damage.\n"
         "\nExample:\n"
         "  later salvage /var/lib/laterd /var/lib/laterd.new\n",
+    .offline = true,
     .run = run,
 };

@@ -162,10 +162,12 @@ static int run_stats(struct cli *cli, int argc, char **argv)
     json_t *stats = NULL;
     while (cli_option(cli, argc, argv, options) != -1)
         continue; /* only the common ones */
-    cli_words(cli, argc, argv, 0, 0);
+    if (optind < argc)
+        cli_usage(cli, "one word too many: '%s'; a topic's figures: later topics %s", argv[optind],
+                  argv[optind]);
     int code = cli_call(cli, "GET", "/v1/stats", NULL, &stats);
     if (code == EXIT_DONE && cli->json)
-        cli_print_json(stats);
+        cli_print_figures(stats);
     else if (code == EXIT_DONE)
         stats_add(&out, stats, &none, cli->terminal ? screen_size().columns : 0);
     cli_flush(&out);

@@ -52,6 +52,7 @@ struct listing {
     uint64_t left;     /* rows still wanted */
     struct table *table;
     void (*row)(struct table *table, const json_t *item);
+    void (*print)(const json_t *item); /* the same for --json */
 };
 
 static void listing_page(struct listing *listing, const json_t *answer, uint64_t *out_rows)
@@ -66,7 +67,7 @@ static void listing_page(struct listing *listing, const json_t *answer, uint64_t
         listing->left--;
         (*out_rows)++;
         if (listing->cli->json)
-            cli_print_json(item);
+            listing->print(item);
         else
             listing->row(listing->table, item);
     }
@@ -163,7 +164,8 @@ static int topics_run(struct cli *cli, int argc, char **argv)
                                   .array = "topics",
                                   .left = UINT64_MAX,
                                   .table = &table,
-                                  .row = topic_row};
+                                  .row = topic_row,
+                                  .print = cli_print_figures};
         return listing_run(&listing);
     }
     json_t *answer = NULL;
@@ -174,7 +176,7 @@ static int topics_run(struct cli *cli, int argc, char **argv)
     mem_free(target);
     struct buf out = {0};
     if (code == EXIT_DONE && cli->json) {
-        cli_print_json(answer);
+        cli_print_figures(answer);
     } else if (code == EXIT_DONE) {
         topic_show(answer, &out);
     }
@@ -216,8 +218,12 @@ static int list_run(struct cli *cli, int argc, char **argv)
                                             CLI_OPTIONS};
     static const char *const names[] = {"ID", "STATE", "DUE", "PRIORITY", "ATTEMPTS"};
     struct table table = {.right = {false, false, false, true, true}};
-    struct listing listing = {
-        .cli = cli, .array = "jobs", .left = 100, .table = &table, .row = list_row};
+    struct listing listing = {.cli = cli,
+                              .array = "jobs",
+                              .left = 100,
+                              .table = &table,
+                              .row = list_row,
+                              .print = cli_print_json};
     const char *state = "delayed";
     for (int c; (c = cli_option(cli, argc, argv, options)) != -1;) {
         switch (c) {

@@ -138,5 +138,6 @@ const struct command command_verify = {
         "6: something is damaged; each finding is a line on standard error.\n"
         "\nExample:\n"
         "  later verify /var/lib/laterd && echo sound\n",
+    .offline = true,
     .run = run,
 };

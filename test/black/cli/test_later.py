@@ -45,8 +45,18 @@ def test_general_options_stand_before_the_command_or_behind_it(shared, later, to
     (["push", "t", "b", "--json=1"], "later push: --json takes no value"),
     (["push", "t", "b", "--delay", "30"],
      "later push: --delay 30 of what? write 30s, 30m, 30h or 30ms"),
-    (["pop"], "later pop: something is missing behind 'pop'"),
-    (["stats", "much"], "later stats: one word too many: 'much'"),
+    (["pop"], "later pop: TOPIC is missing"),
+    (["push", "t"], "later push: BODY, @FILE or - is missing"),
+    (["push", "t", "", "-J"], "later push: the body is empty, which is not JSON"),
+    (["kick"], "later kick: ID or --topic is missing"),
+    (["salvage", "old"], "later salvage: NEW is missing"),
+    (["bench", "--jobs", "200"],
+     "later bench: put, cycle, cancel, due, burst or idle is missing"),
+    (["import"], "later import: beanstalkd or redis is missing"),
+    (["import", "beanstalkd"], "later import: DIR or URL is missing"),
+    (["verify", "a", "b"], "later verify: one word too many: 'b'"),
+    (["stats", "much"],
+     "later stats: one word too many: 'much'; a topic's figures: later topics much"),
 ])
 def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     answer = later(*words)
@@ -54,6 +64,16 @@ def test_bad_usage_is_one_clear_line_and_exit_2(later, words, says):
     assert answer.returncode == USAGE and answer.stdout == ""
     assert lines[0] == says and lines[1].startswith("usage: later ")
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_only_commands_that_ask_a_server_tell_how_to_reach_it(later):
+    for command in ("verify", "salvage"):
+        told = later(command, "--help").stdout
+        assert "--json" in told and "--help" in told
+        for option in ("--server", "--timeout", "--cacert", "--insecure", "--token-file"):
+            assert option not in told, command
+    told = later("stats", "--help").stdout
+    assert "Also: -s, --server URL" in told and "--timeout" in told and "--token-file" in told
 
 
 def test_a_body_that_is_too_large_is_told_by_the_limit_of_bodies(later, topic):

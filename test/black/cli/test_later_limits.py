@@ -219,6 +219,7 @@ def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
 # What is said
 
 @pytest.mark.parametrize("words, says", [
+    (["nosuch"], "later: there is no command 'nosuch'"),
     (["psuh", "t", "x"], "later: there is no command 'psuh'; did you mean push?"),
     (["put", "t", "x"], "later: there is no command 'put'; did you mean push?"),
     (["push", "t", "x", "--dealy", "3s"],
@@ -227,6 +228,16 @@ def test_pause_of_a_topic_that_does_not_exist_says_how_to_make_it():
 def test_a_typing_mistake_is_told_what_was_meant(words, says):
     answer = run("http://127.0.0.1:1", *words)
     assert answer.returncode == USAGE and answer.stderr.splitlines()[0] == says
+
+
+def test_figures_are_printed_as_the_server_sends_them_and_bodies_in_full():
+    stats = {"store": {"sync_ms_avg": 3.2}}
+    job = {"id": "a", "body": 0.12345678901234568}
+    with Fake({"GET /v1/stats": (200, stats), "GET /v1/jobs/a": (200, job),
+               "GET /v1/topics/t": (200, stats)}) as fake:
+        assert run(fake.url, "topics", "t", "--json").stdout == '{"store":{"sync_ms_avg":3.2}}\n'
+        assert run(fake.url, "stats", "--json").stdout == '{"store":{"sync_ms_avg":3.2}}\n'
+        assert '"body":0.12345678901234568' in run(fake.url, "get", "a", "--json").stdout
 
 
 def test_a_refusal_names_the_option_that_is_at_fault(small):

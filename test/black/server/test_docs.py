@@ -78,6 +78,18 @@ def test_every_option_is_in_the_manual():
         assert option in manual, option
 
 
+def test_help_and_manual_of_laterd_know_unix_sockets():
+    assert said_by(LATERD, "--help").count("unix:/path") == 2, "--http and --beanstalk"
+    assert text_of("man", "laterd.8.scd").count("unix:/path") == 2
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_a_first_example_pushes_json_as_json_and_ends_with_a_live_view(name):
+    push, = re.findall(r"^\$ build/later push .*$", text_of(name), re.M)
+    assert " -J '{" in push
+    assert re.search(r"^\$ build/later top ", text_of(name), re.M)
+
+
 def test_every_command_and_option_of_later_is_in_the_manual():
     manual = text_of("man", "later.1.scd")
     for command in re.findall(r"^  ([a-z-]+) +[A-Z]", said_by(LATER, "--help"), re.M):

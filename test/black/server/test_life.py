@@ -38,6 +38,13 @@ def test_a_bad_command_line_is_refused_in_words(tmp_path, arguments):
     assert ended.returncode in (1, 2) and ended.stderr.strip()
 
 
+@pytest.mark.embedded("about the store on disk")
+def test_a_directory_in_use_is_refused_without_a_place_in_a_file(laterd):
+    ended = run("--data-dir", laterd().data, "--http", "127.0.0.1:0", "--beanstalk", "none")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "laterd: LOCK: another laterd has this directory open"
+
+
 def checked(tmp_path, text):
     path = tmp_path / "laterd.conf"
     path.write_text(text, encoding="utf-8")

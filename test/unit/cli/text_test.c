@@ -185,16 +185,39 @@ static void a_typing_mistake_is_near_the_word_that_was_meant(void **state)
     assert_true(text_is_typo("psuh", "push"));
     assert_true(text_is_typo("reshcedul", "reschedule"));
     assert_false(text_is_typo("nope", "pop")); /* short words are all near each other */
+    assert_false(text_is_typo("nosuch", "touch"));
     memset(longer, 'a', sizeof(longer) - 1);
     longer[sizeof(longer) - 1] = '\0';
     assert_int_equal(text_distance(longer, longer), WORD_MAX);
     assert_false(text_is_typo(longer, longer));
 }
 
+static void expect_argument(const char *synopsis, unsigned index, const char *expected)
+{
+    struct buf name = {0};
+    text_add_argument(&name, synopsis, index);
+    assert_int_equal(name.len, strlen(expected));
+    assert_memory_equal(name.at ? name.at : "", expected, name.len);
+    buf_fini(&name);
+}
+
+static void an_argument_is_named_by_the_usage(void **state)
+{
+    (void)state;
+    expect_argument("[options] TOPIC BODY | @FILE | -", 0, "TOPIC");
+    expect_argument("[options] TOPIC BODY | @FILE | -", 1, "BODY, @FILE or -");
+    expect_argument("[options] TOPIC BODY | @FILE | -", 2, "");
+    expect_argument("[--lease LEASE]… ID…", 0, "ID");
+    expect_argument("ID… | --topic TOPIC [--max N]", 0, "ID or --topic");
+    expect_argument("[TOPIC]", 0, "");
+    expect_argument("", 0, "");
+}
+
 int main(void)
 {
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* as later has it */
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_argument_is_named_by_the_usage),
         cmocka_unit_test(durations_are_read_with_their_units),
         cmocka_unit_test(a_duration_without_a_unit_or_with_a_wrong_one_is_refused),
         cmocka_unit_test(durations_are_shown_with_the_unit_that_fits),
