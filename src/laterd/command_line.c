@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "laterd/complain.h"
 #include "laterd/engine.h"
@@ -61,6 +62,16 @@ static enum err check_addresses(const struct config *config)
     return err;
 }
 
+/* Else the jobs would be on a disk that nobody looks after. */
+static void warn_of_redis(const struct config *config)
+{
+    struct config initial;
+    config_init(&initial);
+    if (config->engine != ENGINE_REDIS && strcmp(config->redis_url, initial.redis_url) != 0)
+        complain("warning: redis.url is set, but nothing is kept there: that needs engine = redis "
+                 "under [engine]");
+}
+
 static enum err set_zone(const struct config *config)
 {
     enum err err = zone_set(config->time_zone);
@@ -98,6 +109,7 @@ static bool read_laterd(struct command_line *line, int *out_status)
     *out_status = EXIT_USAGE;
     if (check_addresses(&line->config) || engine_check(&line->config) || set_zone(&line->config))
         return false;
+    warn_of_redis(&line->config);
     *out_status = EXIT_SUCCESS;
     if (options.wish == LATERD_CHECK_CONFIG)
         (void)puts("laterd: the configuration is good");

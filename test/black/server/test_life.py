@@ -108,6 +108,15 @@ def test_a_bad_value_is_refused_with_its_line(tmp_path, text):
     assert code == 2 and re.search(r"laterd\.conf:\d+:", said), said
 
 
+def test_a_redis_that_is_named_and_not_used_is_warned_of(tmp_path):
+    path = tmp_path / "c"
+    path.write_text("[redis]\nurl = redis://10.1.1.1:6379\n")
+    ended = run("-c", path, "--check-config")
+    assert ended.returncode == 0 and "engine = redis" in ended.stderr
+    path.write_text("[redis]\nurl = redis://10.1.1.1:6379\n[engine]\nengine = redis\n")
+    assert run("-c", path, "--check-config").stderr == ""
+
+
 def test_a_directory_is_no_configuration(tmp_path):
     ended = run("-c", tmp_path, "--check-config")
     assert ended.returncode == 2 and f"{tmp_path}: this is a directory" in ended.stderr
