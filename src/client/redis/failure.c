@@ -18,6 +18,7 @@ static const struct {
     {"MISCONF", FAILURE_LATER}, /* it cannot save to its disk, and takes no writes meanwhile */
     {"READONLY", FAILURE_NO_MASTER},
     {"OOM", FAILURE_FULL},
+    {"WRONGTYPE", FAILURE_WRONG_TYPE},
     {"NOAUTH", FAILURE_DENIED},
     {"WRONGPASS", FAILURE_DENIED},
     {"NOPERM", FAILURE_DENIED},
@@ -66,6 +67,7 @@ static enum failure_kind kind_inside(struct bytes text)
     } inside[] = {
         {"OOM command not allowed", FAILURE_FULL},
         {"READONLY You can't write", FAILURE_NO_MASTER},
+        {"WRONGTYPE Operation against", FAILURE_WRONG_TYPE},
         {"NOREPLICAS Not enough", FAILURE_LATER},
         {"MISCONF ", FAILURE_LATER},
         {"The user executing the script can't", FAILURE_DENIED},

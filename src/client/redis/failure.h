@@ -15,6 +15,7 @@ enum failure_kind {
     FAILURE_CLUSTER_DOWN, /* soon again; it, or all, may have lost the cluster's majority */
     FAILURE_NO_MASTER,    /* we talk to a replica: a failover has been */
     FAILURE_FULL,         /* maxmemory is reached */
+    FAILURE_WRONG_TYPE,   /* a key has another type: somebody else wrote it */
     FAILURE_DENIED,       /* wrong user, password, database or master's name, or not allowed to */
 };
 

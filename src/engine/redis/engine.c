@@ -103,11 +103,21 @@ static void beaten(void *owner, const struct bytes *policy)
     promoter_check(&redis->promoter);
 }
 
+static bool reaches_all(const struct redis_engine *redis)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        all = all && script_requests_is_open(&redis->calls, i);
+    return all;
+}
+
 /* Its notices speak of what it knew last, which may be less than what we did. */
 static void partition_opened(void *owner, uint32_t partition)
 {
     struct redis_engine *redis = owner;
     promoter_due(&redis->promoter, partition, now_of(redis));
+    if (redis->preflight.stray && reaches_all(redis))
+        preflight_accept_keys(&redis->preflight);
 }
 
 static void partition_forgot_us(void *owner)
@@ -140,14 +150,6 @@ static void given_back(void *owner, const struct job_view *job, uint32_t partiti
 }
 
 /* ---- the engine port ---- */
-
-static bool reaches_all(const struct redis_engine *redis)
-{
-    bool all = true;
-    for (uint32_t i = 0; i < redis->space.partitions; i++)
-        all = all && script_requests_is_open(&redis->calls, i);
-    return all;
-}
 
 /* What Redis answers to our heartbeats, once a second: they are changes like others. */
 static bool takes_changes(const struct redis_engine *redis)

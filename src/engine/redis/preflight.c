@@ -315,8 +315,9 @@ void preflight_refuse_key(struct preflight *preflight, struct bytes key)
 {
     static const char *const hint =
         "somebody else uses it: begin a queue with another redis.prefix";
-    if (preflight->unfit || preflight->strays++ > 0)
+    if (preflight->unfit || preflight->stray)
         return; /* one says it for all */
+    preflight->stray = true;
     if (preflight->serving) {
         log_event(LOG_ERROR, "redis_unfit",
                   "key=%.*s reason=\"it is not of the type that laterd gives it\" hint=\"%s\"",
@@ -327,6 +328,13 @@ void preflight_refuse_key(struct preflight *preflight, struct bytes key)
     (void)snprintf(preflight->error.text, sizeof(preflight->error.text),
                    "the key %.*s is not of the type that laterd gives it: %s", (int)key.len, key.at,
                    hint);
+}
+
+void preflight_accept_keys(struct preflight *preflight)
+{
+    if (preflight->stray)
+        log_event(LOG_INFO, "redis_fit", "reason=\"all keys are of laterd's types again\"");
+    preflight->stray = false;
 }
 
 void preflight_policy(struct preflight *preflight, struct bytes policy)

@@ -27,8 +27,8 @@ struct preflight {
     bool serving;   /* set when the start is over: from now on reasons are only logged */
     enum err unfit; /* why the start must end, and `error` says it in words */
     struct redis_error error;
-    unsigned strays; /* keys that are none of ours were met so often */
-    bool evicts;     /* while we serve: the server may evict keys now */
+    bool stray;  /* a key that is none of ours was met, and is still there */
+    bool evicts; /* while we serve: the server may evict keys now */
 };
 
 void preflight_init(struct preflight *preflight, const struct preflight_options *options);
@@ -43,6 +43,8 @@ void preflight_node_lost(struct preflight *preflight, const struct node *node);
 void preflight_refuse_queue(struct preflight *preflight, uint32_t stored_partitions);
 /* The same: this key has another type. */
 void preflight_refuse_key(struct preflight *preflight, struct bytes key);
+/* All partitions are open: their keys are of the types that ours have. */
+void preflight_accept_keys(struct preflight *preflight);
 /* While we serve: the policy by which the server may evict keys; empty: it may not. */
 void preflight_policy(struct preflight *preflight, struct bytes policy);
 

@@ -13,7 +13,8 @@
 #include "client/redis/resp.h"
 
 enum {
-    RETRY_US = 20 * 1000, /* "not now" is asked again after this */
+    RETRY_US = 20 * 1000,   /* "not now" is asked again after this */
+    REOPEN_US = 100 * 1000, /* a partition with a key of another type is opened again so often */
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
@@ -421,6 +422,12 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         say(calls, text.at);
         finish(call, ERR_MEMORY_LIMIT);
         break;
+    case FAILURE_WRONG_TYPE:
+        say(calls, text.at);
+        if (now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
+            script_requests_close(calls, call->id.partition); /* `open` names the key */
+        finish(call, ERR_AGAIN);
+        break;
     case FAILURE_DENIED: /* until somebody gives the right back */
         say(calls, text.at);
         finish(call, ERR_AGAIN);
@@ -732,6 +739,7 @@ void script_requests_open(struct script_requests *calls, uint32_t partition,
 {
     struct partition *to = &calls->partitions[partition];
     to->open_at = node;
+    to->opened_us = calls->options.loop->now_us;
     to->places = places;
     share_places(to);
     send_waiting(to);

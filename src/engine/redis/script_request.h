@@ -62,6 +62,7 @@ struct partition {
     uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
     bool clock_known;           /* it was compared */
+    int64_t opened_us;          /* last */
     const struct node *open_at; /* the script `open` was answered there; NULL: nowhere */
 };
 

@@ -106,6 +106,7 @@ static void errors_say_what_to_do(void **state)
     assert_int_equal(failure_of("READONLY You can't write").kind, FAILURE_NO_MASTER);
     assert_int_equal(failure_of("OOM command not allowed").kind, FAILURE_FULL);
     assert_int_equal(failure_of("WRONGPASS invalid").kind, FAILURE_DENIED);
+    assert_int_equal(failure_of("WRONGTYPE Operation against").kind, FAILURE_WRONG_TYPE);
     assert_int_equal(failure_of("ERR whatever").kind, FAILURE_OTHER);
     assert_int_equal(failure_of("").kind, FAILURE_OTHER);
     /* A script passes on what it met inside. */
@@ -114,6 +115,9 @@ static void errors_say_what_to_do(void **state)
         FAILURE_LATER);
     assert_int_equal(failure_of("ERR Error running script: 3: -MISCONF Redis is not").kind,
                      FAILURE_LATER);
+    assert_int_equal(
+        failure_of("ERR Error running script: 3: WRONGTYPE Operation against a key").kind,
+        FAILURE_WRONG_TYPE);
     assert_int_equal(failure_of("ERR Error running script: OOM command not allowed when").kind,
                      FAILURE_FULL);
 }

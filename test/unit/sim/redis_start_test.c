@@ -240,6 +240,43 @@ static void a_key_of_another_type_is_named_and_nothing_is_written(void **state)
     assert_true(before == sim_redis_digest(servers[0]));
 }
 
+/* Noticed by who needs the key; then asked for ten times a second, and served when it is right. */
+static void a_key_that_gets_another_type_makes_it_unfit_while_it_lasts(void **state)
+{
+    static const char *const keys[] = {"{q:0}:d", "{q:0}:r", "{q:0}:o", "{q:0}:h"};
+    static const struct bytes topic = {"t", 1};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = 1, .ttr_us = 60 * SECOND_US}};
+    struct cmd reserve = {.kind = CMD_RESERVE,
+                          .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    (void)state;
+    options.partitions = 1;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    struct partition *partition = &engine->calls.partitions[0];
+    for (int i = 0; i < 4; i++) {
+        turns(SECOND_US);
+        assert_int_equal(ask_for(&push, MS).err, OK);
+        REDIS_DOES("SET", keys[i], "somebody's");
+        assert_int_not_equal(ask_for(i == 1 ? &reserve : &push, MS).err, ERR_IO);
+        turns(SECOND_US);
+        assert_int_equal(health(), ERR_AGAIN);
+        assert_true(engine->preflight.stray);
+        assert_int_equal(ask_for(&push, MS).err, ERR_AGAIN);
+        uint64_t before = partition->number;
+        turns(10 * SECOND_US);
+        assert_in_range(partition->number - before, 90, 150); /* opens, and heartbeats */
+        REDIS_DOES("DEL", keys[i]);
+        if (i == 3) /* the jobs are lost */
+            REDIS_DOES("DEL", keys[0], keys[1], keys[2]);
+        turns(2 * SECOND_US);
+        assert_int_equal(health(), OK);
+        assert_false(engine->preflight.stray);
+        assert_int_equal(ask_for(&push, MS).err, OK);
+        assert_int_equal(ask_for(&reserve, MS).count, 1);
+    }
+}
+
 /* A job in each state; afterwards all is as it was, but for what was ready: that is due. */
 static void p2_what_a_lost_set_held_is_put_back(void **state)
 {
@@ -403,6 +440,7 @@ int main(void)
         STARTED(p6_a_job_reserved_by_its_id_for_who_has_left_is_given_back),
         STARTED(a_command_while_redis_is_away_is_answered_within_its_time),
         STARTED(a_key_of_another_type_is_named_and_nothing_is_written),
+        STARTED(a_key_that_gets_another_type_makes_it_unfit_while_it_lasts),
         STARTED(p2_what_a_lost_set_held_is_put_back),
         STARTED(a_policy_that_evicts_makes_it_unfit_while_it_lasts),
         STARTED(a_listing_ends_with_its_asker),
