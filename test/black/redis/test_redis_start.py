@@ -261,7 +261,7 @@ def test_a_cluster_that_is_not_up_yet_is_waited_for(laterd):
         timer.start()
         server = laterd(config(three.url))
         timer.join()
-    assert server.events("redis_waiting")
+    assert server.wait_log("redis_waiting")
 
 
 # Names

@@ -592,7 +592,7 @@ def test_p7_after_a_failed_write_or_sync_nothing_is_acknowledged_until_restart(l
         assert client.get("/readyz").status == 503
         assert client.get("/healthz").status == 200
         assert "laterd_store_failed 1" in client.get("/metrics").text
-        assert server.events("store_failed")
+        assert server.wait_log("store_failed")
     server.kill()
     server.prefix = []
     server.start()
