@@ -366,6 +366,8 @@ static size_t stream_input(struct stream *stream, struct bytes bytes)
     link->dispatching = false;
     if (link->doomed)
         end(link);
+    else if (list_empty(&link->calls))
+        loop_cancel(link->options.loop, &link->silence); /* an idle daemon need not wake for it */
     return bytes.len;
 }
 
