@@ -322,16 +322,21 @@ static void push_to_all_topics(int64_t due_us)
     }
 }
 
-/* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
-static void p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
+static void park_in_a_cluster(struct client takers[TOPICS])
 {
-    static struct client takers[TOPICS];
-    (void)state;
     in_a_cluster();
     options.waiters_max = options.topics_max = 100;
     assert_int_equal(start(), OK);
     park(takers);
     turns(2 * SECOND_US);
+}
+
+/* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
+static void p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    park_in_a_cluster(takers);
     cluster.lost_per_mille = 1000;
     push_to_all_topics(now_us + 300 * MS);
     turns(290 * MS);
@@ -399,11 +404,7 @@ static void who_waits_does_not_ask_a_cluster_that_refuses_without_pause(void **s
 {
     static struct client takers[TOPICS];
     (void)state;
-    in_a_cluster();
-    options.waiters_max = options.topics_max = 100;
-    assert_int_equal(start(), OK);
-    park(takers);
-    turns(2 * SECOND_US);
+    park_in_a_cluster(takers);
     for (unsigned i = 0; i < SERVERS; i++)
         sim_redis_settings(servers[i])->denied = " evalsha ";
     turns(SECOND_US);

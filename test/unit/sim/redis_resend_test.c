@@ -43,15 +43,23 @@ static void lose_answers(void)
 
 /* ---- answers that are lost ---- */
 
-static void p6_a_reserve_whose_answer_is_lost_brings_the_same_job(void **state)
+/* There is a job and a reserve is sent, but no answer of the server comes. Returns the job. */
+static uint64_t reserve_unheard(const struct cmd *take, struct client *taker)
 {
-    struct cmd push = a_push(), take = a_reserve();
-    static struct client taker;
-    (void)state;
+    struct cmd push = a_push();
     start_on_one_server();
     uint64_t seq = ask(&push, false).seq;
     sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
-    begin(&take, &taker);
+    begin(take, taker);
+    return seq;
+}
+
+static void p6_a_reserve_whose_answer_is_lost_brings_the_same_job(void **state)
+{
+    struct cmd take = a_reserve();
+    static struct client taker;
+    (void)state;
+    uint64_t seq = reserve_unheard(&take, &taker);
     turns(10 * MS);
     assert_int_equal(taker.answers, 0);
     lose_answers();
@@ -63,13 +71,10 @@ static void p6_a_reserve_whose_answer_is_lost_brings_the_same_job(void **state)
 
 static void p6_a_reserve_whose_answer_comes_too_late_gives_its_job_back(void **state)
 {
-    struct cmd push = a_push(), take = a_reserve();
+    struct cmd take = a_reserve();
     static struct client taker;
     (void)state;
-    start_on_one_server();
-    uint64_t seq = ask(&push, false).seq;
-    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
-    begin(&take, &taker);
+    uint64_t seq = reserve_unheard(&take, &taker);
     turns(2500 * MS);
     assert_int_equal(taker.answers, 1);
     assert_int_equal(taker.err, ERR_AGAIN);
@@ -83,14 +88,11 @@ static void p6_a_reserve_whose_answer_comes_too_late_gives_its_job_back(void **s
 /* Else the job would be nobody's until its ttr ends. */
 static void p6_who_leaves_gives_back_what_a_reserve_under_way_brings(void **state)
 {
-    struct cmd push = a_push(), take = a_reserve();
+    struct cmd take = a_reserve();
     static struct client taker;
     (void)state;
-    start_on_one_server();
-    uint64_t seq = ask(&push, false).seq;
-    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
     take.reserve.wait_us = SECOND_US;
-    begin(&take, &taker);
+    uint64_t seq = reserve_unheard(&take, &taker);
     turns(10 * MS);
     struct engine *port = redis_engine_port(engine);
     port->verbs->drain(port);

@@ -103,6 +103,18 @@ static struct disk_file *make(struct disk *disk, const char *name, size_t len)
     return op.file;
 }
 
+static void write_block(struct disk *disk, struct disk_file *file, const char *block,
+                        uint64_t number)
+{
+    struct disk_op write = {.verb = DISK_WRITE_SYNC,
+                            .lane = LANE_COMMIT,
+                            .file = file,
+                            .data = block,
+                            .len = DISK_ALIGN,
+                            .offset = number * DISK_ALIGN};
+    assert_int_equal(do_op(disk, &write), OK);
+}
+
 static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
 {
     struct disk *disk = ((struct fixture *)*state)->disk;
@@ -113,13 +125,7 @@ static void a_made_file_is_zeros_and_keeps_what_is_written(void **state)
     assert_int_equal(disk->verbs->size(disk, file, &size), OK);
     assert_int_equal(size, 5 * DISK_ALIGN);
     memset(block, 'a', DISK_ALIGN);
-    struct disk_op write = {.verb = DISK_WRITE_SYNC,
-                            .lane = LANE_COMMIT,
-                            .file = file,
-                            .data = block,
-                            .len = DISK_ALIGN,
-                            .offset = 2 * DISK_ALIGN};
-    assert_int_equal(do_op(disk, &write), OK);
+    write_block(disk, file, block, 2);
     for (int fresh = 0; fresh < 2; fresh++) {
         struct disk_file *again;
         assert_int_equal(disk->verbs->open(disk, "one", fresh, &again), OK);
@@ -310,13 +316,7 @@ static void reads_of_the_read_lane_bring_what_is_in_the_file(void **state)
     struct disk_file *file = make(disk, "read", 3 * DISK_ALIGN);
     char *block = mem_aligned(DISK_ALIGN, 2 * DISK_ALIGN);
     memset(block, 'r', DISK_ALIGN);
-    struct disk_op write = {.verb = DISK_WRITE_SYNC,
-                            .lane = LANE_COMMIT,
-                            .file = file,
-                            .data = block,
-                            .len = DISK_ALIGN,
-                            .offset = 2 * DISK_ALIGN};
-    assert_int_equal(do_op(disk, &write), OK);
+    write_block(disk, file, block, 2);
     int inspected = 0;
     for (int round = 0; round < 4; round++) { /* of an open file; opened; past the page cache */
         struct disk_op read = {.verb = DISK_READ,

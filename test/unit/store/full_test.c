@@ -245,17 +245,22 @@ static bool room_comes_back(uint64_t seed)
     return back;
 }
 
-static void p8_ending_three_quarters_lets_pushes_in_again(void **state)
+static void all_seeds(bool (*life)(uint64_t seed), const char *else_what)
 {
-    (void)state;
     const char *asked = getenv("SIM_SEEDS");
     uint64_t seeds = asked ? strtoull(asked, NULL, 10) : SEEDS;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        bool back = room_comes_back(seed);
-        if (!back)
-            print_error("seed %llu: no push came back\n", (unsigned long long)seed);
-        assert_true(back);
+        bool good = life(seed);
+        if (!good)
+            print_error("seed %llu: %s\n", (unsigned long long)seed, else_what);
+        assert_true(good);
     }
+}
+
+static void p8_ending_three_quarters_lets_pushes_in_again(void **state)
+{
+    (void)state;
+    all_seeds(room_comes_back, "no push came back");
 }
 
 /* A short turn; of `slow` that pass, one finds that a file was made, synced or removed. */
@@ -330,14 +335,7 @@ static bool lone_ends_leave_room_to_clean(uint64_t seed)
 static void p8_lone_ends_leave_room_to_clean(void **state)
 {
     (void)state;
-    const char *asked = getenv("SIM_SEEDS");
-    uint64_t seeds = asked ? strtoull(asked, NULL, 10) : SEEDS;
-    for (uint64_t seed = 1; seed <= seeds; seed++) {
-        bool back = lone_ends_leave_room_to_clean(seed);
-        if (!back)
-            print_error("seed %llu: ends or pushes stop\n", (unsigned long long)seed);
-        assert_true(back);
-    }
+    all_seeds(lone_ends_leave_room_to_clean, "ends or pushes stop");
 }
 
 static void p8_disk_use_follows_the_live_jobs(void **state)
