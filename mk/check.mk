@@ -7,9 +7,9 @@ OUR_C     := $(filter src/%.c sim/%.c,$(C_FILES))
 OUR_H     := $(filter src/%.h sim/%.h,$(C_FILES))
 STAMPS    := $(BUILD)/lint
 
-# How far clang's analyzer follows the paths of one function. With 40,000 nodes (its own default is
-# 225,000) it reaches the same blocks but for 1 or 2 in 1,000, in a quarter of the time; `make lint-deep`
-# goes as far as the default.
+# How far clang's analyzer follows the paths of one function, in nodes. Measured over all files: 346 of
+# 10,950 blocks are not reached with its default of 225,000 (362 s of CPU), 349 with 75,000 (154 s), 388
+# with 20,000 (56 s). `make lint-deep` goes as far as the default.
 ANALYZER_NODES ?= 40000
 
 TIDY_OK   := $(OUR_C:%=$(STAMPS)/tidy-$(ANALYZER_NODES)/%.ok)
