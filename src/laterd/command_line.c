@@ -41,13 +41,17 @@ static void print_sample(void)
     buf_fini(&sample);
 }
 
-static enum err check_address(const char *address, const char *example)
+/* "FILE:LINE: server.http = ADDRESS", or "--http ADDRESS". */
+static enum err check_address(const struct protocol *protocol,
+                              const struct config_listener *listener)
 {
-    enum err err = listen_check(address);
+    enum err err = listen_check(listener->address);
     if (err)
-        complain("\"%s\" is no address to listen on: write 127.0.0.1:%s, "
+        complain("%s%s%s%s%s: no address to listen on: write 127.0.0.1:%s, "
                  "[::1]:%s (ports are 0 to 65535) or unix:/path",
-                 address, example, example);
+                 config_place_text(listener->place).text, listener->place.path ? "server." : "--",
+                 protocol->option, listener->place.path ? " = " : " ", listener->address,
+                 protocol->port, protocol->port);
     return err;
 }
 
@@ -57,7 +61,7 @@ static enum err check_addresses(const struct config *config)
     for (enum protocol_kind kind = 0; kind < PROTOCOL_KINDS; kind++) {
         const struct config_listeners *listeners = &config->listeners[kind];
         for (unsigned i = 0; i < listeners->count && !err; i++)
-            err = check_address(listeners->at[i].address, protocols[kind].port);
+            err = check_address(&protocols[kind], &listeners->at[i]);
     }
     return err;
 }
@@ -68,16 +72,19 @@ static void warn_of_redis(const struct config *config)
     struct config initial;
     config_init(&initial);
     if (config->engine != ENGINE_REDIS && strcmp(config->redis_url, initial.redis_url) != 0)
-        complain("warning: redis.url is set, but nothing is kept there: that needs engine = redis "
-                 "under [engine]");
+        complain(
+            "%swarning: redis.url is set, but nothing is kept there: that needs engine = redis "
+            "under [engine]",
+            config_place_text(config_place(config, "redis", "url")).text);
 }
 
 static enum err set_zone(const struct config *config)
 {
     enum err err = zone_set(config->time_zone);
     if (err)
-        complain("server.time_zone = %s: this machine's time zone data has no zone of that name "
+        complain("%sserver.time_zone = %s: this machine's time zone data has no zone of that name "
                  "(names are such as Europe/Berlin, Asia/Shanghai or UTC)",
+                 config_place_text(config_place(config, "server", "time_zone")).text,
                  config->time_zone);
     return err;
 }

@@ -42,7 +42,7 @@ enum err engine_redis_check(const struct config *config)
     struct redis_error error = {.text = ""};
     enum err err = redis_url_read(bytes_str(config->redis_url), &url, &error);
     if (err)
-        complain("%s", error.text);
+        complain("%s%s", config_place_text(config_place(config, "redis", "url")).text, error.text);
     return err;
 }
 

@@ -1,48 +1,20 @@
 #include "server/config/config.h"
 
-#include <errno.h>
-#include <ini.h>
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "base/check.h"
 #include "core/core.h"
 #include "proto/http/host.h"
-
-enum kind {
-    KIND_COUNT,
-    KIND_BYTES,
-    KIND_SECONDS,
-    KIND_LISTENER,
-    KIND_DIR,
-    KIND_LEVEL,
-    KIND_ENGINE,
-    KIND_URL,
-    KIND_PREFIX,
-    KIND_WORD,
-    KIND_SECRET,
-    KIND_DURABILITY,
-    KIND_HOSTS
-};
-
-struct key {
-    const char *section;
-    const char *name;
-    enum kind kind;
-    size_t at; /* offset in struct config: of an int64_t, or of a word's CONFIG_WORD_MAX bytes; of a
-                  listener: enum protocol_kind */
-    int64_t least, most;
-    const char *initial;
-    const char *help;
-};
+#include "server/config/config_parts.h"
 
 #define NUMBER(field) offsetof(struct config, field)
 #define WORD(field)   offsetof(struct config, field)
 #define DAY           ((int64_t)86400 * 1000000)
 #define GIB           ((int64_t)1 << 30)
 
-static const struct key keys[] = {
+const struct config_key config_keys[] = {
     {"server", "http", KIND_LISTENER, PROTOCOL_HTTP, 0, 0, "127.0.0.1:9277,delay-queue",
      "Where to listen, and which dialect owns / there: delay-queue, delayqueue-java or none "
      "(only /v1). May be given several times. unix:/path is an address, too; none is no HTTP."},
@@ -145,17 +117,8 @@ static const struct key keys[] = {
      "The sentinels' password. If this is empty it is the environment's "
      "LATERD_REDIS_SENTINEL_PASSWORD."},
 };
-enum { KEY_COUNT = sizeof(keys) / sizeof(keys[0]) };
-
-struct reading {
-    struct config *config;
-    struct config_error *error;
-    const char *path;
-    FILE *file;
-    unsigned line;
-    bool seen[PROTOCOL_KINDS]; /* listeners: the first line of a protocol drops the default */
-    bool failed;
-};
+const size_t config_key_count = sizeof(config_keys) / sizeof(config_keys[0]);
+static_assert(sizeof(config_keys) / sizeof(config_keys[0]) <= CONFIG_KEYS_MAX, "room for places");
 
 /* ---- values ---- */
 
@@ -342,7 +305,14 @@ static bool set_text(char *room, size_t room_bytes, const char *value)
     return true;
 }
 
-static bool set_word(struct config *config, const struct key *key, const char *value)
+/* Braces would make a hash tag of their own, and scatter the keys of a partition over a cluster. */
+static bool set_prefix(struct config *config, const char *value)
+{
+    return !strpbrk(value, "{}") &&
+           set_text(config->redis_prefix, sizeof(config->redis_prefix), value);
+}
+
+static bool set_word(struct config *config, const struct config_key *key, const char *value)
 {
     size_t len = strlen(value);
     if (len >= CONFIG_WORD_MAX)
@@ -351,7 +321,7 @@ static bool set_word(struct config *config, const struct key *key, const char *v
     return true;
 }
 
-static bool set_number(struct config *config, const struct key *key, const char *value)
+static bool set_number(struct config *config, const struct config_key *key, const char *value)
 {
     int64_t number = 0;
     struct bytes text = bytes_str(value);
@@ -369,7 +339,7 @@ static bool set_number(struct config *config, const struct key *key, const char 
     return true;
 }
 
-static bool set(struct config *config, const struct key *key, const char *value,
+bool config_set(struct config *config, const struct config_key *key, const char *value,
                 struct config_error *error)
 {
     switch (key->kind) {
@@ -379,7 +349,7 @@ static bool set(struct config *config, const struct key *key, const char *value,
         config->data_dir_given = true;
         return set_text(config->data_dir, sizeof(config->data_dir), value);
     case KIND_URL: return set_text(config->redis_url, sizeof(config->redis_url), value);
-    case KIND_PREFIX: return set_text(config->redis_prefix, sizeof(config->redis_prefix), value);
+    case KIND_PREFIX: return set_prefix(config, value);
     case KIND_WORD:
     case KIND_SECRET: return set_word(config, key, value);
     case KIND_ENGINE: return set_engine(config, value);
@@ -397,69 +367,33 @@ void config_init(struct config *config)
 {
     struct config_error error;
     *config = (struct config){0};
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        bool good = set(config, &keys[i], keys[i].initial, &error);
+    for (size_t i = 0; i < config_key_count; i++) {
+        bool good = config_set(config, &config_keys[i], config_keys[i].initial, &error);
         CHECK(good);
     }
     config->data_dir_given = false;
 }
 
-/* ---- the file ---- */
-
-/* How many letters must change to make one word of the other (Levenshtein), for short words. */
-static unsigned distance(const char *a, const char *b)
+const struct config_key *config_find(const char *section, const char *name)
 {
-    unsigned row[64];
-    size_t len = strlen(b);
-    if (len >= 63)
-        return 63;
-    for (unsigned j = 0; j <= len; j++)
-        row[j] = j;
-    for (unsigned i = 0; a[i]; i++) {
-        unsigned diagonal = row[0];
-        row[0] = i + 1;
-        for (unsigned j = 0; j < len; j++) {
-            unsigned best = diagonal + (a[i] != b[j]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j + 1] + 1 < best)
-                best = row[j + 1] + 1;
-            diagonal = row[j + 1];
-            row[j + 1] = best;
-        }
-    }
-    return row[len];
-}
-
-/* Of those that are as near, one of the section that it stands in. */
-static const struct key *nearest(const char *section, const char *name)
-{
-    const struct key *best = &keys[0];
-    for (size_t i = 1; i < KEY_COUNT; i++) {
-        size_t here = distance(name, keys[i].name), there = distance(name, best->name);
-        bool at_home = strcmp(keys[i].section, section) == 0 && strcmp(best->section, section) != 0;
-        if (here < there || (here == there && at_home))
-            best = &keys[i];
-    }
-    return best;
-}
-
-/* Is it a slip of the pen, rather than another word? */
-static bool is_near(const char *name, const char *other)
-{
-    return distance(name, other) <= 1 + strlen(name) / 3;
-}
-
-static const struct key *find(const char *section, const char *name)
-{
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (strcmp(keys[i].section, section) == 0 && strcmp(keys[i].name, name) == 0)
-            return &keys[i];
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].name, name) == 0)
+            return &config_keys[i];
     }
     return NULL;
 }
 
-/* As a person would write it: 262144 is 256K. */
+bool config_is_section(struct bytes name)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (bytes_eq(bytes_str(config_keys[i].section), name))
+            return true;
+    }
+    return false;
+}
+
+/* ---- what is said of a key ---- */
+
 static void add_bytes(struct buf *out, int64_t bytes)
 {
     static const char suffixes[] = "KMGT";
@@ -482,8 +416,17 @@ static void add_duration(struct buf *out, int64_t us)
     buf_add_str(out, us ? units[i].name : "s");
 }
 
-/* What a key's value must be, to be read after "must be ". */
-static void add_range(struct buf *out, const struct key *key)
+void config_add_number(struct buf *out, enum config_kind kind, int64_t number)
+{
+    if (kind == KIND_BYTES)
+        add_bytes(out, number);
+    else if (kind == KIND_SECONDS)
+        add_duration(out, number);
+    else
+        buf_add_i64(out, number);
+}
+
+void config_add_range(struct buf *out, const struct config_key *key)
 {
     switch (key->kind) {
     case KIND_BYTES:
@@ -511,7 +454,7 @@ static void add_range(struct buf *out, const struct key *key)
     case KIND_DIR: buf_add_str(out, "a directory"); break;
     case KIND_ENGINE: buf_add_str(out, "embedded or redis"); break;
     case KIND_URL: buf_add_str(out, "redis://…, up to 511 bytes"); break;
-    case KIND_PREFIX: buf_add_str(out, "1 to 64 bytes"); break;
+    case KIND_PREFIX: buf_add_str(out, "1 to 64 bytes without { and }"); break;
     case KIND_WORD:
     case KIND_SECRET: buf_addf(out, "up to %d bytes", CONFIG_WORD_MAX - 1); break;
     case KIND_LISTENER: buf_add_str(out, "ADDRESS:PORT, unix:/PATH or none"); break;
@@ -524,192 +467,6 @@ static void add_range(struct buf *out, const struct key *key)
             buf_addf(out, " (to %llu with the embedded engine)", (unsigned long long)CORE_JOBS_MAX);
         break;
     }
-}
-
-static void complain(struct reading *reading, const char *what)
-{
-    struct config_error text;
-    if (reading->failed)
-        return; /* the first complaint is shown */
-    reading->failed = true;
-    (void)snprintf(text.text, sizeof(text.text), "%.160s:%u: %.320s", reading->path, reading->line,
-                   what);
-    *reading->error = text;
-}
-
-static const struct key *key_called(const char *name)
-{
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (strcmp(keys[i].name, name) == 0)
-            return &keys[i];
-    }
-    return NULL;
-}
-
-static bool is_section(const char *name)
-{
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (strcmp(keys[i].section, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* What others have keys for. */
-static bool key_is_of_url(const char *name)
-{
-    static const char *const words[] = {"host", "port", "db", "user", "username", "password"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strcmp(name, words[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* There is no such key in that section: is it the section that is wrong, or the key? */
-static void complain_unknown(struct reading *reading, const char *section, const char *name)
-{
-    char what[CONFIG_TEXT_MAX];
-    const struct key *near_key = nearest(section, name), *taken_for_section = key_called(section);
-    const char *near_section = keys[0].section;
-    for (size_t i = 1; i < KEY_COUNT; i++) {
-        if (distance(section, keys[i].section) < distance(section, near_section))
-            near_section = keys[i].section;
-    }
-    if (section[0] == '\0')
-        (void)snprintf(what, sizeof(what),
-                       "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
-                       name, near_key->name, near_key->section);
-    else if (!is_section(section) && taken_for_section)
-        (void)snprintf(what, sizeof(what),
-                       "unknown section [%.60s]; \"%s\" is a key, below a line [%s]", section,
-                       taken_for_section->name, taken_for_section->section);
-    else if (!is_section(section))
-        (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
-                       near_section);
-    else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
-    else if (!is_near(name, near_key->name))
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
-                       name, section);
-    else
-        (void)snprintf(what, sizeof(what),
-                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
-                       name, section, near_key->name, near_key->section);
-    complain(reading, what);
-}
-
-static int take_key(void *ctx, const char *section, const char *name, const char *value)
-{
-    struct reading *reading = ctx;
-    const struct key *key = find(section, name);
-    struct config_error why = {{0}};
-    if (!key) {
-        complain_unknown(reading, section, name);
-        return 0;
-    }
-    if (key->kind == KIND_LISTENER && !reading->seen[key->at]) {
-        reading->config->listeners[key->at].count = 0;
-        reading->seen[key->at] = true;
-    }
-    if (set(reading->config, key, value, &why))
-        return 1;
-    struct buf what = {0};
-    if (why.text[0]) {
-        buf_add_str(&what, why.text);
-    } else {
-        bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET; /* or may hold one */
-        buf_addf(&what, "%s = %.60s: must be ", name, secret ? "…" : value);
-        add_range(&what, key);
-    }
-    buf_add_char(&what, '\0');
-    complain(reading, what.at);
-    buf_fini(&what);
-    return 0;
-}
-
-/*
- * Counts lines, which the library does not tell its handler, and refuses lines it would cut. Blanks
- * before a line are taken off: the library would take what is behind them for more of the value
- * above.
- */
-static char *read_line(char *room, int room_bytes, void *ctx)
-{
-    struct reading *reading = ctx;
-    char *line = fgets(room, room_bytes, reading->file);
-    if (!line)
-        return NULL;
-    reading->line++;
-    if (!strchr(line, '\n') && !feof(reading->file)) {
-        complain(reading, "the line is too long");
-        return NULL;
-    }
-    size_t blanks = strspn(line, " \t");
-    memmove(line, line + blanks, strlen(line + blanks) + 1);
-    return line;
-}
-
-enum err config_read(struct config *config, const char *path, struct config_error *out_error)
-{
-    struct reading reading = {.config = config, .error = out_error, .path = path};
-    struct stat status;
-    reading.file = fopen(path, "re");
-    if (!reading.file) {
-        bool missing = errno == ENOENT;
-        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s", path,
-                       strerror(errno));
-        return missing ? ERR_NOT_FOUND : ERR_IO;
-    }
-    if (fstat(fileno(reading.file), &status) == 0 && S_ISDIR(status.st_mode)) {
-        (void)fclose(reading.file); /* nothing was read */
-        (void)snprintf(out_error->text, sizeof(out_error->text),
-                       "%.300s: this is a directory; give the configuration file itself", path);
-        return ERR_INVALID;
-    }
-    int bad_line = ini_parse_stream(read_line, &reading, take_key, &reading);
-    if (ferror(reading.file))
-        complain(&reading, "the file cannot be read on from here");
-    (void)fclose(reading.file); /* only read from */
-    if (bad_line && !reading.failed) {
-        reading.line = bad_line > 0 ? (unsigned)bad_line : 0;
-        complain(&reading, "not a [section], a key = value, or a comment");
-    }
-    return reading.failed ? ERR_INVALID : OK;
-}
-
-/* Braces would make a hash tag of their own, and scatter the keys of a partition over a cluster. */
-static bool is_prefix(const char *text)
-{
-    size_t len = strlen(text);
-    return len > 0 && len <= 64 && !strpbrk(text, "{}");
-}
-
-enum err config_check(const struct config *config, struct config_error *out_error)
-{
-    const char *what = NULL;
-    unsigned listeners = 0;
-    for (unsigned i = 0; i < PROTOCOL_KINDS; i++)
-        listeners += config->listeners[i].count;
-    if (listeners == 0)
-        what = "server.http and server.beanstalk are both none: there must be a listener";
-    else if (config->body_bytes > config->request_bytes)
-        what = "limits.body_bytes must not be above limits.request_bytes";
-    else if (config->segment_bytes % 4096 != 0)
-        what = "store.segment_bytes must be a multiple of 4096";
-    else if (config->max_bytes && config->max_bytes < 4 * config->segment_bytes)
-        what = "store.max_bytes must be at least four times store.segment_bytes";
-    else if (config->engine != ENGINE_REDIS && config->jobs > (int64_t)CORE_JOBS_MAX)
-        what = "limits.jobs must not be above 268435455: the embedded engine holds no more";
-    else if (config->ttr_us > config->ttr_max_us)
-        what = "defaults.ttr must not be above limits.ttr_seconds";
-    else if (config->engine == ENGINE_REDIS && !is_prefix(config->redis_prefix))
-        what = "redis.prefix must be 1 to 64 bytes without { and }";
-    if (!what)
-        return OK;
-    (void)snprintf(out_error->text, sizeof(out_error->text), "%s", what);
-    return ERR_INVALID;
 }
 
 void config_known_hosts(const struct config *config, struct buf *out)
@@ -748,11 +505,12 @@ void config_print(struct buf *out)
     buf_add_str(out,
                 "# laterd's configuration. Every key is here with its default; take the ; away "
                 "to set one.\n");
-    for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (strcmp(section, keys[i].section) != 0)
-            buf_addf(out, "\n[%s]\n", keys[i].section);
-        section = keys[i].section;
-        print_help(out, keys[i].help);
-        buf_addf(out, ";%s =%s%s\n", keys[i].name, keys[i].initial[0] ? " " : "", keys[i].initial);
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(section, config_keys[i].section) != 0)
+            buf_addf(out, "\n[%s]\n", config_keys[i].section);
+        section = config_keys[i].section;
+        print_help(out, config_keys[i].help);
+        buf_addf(out, ";%s =%s%s\n", config_keys[i].name, config_keys[i].initial[0] ? " " : "",
+                 config_keys[i].initial);
     }
 }

@@ -19,15 +19,23 @@ enum {
     CONFIG_PREFIX_MAX = 65,
     CONFIG_WORD_MAX = 256,
     CONFIG_HOSTS_MAX = 2048,
+    CONFIG_KEYS_MAX = 64,       /* rows of the table */
     CONFIG_BODY_MAX = 64 << 20, /* bytes of a job, whatever its limit is set to */
 };
 
 /* Where the queue lives. */
 enum config_engine { ENGINE_EMBEDDED, ENGINE_REDIS };
 
+/* The line that set a value, for errors that are found later; path NULL: no file did. */
+struct config_place {
+    const char *path; /* borrowed from config_read's caller */
+    unsigned line;
+};
+
 struct config_listener {
     char address[CONFIG_ADDRESS_MAX];
     enum api_dialect dialect; /* of a protocol that has some */
+    struct config_place place;
 };
 
 struct config_listeners {
@@ -62,6 +70,7 @@ struct config {
     char sentinel_user[CONFIG_WORD_MAX];
     char sentinel_password[CONFIG_WORD_MAX]; /* not for the log, either */
     int64_t redis_partitions, redis_timeout_us, redis_wait_replicas;
+    struct config_place places[CONFIG_KEYS_MAX]; /* of the rows; see config_place */
 };
 
 /* What is wrong with a file or an argument, ready to be shown. */
@@ -71,7 +80,10 @@ struct config_error {
 
 void config_init(struct config *config); /* the defaults */
 
-/* Reads a file over what is there. ERR_NOT_FOUND, ERR_IO, ERR_INVALID. */
+/*
+ * Reads a file over what is there. `path` is borrowed for as long as there is a copy of *config.
+ * ERR_NOT_FOUND, ERR_IO, ERR_INVALID.
+ */
 enum err config_read(struct config *config, const char *path,
                      struct config_error *out_error) MUST_USE;
 
@@ -84,6 +96,16 @@ enum err config_add_listener(struct config *config, enum protocol_kind protocol,
 
 /* What no single key can tell: values that do not fit together. */
 enum err config_check(const struct config *config, struct config_error *out_error) MUST_USE;
+
+/* Where a key was set. There must be such a key; a listener has its own place. */
+struct config_place config_place(const struct config *config, const char *section,
+                                 const char *name);
+
+/* "laterd.conf:7: ", to begin an error with; "" if no file set it. */
+struct config_place_text {
+    char text[192];
+};
+struct config_place_text config_place_text(struct config_place place);
 
 /* All names of this server, those it listens on included, as host_is_known() reads them. */
 void config_known_hosts(const struct config *config, struct buf *out);

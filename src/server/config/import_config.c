@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "server/config/config_parts.h"
+
 enum { FILE_MAX = 1 << 20, DAY_S = 86400 };
 
 enum go_key {
@@ -45,7 +47,9 @@ struct conversion {
     struct bytes values[GO_KEYS];
     struct buf *out;
     struct config_error *error;
-    bool in_section; /* the Go server looks into none */
+    bool in_section;          /* the Go server looks into none */
+    bool has_key;             /* one of the Go server's, outside sections */
+    struct bytes own_section; /* the first that laterd's configuration has, too; or empty */
 };
 
 /* ---- reading ---- */
@@ -102,13 +106,21 @@ static bool is_text(struct bytes text)
     return bytes_is_utf8(text);
 }
 
+/* [redis] tells nothing: whoever wrote the file for the Go server may have put that there, too. */
+static void note_section(struct conversion *conversion, struct bytes name)
+{
+    conversion->in_section = true;
+    if (!conversion->own_section.len && config_is_section(name) && !bytes_eq(name, BYTES("redis")))
+        conversion->own_section = name;
+}
+
 static enum err read_line(struct conversion *conversion, struct bytes line, unsigned number)
 {
     line = trim(line);
     if (line.len == 0 || line.at[0] == '#' || line.at[0] == ';')
         return OK;
     if (line.at[0] == '[') {
-        conversion->in_section = true;
+        note_section(conversion, before(bytes_of(line.at + 1, line.len - 1), "]"));
         return OK;
     }
     struct bytes name = before(line, "=:");
@@ -121,6 +133,7 @@ static enum err read_line(struct conversion *conversion, struct bytes line, unsi
     for (unsigned i = 0; i < GO_KEYS && !conversion->in_section; i++) {
         if (!bytes_eq(name, bytes_str(go_keys[i].name)))
             continue;
+        conversion->has_key = true;
         conversion->values[i] = value.len ? value : bytes_str(go_keys[i].initial);
         return OK;
     }
@@ -128,6 +141,18 @@ static enum err read_line(struct conversion *conversion, struct bytes line, unsi
     buf_add_bytes(conversion->out, name);
     buf_add_char(conversion->out, '\n');
     return OK;
+}
+
+/* A file of laterd's own would be taken for one that has nothing but defaults. */
+static enum err refuse_own(const struct conversion *conversion)
+{
+    if (!conversion->own_section.len || conversion->has_key)
+        return OK;
+    (void)snprintf(conversion->error->text, sizeof(conversion->error->text),
+                   "this is a configuration of laterd already: it has the section [%.*s], and no "
+                   "key of the Go server; check it with laterd -c FILE --check-config",
+                   (int)conversion->own_section.len, conversion->own_section.at);
+    return ERR_INVALID;
 }
 
 /* ---- writing ---- */
@@ -242,6 +267,8 @@ enum err import_config_convert(struct bytes text, struct buf *out, struct config
         size_t used = one.len < text.len ? one.len + 1 : one.len;
         text = bytes_of(text.at + used, text.len - used);
     }
+    if (!err)
+        err = refuse_own(&conversion);
     if (err)
         return err;
     buf_add_str(out, "\n[server]\n");

@@ -63,3 +63,12 @@ def test_a_file_that_cannot_be_read_or_understood_is_told(tmp_path):
     answer = convert(bad)
     assert answer.returncode == 2 and "line 2: not a key = value" in answer.stderr
     assert convert("/").returncode == 1
+
+
+def test_laterds_own_configuration_is_not_taken_for_the_go_servers(tmp_path):
+    own = tmp_path / "laterd.conf"
+    own.write_text(subprocess.run([LATERD, "--print-config"], capture_output=True, text=True,
+                                  check=True).stdout)
+    answer = convert(own)
+    assert answer.returncode == 2 and answer.stdout == ""
+    assert f"{own}: this is a configuration of laterd already" in answer.stderr

@@ -126,10 +126,10 @@ def test_a_server_that_is_not_fit_yet_is_told_once(laterd):
 
 
 @pytest.mark.parametrize("settings, says", [
-    ({"url": "http://127.0.0.1:6379"}, "redis.url must begin with redis://"),
+    ({"url": "http://127.0.0.1:6379"}, "laterd.conf:4: redis.url must begin with redis://"),
     ({"url": "redis://127.0.0.1/none"}, "redis.url"),
     ({"url": "redis+sentinel://127.0.0.1"}, "needs the master's name"),
-    ({"url": "redis://127.0.0.1", "prefix": "{jobs}"}, "redis.prefix must be 1 to 64 bytes")])
+    ({"url": "redis://127.0.0.1", "prefix": "{jobs}"}, "laterd.conf:5: prefix = {jobs}: must be 1 to 64 bytes without { and }")])
 def test_check_config_reads_what_says_where_redis_is(tmp_path, settings, says):
     lines = "\n".join(f"{key} = {value}" for key, value in settings.items())
     path = tmp_path / "laterd.conf"

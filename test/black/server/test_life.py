@@ -84,7 +84,10 @@ def test_an_unknown_key_names_its_line_and_the_nearest_known_one(tmp_path, text,
 
 @pytest.mark.parametrize("text, says", [
     ("[limits]\njobs = 3x\n", "jobs = 3x: must be a whole number from 1 to 2000000000 (to 268435455 with"),
-    ("[limits]\njobs = 268435456\n", "limits.jobs must not be above 268435455"),
+    ("[limits]\njobs = 268435456\n", "conf:2: limits.jobs = 268435456: must not be above 268435455"),
+    ("[server]\nhttp = 127.0.0.1:0\nhttp = abc\n", "conf:3: server.http = abc: no address to listen"),
+    ("[server]\ntime_zone = Mars\n", "conf:2: server.time_zone = Mars: this machine's time zone"),
+    ("[engine]\nengine = redis\n[redis]\nurl = x\n", "conf:4: redis.url must begin with redis://"),
     ("[store]\nsegment_bytes = 1\n", "from 256K to 1G"),
     ("[limits]\nidle_seconds = soon\n", "from 1ms to 7d"),
     ("[limts]\njobs = 1\n", "unknown section [limts]; the nearest is [limits]"),

@@ -47,6 +47,19 @@ static void an_empty_file_gives_the_go_servers_defaults(void **state)
     expect_in("bind_address =\nredis.db = \n", "\nhttp = 0.0.0.0:9277,delay-queue\n");
 }
 
+static void a_configuration_of_laterd_is_refused(void **state)
+{
+    (void)state;
+    struct buf sample = {0};
+    config_print(&sample);
+    expect_refused(buf_bytes(&sample),
+                   "this is a configuration of laterd already: it has the section [server], and no "
+                   "key of the Go server; check it with laterd -c FILE --check-config");
+    buf_fini(&sample);
+    expect_in("[redis]\nhost = x\n", "# The Go server does not look at: host\n");
+    expect_in("redis.db = 3\n[server]\nhttp = x\n", "redis://127.0.0.1:6379/3\n");
+}
+
 static void values_are_read_as_the_go_server_reads_them(void **state)
 {
     (void)state;
@@ -89,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_file_gives_the_go_servers_defaults),
+        cmocka_unit_test(a_configuration_of_laterd_is_refused),
         cmocka_unit_test(values_are_read_as_the_go_server_reads_them),
         cmocka_unit_test(the_import_command_has_the_names_but_never_the_password),
         cmocka_unit_test(what_cannot_be_meant_is_refused_with_its_line),

@@ -1,0 +1,269 @@
+/* The configuration file: read line by line, refused with the line and what would be right. */
+#include <errno.h>
+#include <ini.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "server/config/config_parts.h"
+
+struct reading {
+    struct config *config;
+    struct config_error *error;
+    const char *path;
+    FILE *file;
+    unsigned line;
+    unsigned lines[CONFIG_KEYS_MAX]; /* where this file set a key first; 0: not yet */
+    unsigned refused_line;           /* that of the error */
+    bool refused;
+};
+
+/* ---- the nearest name ---- */
+
+/* How many letters must change to make one word of the other (Levenshtein), for short words. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[64];
+    size_t len = strlen(b);
+    if (len >= 63)
+        return 63;
+    for (unsigned j = 0; j <= len; j++)
+        row[j] = j;
+    for (unsigned i = 0; a[i]; i++) {
+        unsigned diagonal = row[0];
+        row[0] = i + 1;
+        for (unsigned j = 0; j < len; j++) {
+            unsigned best = diagonal + (a[i] != b[j]);
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j + 1] + 1 < best)
+                best = row[j + 1] + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[len];
+}
+
+/* Of those that are as near, one of the section that it stands in. */
+static const struct config_key *nearest(const char *section, const char *name)
+{
+    const struct config_key *best = &config_keys[0];
+    for (size_t i = 1; i < config_key_count; i++) {
+        size_t here = distance(name, config_keys[i].name), there = distance(name, best->name);
+        bool at_home =
+            strcmp(config_keys[i].section, section) == 0 && strcmp(best->section, section) != 0;
+        if (here < there || (here == there && at_home))
+            best = &config_keys[i];
+    }
+    return best;
+}
+
+/* Is it a slip of the pen, rather than another word? */
+static bool is_near(const char *name, const char *other)
+{
+    return distance(name, other) <= 1 + strlen(name) / 3;
+}
+
+/* ---- errors ---- */
+
+static void complain(struct reading *reading, const char *what)
+{
+    struct config_place place = {.path = reading->path, .line = reading->line};
+    if (reading->refused)
+        return; /* the first complaint is shown */
+    reading->refused = true;
+    reading->refused_line = reading->line;
+    (void)snprintf(reading->error->text, sizeof(reading->error->text), "%s%.320s",
+                   config_place_text(place).text, what);
+}
+
+static const struct config_key *key_called(const char *name)
+{
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (strcmp(config_keys[i].name, name) == 0)
+            return &config_keys[i];
+    }
+    return NULL;
+}
+
+/* What others have keys for. */
+static bool key_is_of_url(const char *name)
+{
+    static const char *const words[] = {"host", "port", "db", "user", "username", "password"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strcmp(name, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* There is no such key in that section: is it the section that is wrong, or the key? */
+static void complain_unknown(struct reading *reading, const char *section, const char *name)
+{
+    char what[CONFIG_TEXT_MAX];
+    const struct config_key *near_key = nearest(section, name),
+                            *taken_for_section = key_called(section);
+    const char *near_section = config_keys[0].section;
+    for (size_t i = 1; i < config_key_count; i++) {
+        if (distance(section, config_keys[i].section) < distance(section, near_section))
+            near_section = config_keys[i].section;
+    }
+    if (section[0] == '\0')
+        (void)snprintf(what, sizeof(what),
+                       "the key \"%.60s\" stands before any section; \"%s\" goes below a line [%s]",
+                       name, near_key->name, near_key->section);
+    else if (!config_is_section(bytes_str(section)) && taken_for_section)
+        (void)snprintf(what, sizeof(what),
+                       "unknown section [%.60s]; \"%s\" is a key, below a line [%s]", section,
+                       taken_for_section->name, taken_for_section->section);
+    else if (!config_is_section(bytes_str(section)))
+        (void)snprintf(what, sizeof(what), "unknown section [%.60s]; the nearest is [%s]", section,
+                       near_section);
+    else if (strcmp(section, "redis") == 0 && key_is_of_url(name))
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [redis]; it is a part of \"url\"", name);
+    else if (!is_near(name, near_key->name))
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; --print-config shows them all",
+                       name, section);
+    else
+        (void)snprintf(what, sizeof(what),
+                       "unknown key \"%.60s\" in section [%.60s]; the nearest is \"%s\" in [%s]",
+                       name, section, near_key->name, near_key->section);
+    complain(reading, what);
+}
+
+static bool may_be_repeated(const struct config_key *key)
+{
+    return key->kind == KIND_LISTENER || key->kind == KIND_HOSTS;
+}
+
+static void complain_value(struct reading *reading, const struct config_key *key, const char *value,
+                           const struct config_error *why)
+{
+    struct buf what = {0};
+    if (why->text[0]) {
+        buf_add_str(&what, why->text);
+    } else {
+        bool secret = key->kind == KIND_URL || key->kind == KIND_SECRET; /* or may hold one */
+        buf_addf(&what, "%s = %.60s: must be ", key->name, secret ? "…" : value);
+        config_add_range(&what, key);
+    }
+    buf_add_char(&what, '\0');
+    complain(reading, what.at);
+    buf_fini(&what);
+}
+
+/* ---- the file ---- */
+
+static void set_place(struct reading *reading, const struct config_key *key)
+{
+    struct config_place place = {.path = reading->path, .line = reading->line};
+    reading->config->places[key - config_keys] = place;
+    if (key->kind != KIND_LISTENER)
+        return;
+    struct config_listeners *listeners = &reading->config->listeners[key->at];
+    if (listeners->count) /* it was "none" otherwise */
+        listeners->at[listeners->count - 1].place = place;
+}
+
+static int take_key(void *ctx, const char *section, const char *name, const char *value)
+{
+    struct reading *reading = ctx;
+    const struct config_key *key = config_find(section, name);
+    struct config_error why = {{0}};
+    if (!key) {
+        complain_unknown(reading, section, name);
+        return 0;
+    }
+    unsigned *first_line = &reading->lines[key - config_keys];
+    if (*first_line && !may_be_repeated(key)) {
+        char what[CONFIG_TEXT_MAX];
+        (void)snprintf(what, sizeof(what),
+                       "%s.%s is set in line %u already; take one of the two lines away",
+                       key->section, key->name, *first_line);
+        complain(reading, what);
+        return 0;
+    }
+    if (key->kind == KIND_LISTENER && !*first_line)
+        reading->config->listeners[key->at].count = 0; /* the first line drops the default */
+    if (!*first_line)
+        *first_line = reading->line;
+    if (!config_set(reading->config, key, value, &why)) {
+        complain_value(reading, key, value, &why);
+        return 0;
+    }
+    set_place(reading, key);
+    return 1;
+}
+
+/* Otherwise the library reads on, and its first error is a key below in no section. */
+static void check_section(struct reading *reading, const char *line)
+{
+    char what[CONFIG_TEXT_MAX];
+    if (reading->line == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+        line += 3;
+    size_t len = line[0] ? strcspn(line + 1, " \t\r\n;#") : 0;
+    if (line[0] != '[' || strchr(line, ']'))
+        return;
+    (void)snprintf(what, sizeof(what), "the ] of a section is missing: write [%.*s]",
+                   len > 60 ? 60 : (int)len, line + 1);
+    complain(reading, what);
+}
+
+/*
+ * Counts lines, which the library does not tell its handler, and refuses lines it would cut. Blanks
+ * before a line are taken off: the library would take what is behind them for more of the value
+ * above.
+ */
+static char *read_line(char *room, int room_bytes, void *ctx)
+{
+    struct reading *reading = ctx;
+    char *line = reading->refused ? NULL : fgets(room, room_bytes, reading->file);
+    if (!line)
+        return NULL;
+    reading->line++;
+    if (!strchr(line, '\n') && !feof(reading->file)) {
+        complain(reading, "the line is too long");
+        return NULL;
+    }
+    size_t blanks = strspn(line, " \t");
+    memmove(line, line + blanks, strlen(line + blanks) + 1);
+    check_section(reading, line);
+    return reading->refused ? NULL : line;
+}
+
+/* What neither the library nor we could read, at the first such line. */
+static void complain_unread(struct reading *reading, int bad_line)
+{
+    if (bad_line <= 0 || (reading->refused && reading->refused_line <= (unsigned)bad_line))
+        return;
+    reading->refused = false; /* that was of a line below */
+    reading->line = (unsigned)bad_line;
+    complain(reading, "not a [section], a key = value, or a comment");
+}
+
+enum err config_read(struct config *config, const char *path, struct config_error *out_error)
+{
+    struct reading reading = {.config = config, .error = out_error, .path = path};
+    struct stat status;
+    reading.file = fopen(path, "re");
+    if (!reading.file) {
+        bool missing = errno == ENOENT;
+        (void)snprintf(out_error->text, sizeof(out_error->text), "%.300s: %s", path,
+                       strerror(errno));
+        return missing ? ERR_NOT_FOUND : ERR_IO;
+    }
+    if (fstat(fileno(reading.file), &status) == 0 && S_ISDIR(status.st_mode)) {
+        (void)fclose(reading.file); /* nothing was read */
+        (void)snprintf(out_error->text, sizeof(out_error->text),
+                       "%.300s: this is a directory; give the configuration file itself", path);
+        return ERR_INVALID;
+    }
+    int bad_line = ini_parse_stream(read_line, &reading, take_key, &reading);
+    complain_unread(&reading, bad_line);
+    if (ferror(reading.file) || bad_line < 0)
+        complain(&reading, "the file cannot be read on from here");
+    (void)fclose(reading.file); /* only read from */
+    return reading.refused ? ERR_INVALID : OK;
+}

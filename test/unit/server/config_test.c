@@ -1,0 +1,154 @@
+/* The configuration file: each error names its line, what is wrong, and what would be right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "server/config/config.h"
+
+static char path[] = "/tmp/laterd-config-XXXXXX";
+static struct config config;
+static struct config_error error;
+
+/* Reads and checks a file that holds this. */
+static enum err check(const char *text)
+{
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+    config_init(&config);
+    enum err err = config_read(&config, path, &error);
+    return err ? err : config_check(&config, &error);
+}
+
+static void expect_error(const char *text, const char *behind_path)
+{
+    assert_int_equal(check(text), ERR_INVALID);
+    assert_int_equal(strncmp(error.text, path, strlen(path)), 0);
+    assert_string_equal(error.text + strlen(path), behind_path);
+}
+
+static void a_section_without_its_bracket_names_its_line(void **state)
+{
+    (void)state;
+    expect_error("# x\n[server\nhttp = 127.0.0.1:0\n",
+                 ":2: the ] of a section is missing: write [server]");
+    expect_error(" [limits ; all of them\njobs = 1\n",
+                 ":1: the ] of a section is missing: write [limits]");
+    expect_error("\xef\xbb\xbf[server\nhttp = 127.0.0.1:0\n",
+                 ":1: the ] of a section is missing: write [server]");
+}
+
+static void the_first_line_that_is_wrong_is_named(void **state)
+{
+    (void)state;
+    expect_error("[server]\nno sense\n\n[limits]\njbs = 1\n",
+                 ":2: not a [section], a key = value, or a comment");
+    expect_error("[limits]\njobs = x\nno sense\n",
+                 ":2: jobs = x: must be a whole number from 1 to 2000000000 (to 268435455 with the "
+                 "embedded engine)");
+}
+
+static void a_key_that_is_set_twice_is_refused_with_both_lines(void **state)
+{
+    (void)state;
+    expect_error("[limits]\njobs = 1\n[store]\n[limits]\njobs = 2\n",
+                 ":5: limits.jobs is set in line 2 already; take one of the two lines away");
+    assert_int_equal(check("[server]\nhttp = a:1\nhttp = b:2\nhosts = a\nhosts = b\n"), OK);
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].count, 2);
+    assert_string_equal(config.hosts, " a b");
+}
+
+static void a_second_file_goes_over_the_first(void **state)
+{
+    (void)state;
+    assert_int_equal(check("[limits]\njobs = 1\n"), OK);
+    assert_int_equal(config_read(&config, path, &error), OK);
+}
+
+static void values_that_do_not_fit_name_the_line_and_both_values(void **state)
+{
+    (void)state;
+    expect_error("[limits]\nbody_bytes = 16M\n",
+                 ":2: limits.body_bytes = 16M: must not be above limits.request_bytes (8M, the "
+                 "default)");
+    expect_error("[limits]\n\nrequest_bytes = 16K\n",
+                 ":3: limits.body_bytes = 1M (the default): must not be above "
+                 "limits.request_bytes (16K in line 3)");
+    expect_error("[limits]\nrequest_bytes = 16K\nbody_bytes = 17K\n",
+                 ":3: limits.body_bytes = 17K: must not be above limits.request_bytes (16K in line "
+                 "2)");
+    expect_error("[store]\nmax_bytes = 1M\n",
+                 ":2: store.max_bytes = 1M: must be 0, or at least 64M, four times "
+                 "store.segment_bytes (16M, the default)");
+    expect_error("[store]\nsegment_bytes = 300001\n",
+                 ":2: store.segment_bytes = 300001: must be a multiple of 4096");
+    expect_error("[limits]\njobs = 268435456\n",
+                 ":2: limits.jobs = 268435456: must not be above 268435455: the embedded engine "
+                 "holds no more");
+    expect_error("[defaults]\nttr = 400d\n",
+                 ":2: defaults.ttr = 400d: must not be above limits.ttr_seconds (365d, the "
+                 "default)");
+    expect_error("[server]\nbeanstalk = none\nhttp = none\n",
+                 ":3: server.http and server.beanstalk are both none: there must be a listener, "
+                 "such as http = 127.0.0.1:9277");
+    expect_error("[redis]\nprefix = {a}\n",
+                 ":2: prefix = {a}: must be 1 to 64 bytes without { and }");
+}
+
+static void a_place_is_that_of_the_last_line(void **state)
+{
+    (void)state;
+    assert_int_equal(check("[server]\nhttp = a:1\nhttp = b:2\n[engine]\nengine = redis\n"), OK);
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].at[0].place.line, 2);
+    assert_int_equal(config.listeners[PROTOCOL_HTTP].at[1].place.line, 3);
+    assert_int_equal(config_place(&config, "engine", "engine").line, 5);
+    assert_string_equal(config_place(&config, "engine", "engine").path, path);
+    assert_string_equal(config_place_text(config_place(&config, "redis", "url")).text, "");
+}
+
+static void a_long_path_leaves_room_for_the_error(void **state)
+{
+    (void)state;
+    char name[300];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    struct config_place place = {.path = name, .line = UINT32_MAX};
+    struct config_place_text text = config_place_text(place);
+    assert_string_equal(text.text + strlen(text.text) - 13, ":4294967295: ");
+}
+
+static int make_file(void **state)
+{
+    (void)state;
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_section_without_its_bracket_names_its_line),
+        cmocka_unit_test(the_first_line_that_is_wrong_is_named),
+        cmocka_unit_test(a_key_that_is_set_twice_is_refused_with_both_lines),
+        cmocka_unit_test(a_second_file_goes_over_the_first),
+        cmocka_unit_test(values_that_do_not_fit_name_the_line_and_both_values),
+        cmocka_unit_test(a_place_is_that_of_the_last_line),
+        cmocka_unit_test(a_long_path_leaves_room_for_the_error),
+    };
+    return cmocka_run_group_tests(tests, make_file, remove_file);
+}
