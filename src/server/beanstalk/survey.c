@@ -85,7 +85,9 @@ static void ask_topics(struct beanstalk_survey *survey)
     struct server *server = session->server;
     struct cmd cmd = {
         .kind = CMD_TOPICS,
-        .topic = {.topic = buf_bytes(&survey->after), .max = PAGE_TOPICS, .stats = true},
+        .topic = {.topic = buf_bytes(&survey->after),
+                  .max = PAGE_TOPICS,
+                  .stats = survey->pending->cmd == BEANSTALK_STATS},
     };
     (void)server_submit(server, &session->principal, &cmd, &survey->pending->pending.ticket);
 }
