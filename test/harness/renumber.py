@@ -43,7 +43,7 @@ class Renumber:
         self.server_port = server_port
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
         self.ids = []  # the server's, in the order of their puts
 
     def __enter__(self):
@@ -86,7 +86,10 @@ class Renumber:
             return b"%d" % self.ids[at] if 0 <= at < len(self.ids) else number
 
     def _inner(self, number):
+        """The number of the put. A consumer that waits may get the job before this has read the
+        answer to who put it, on another connection."""
         with self.lock:
+            self.lock.wait_for(lambda: int(number) in self.ids, 20)
             return b"%d" % (self.ids.index(int(number)) + 1)
 
     def _shown(self, answer):
@@ -94,6 +97,7 @@ class Renumber:
         if words[0] == b"INSERTED":
             with self.lock:
                 self.ids.append(int(words[1]))
+                self.lock.notify_all()
         if words[0] in (b"INSERTED", b"RESERVED", b"FOUND"):
             words[1] = self._inner(words[1])
         data = answer.data
