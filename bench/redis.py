@@ -6,6 +6,7 @@ How to run it:
     make bench-redis                  all of it, under 5 minutes, on an otherwise idle machine
     bench/redis.py --only put,cycle --repeats 5
     bench/redis.py --only due,idle,pair,takeover
+    bench/redis.py --only shapes --repeats 1      (or partitions, daemons, masters)
     bench/redis.py --only put --fsync always
 
 What it does: `later bench` gives laterd the same load over HTTP and over beanstalkd's protocol,
@@ -33,11 +34,16 @@ is also held against the measured figure times (the floor there / the floor here
   daemon, then each through one of two. What one pushes, the other may take. Doubled is a finish
   that was refused because another holder had the job; lost is what was pushed, is not there, and
   was not finished.
+- shapes: two generators of 32 connections cycle 20,000 jobs of one topic with 1 and 16 partitions,
+  with 1, 2 and 4 daemons (four generators), and on one Redis or a cluster of three masters. Told
+  are the CPU of all Redis processes and the scripts that they were asked to run, for each cycle:
+  these hardly depend on what else the machine does.
 - takeover: two daemons, which share the timers of all partitions; one is killed while 1,000 jobs
   a second fall due and consumers wait at the other. The largest lateness is how long nobody watched the time.
 """
 
 import json
+import re
 import shutil
 import statistics
 import subprocess
@@ -72,6 +78,22 @@ LATENESS_MAX_US = 5000
 DUE_RATE = 5000
 IDLE_COMMANDS_MAX = 1
 PAIR_RATIO_MIN = 1.0
+SHAPE_JOBS = 10000
+# Name, group, what it is made of.
+SHAPES = [
+    ("1 partition", "partitions", {"partitions": 1}),
+    ("16 partitions", "partitions", {}),
+    ("2 daemons", "daemons", {"daemons": 2}),
+    ("4 daemons", "daemons", {"daemons": 4}),
+    ("3 masters", "masters", {"masters": 3}),
+]
+# Title, the bar, of which shape, by which, of what: 0 CPU of Redis a cycle, 2 cycles a second.
+SHAPE_BARS = [
+    ("16 partitions / 1, Redis' CPU a cycle", 1.1, "16 partitions", "1 partition", 0),
+    ("2 daemons / 1, cycles a second", 1.0, "2 daemons", "16 partitions", 2),
+    ("4 daemons / 2, cycles a second", 1.0, "4 daemons", "2 daemons", 2),
+    ("3 masters / 1, Redis' CPU a cycle", 1.2, "3 masters", "16 partitions", 0),
+]
 TAKEOVER_MAX_US = 2000000
 
 
@@ -81,38 +103,81 @@ def cpu_us(pid):
 
 
 class Place:
-    """A Redis, empty, and the daemons that serve its queue."""
+    """A Redis, empty, or a cluster of several masters, and the daemons that serve its queue."""
 
-    def __init__(self, bench, pinned, daemons=1):
-        self.bench, self.daemons = bench, []
+    def __init__(self, bench, pinned, daemons=1, masters=1, partitions=16):
+        self.bench, self.daemons, self.masters = bench, [], []
+        self.partitions = partitions
         folder = bench.directory()
-        port = free_port()
-        settings = {"port": port, "bind": "127.0.0.1", "dir": folder, "save": "",
-                    "appendonly": "yes", "appendfsync": bench.fsync,
-                    "auto-aof-rewrite-percentage": 0}
-        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
-        self.redis = Server("redis-server", ["redis-server", *words], pinned,
-                            address=f"127.0.0.1:{port}")
         try:
+            for _ in range(masters):
+                self.masters.append(self._redis(folder, pinned, cluster=masters > 1))
+            self.redis = self.masters[0]
+            if masters > 1:
+                self._make_cluster()
             for _ in range(daemons):
                 self.daemons.append(self._daemon(folder, pinned))
         except RuntimeError:
             self.stop()
             raise
 
+    def _redis(self, folder, pinned, cluster):
+        port = free_port()
+        settings = {"port": port, "bind": "127.0.0.1", "dir": folder, "save": "",
+                    "appendonly": "yes", "appendfsync": self.bench.fsync,
+                    "auto-aof-rewrite-percentage": 0}
+        if cluster:
+            settings |= {"cluster-enabled": "yes", "cluster-port": free_port(),
+                         "cluster-config-file": f"nodes{port}.conf",
+                         "appenddirname": f"appendonly{port}"}
+        words = [word for key, value in settings.items() for word in (f"--{key}", value)]
+        return Server("redis-server", ["redis-server", *words], pinned,
+                      address=f"127.0.0.1:{port}")
+
+    def _make_cluster(self):
+        addresses = [server.address for server in self.masters]
+        self._cli(addresses[0], "--cluster", "create", *addresses, "--cluster-yes")
+        for address in addresses:
+            until = time.monotonic() + 60
+            while "cluster_state:ok" not in self._cli(address, "CLUSTER", "INFO"):
+                if time.monotonic() > until:
+                    raise RuntimeError(f"{address}: the cluster is not ready")
+                time.sleep(0.1)
+
+    @staticmethod
+    def _cli(address, *words):
+        done = subprocess.run(["redis-cli", "-p", address.split(":")[1], *words],
+                              capture_output=True, text=True, check=False, timeout=60)
+        return done.stdout
+
+    def redis_cpu_us(self):
+        return sum(cpu_us(server.pid) for server in self.masters)
+
+    def scripts(self):
+        """How many scripts were called so far."""
+        calls = 0
+        for server in self.masters:
+            found = re.search(r"cmdstat_evalsha:calls=(\d+)",
+                              self._cli(server.address, "INFO", "commandstats"))
+            calls += int(found.group(1)) if found else 0
+        return calls
+
     def _daemon(self, folder, pinned):
         number, port = len(self.daemons), free_port()
         config = folder / f"laterd{number}.conf"
+        addresses = ",".join(server.address for server in self.masters)
+        scheme = "redis+cluster" if len(self.masters) > 1 else "redis"
         config.write_text(f"[server]\nhttp = 127.0.0.1:0\nbeanstalk = 127.0.0.1:{port}\n"
                           "[engine]\nengine = redis\n"
-                          f"[redis]\nurl = redis://{self.redis.address}\n")
+                          f"[redis]\nurl = {scheme}://{addresses}\n"
+                          f"partitions = {self.partitions}\n")
         daemon = Server("laterd", [self.bench.build / "laterd", "-c", config, "--data-dir",
                                    folder / f"data{number}"], pinned)
         daemon.beanstalk = f"127.0.0.1:{port}"
         return daemon
 
     def stop(self):
-        for server in [*self.daemons, self.redis]:
+        for server in [*self.daemons, *self.masters]:
             server.stop()
 
     def __enter__(self):
@@ -274,23 +339,59 @@ class Bench(Suite):
 
     def cycle_through(self, place):
         """(cycles a second, doubled, lost) of two generators at once."""
-        count, results = len(place.daemons), []
-
-        def generate(number):
-            words = ["cycle", "--connections", 32, "--jobs", 10**7, "--seconds", 3, "--topic", "t"]
-            results.append(self.generate(self.later(place, words, daemon=number % count)))
-
-        threads = [threading.Thread(target=generate, args=(number,)) for number in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        results = self.two_generators(place, ["--jobs", 10**7, "--seconds", 3])
         with urllib.request.urlopen(f"http://{place.daemons[0].address}/v1/topics/t") as answer:
             topic = json.load(answer)
         live = sum(topic[state] for state in ("delayed", "ready", "reserved", "buried"))
         lost = topic["totals"]["pushed"] - topic["totals"]["finished"] - live
-        results = [result for result in results if result]
         return (sum(r["per_second"] for r in results), sum(r["refused"] for r in results), lost)
+
+    # -- shapes --------------------------------------------------------------------------
+
+    def shapes(self):
+        """What a cycle costs Redis by the number of partitions, daemons and masters."""
+        chosen = [row for row in SHAPES if self.wanted(row[1]) or self.wanted("shapes")]
+        costs = {row[0]: [] for row in chosen}
+        for _ in range(self.repeats):
+            for name, _, shape in chosen:
+                costs[name].append(self.shape_cost(shape))
+        cpu = {}
+        for name, _, _ in chosen:
+            for place, title in enumerate(("µs of Redis' CPU", "scripts", "cycles a second")):
+                value = statistics.median(cost[place] for cost in costs[name])
+                self.figures.append((f"cycle, {name}: {title}", {HTTP: value}))
+                cpu[name, place] = value
+        for title, most, over, under, place in SHAPE_BARS:
+            if (over, place) in cpu and (under, place) in cpu:
+                ratio = cpu[over, place] / cpu[under, place]
+                held = ratio <= most if place == 0 else ratio >= most
+                sign = "≤" if place == 0 else "≥"
+                self.bar(title, f"{sign} {most}", report.shown(ratio), held)
+
+    def shape_cost(self, shape):
+        with Place(self, False, **shape) as place:
+            before = place.redis_cpu_us(), place.scripts()
+            results = self.two_generators(place, ["--jobs", SHAPE_JOBS])
+            used = place.redis_cpu_us() - before[0], place.scripts() - before[1]
+        cycles = sum(result["operations"] for result in results)
+        return used[0] / cycles, used[1] / cycles, sum(r["per_second"] for r in results)
+
+    def two_generators(self, place, words):
+        """What two generators say that cycle jobs of one topic, each through its daemon."""
+        results = []
+
+        def generate(number):
+            daemon = number % len(place.daemons)
+            load = ["cycle", "--connections", 32, "--topic", "t", *words]
+            results.append(self.generate(self.later(place, load, daemon=daemon)))
+
+        threads = [threading.Thread(target=generate, args=(number,))
+                   for number in range(max(2, len(place.daemons)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [result for result in results if result]
 
     def takeover(self):
         largest, results = [], []
@@ -317,6 +418,7 @@ class Bench(Suite):
         for word in ("due", "idle", "pair", "takeover"):
             if self.wanted(word):
                 getattr(self, word)()
+        self.shapes()
 
     def table(self):
         redis = report.said("redis-server", "--version").split(" sha")[0]
@@ -325,7 +427,7 @@ class Bench(Suite):
 
 
 def main():
-    parser = parser_of(__doc__, "put,cycle,due,idle,pair,takeover")
+    parser = parser_of(__doc__, "put,cycle,due,idle,pair,takeover,shapes (partitions,daemons,masters)")
     parser.add_argument("--fsync", default="everysec", choices=("everysec", "always", "no"))
     arguments = parser.parse_args()
     if not shutil.which("redis-server"):

@@ -331,15 +331,16 @@ static void make_client(struct redis_engine *redis)
                                              .tls = options->tls,
                                              .loop = options->loop,
                                              .timeout_us = options->timeout_us});
-    script_requests_init(&redis->calls,
-                         &(struct script_requests_options){.space = &redis->space,
-                                                           .topology = &redis->topology,
-                                                           .loop = options->loop,
-                                                           .timeout_us = options->timeout_us,
-                                                           .wait_replicas = options->wait_replicas,
-                                                           .to_open = partition_to_open,
-                                                           .clock_leapt = clock_leapt,
-                                                           .owner = redis});
+    script_requests_init(&redis->calls, &(struct script_requests_options){
+                                            .space = &redis->space,
+                                            .topology = &redis->topology,
+                                            .loop = options->loop,
+                                            .timeout_us = options->timeout_us,
+                                            .wait_replicas = options->wait_replicas,
+                                            .apart = options->url.topology == REDIS_CLUSTER,
+                                            .to_open = partition_to_open,
+                                            .clock_leapt = clock_leapt,
+                                            .owner = redis});
 }
 
 /* A server's notices are lost with the connection alone, those of a cluster between its nodes. */

@@ -282,21 +282,61 @@ void script_begin(struct buf *out, const struct script_space *space, const struc
     add_request(out, space, call);
 }
 
-struct bytes script_argument(struct bytes request, uint32_t index)
+/* The length that a line says, behind its first byte; *at is moved behind the line. */
+static size_t take_length(const char **at, const char *end)
 {
-    const char *at = memchr(request.at, '\n', request.len), *end = request.at + request.len;
-    CHECK(at);
-    at++;
-    for (uint32_t word = 0;; word++) {
-        size_t len = 0;
-        for (at++; at < end && *at != '\r'; at++)
-            len = 10 * len + (size_t)(*at - '0');
-        at += 2;
-        CHECK(at < end && len < (size_t)(end - at));
-        if (word == 2 + KEYS + index)
-            return bytes_of(at, len);
+    size_t len = 0;
+    for ((*at)++; *at < end && **at != '\r'; (*at)++)
+        len = 10 * len + (size_t)(**at - '0');
+    *at += 2;
+    CHECK(*at <= end);
+    return len;
+}
+
+/* The request from that word on; word 0 is EVALSHA. */
+static struct bytes from_word(struct bytes request, uint32_t word)
+{
+    const char *at = request.at, *end = request.at + request.len;
+    (void)take_length(&at, end);
+    while (word-- > 0) {
+        size_t len = take_length(&at, end);
+        CHECK(len + 2 <= (size_t)(end - at));
         at += len + 2;
     }
+    return bytes_of(at, (size_t)(end - at));
+}
+
+enum { KEYS_AT = 3, ARGUMENTS_AT = KEYS_AT + KEYS }; /* words */
+
+struct bytes script_argument(struct bytes request, uint32_t index)
+{
+    struct bytes rest = from_word(request, ARGUMENTS_AT + index - 1);
+    const char *at = rest.at, *end = rest.at + rest.len;
+    size_t len = take_length(&at, end);
+    CHECK(len <= (size_t)(end - at));
+    return bytes_of(at, len);
+}
+
+void script_join(struct buf *out, const struct bytes *requests, uint32_t count, bool one_partition)
+{
+    const char *at = requests[0].at;
+    size_t words = take_length(&at, requests[0].at + requests[0].len);
+    struct bytes digest = from_word(requests[0], 1);
+    uint32_t keys_of = one_partition ? 1 : count;
+    digest.len -= from_word(requests[0], 2).len;
+    buf_reserve(out, 16);
+    out->len = put_length(out->at, out->len, '*',
+                          KEYS_AT + KEYS * keys_of + count * (words - ARGUMENTS_AT));
+    script_add(out, BYTES("EVALSHA"));
+    buf_add_bytes(out, digest);
+    script_add_i64(out, KEYS * (int64_t)keys_of);
+    for (uint32_t i = 0; i < keys_of; i++) {
+        struct bytes keys = from_word(requests[i], KEYS_AT);
+        keys.len -= from_word(requests[i], ARGUMENTS_AT).len;
+        buf_add_bytes(out, keys);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        buf_add_bytes(out, from_word(requests[i], ARGUMENTS_AT));
 }
 
 /* Its ARGV[1], to be changed. */

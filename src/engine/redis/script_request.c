@@ -1,9 +1,10 @@
 /*
  * Invariants: a call is in its partition's `calls` until its owner was told or has forgotten it
- * and the answer is in; in `unsent` or `roomless` exactly while no connection has it and no reply
- * is held; in `roomless` while all places of the ring are taken.
+ * and the answer is in; in `unsent`, `roomless` or a node's group exactly while no connection has
+ * it and no reply is held; in `roomless` while all places of the ring are taken, in a group until
+ * the turn's end.
  */
-#include "engine/redis/script_request.h"
+#include "engine/redis/script_request_parts.h"
 
 #include <string.h>
 
@@ -220,19 +221,42 @@ static struct replicas *replicas_of(struct script_requests *calls, const struct 
     return &calls->replicas[node - calls->options.topology->nodes];
 }
 
-static void send_to(struct script_request *call, struct node *node)
+struct request_group *script_requests_group(struct script_requests *calls, const struct node *node)
+{
+    return &calls->groups[node - calls->options.topology->nodes];
+}
+
+void script_request_is_sent(struct script_request *call, struct node *node)
 {
     struct script_requests *calls = call->calls;
     struct replicas *replicas = replicas_of(calls, node);
     list_remove(&call->unsent);
     call->sent_to = node;
-    buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
-    link_expect(&node->link, &call->on_link);
-    link_flush_early(&node->link);
+    call->on_link.sent_us = now_of(call);
     if (calls->options.wait_replicas && call->changes)
         list_add_tail(&replicas->gathered, &call->held);
     if (call->probes)
         replicas->probe = replicas->said;
+}
+
+void script_request_send_to(struct script_request *call, struct node *node)
+{
+    script_request_is_sent(call, node);
+    buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
+    link_expect(&node->link, &call->on_link);
+    link_flush_early(&node->link);
+}
+
+bool script_request_may_go(struct script_request *call, const struct node *node)
+{
+    struct partition *partition = partition_of(call);
+    bool there = topology_node(call->calls->options.topology, partition->slot) == node &&
+                 partition->open_at == node;
+    if (!there) {
+        list_remove(&call->unsent);
+        list_add_tail(&partition->unsent, &call->unsent);
+    }
+    return there;
 }
 
 static void try_to_send(struct script_request *call)
@@ -247,7 +271,12 @@ static void try_to_send(struct script_request *call)
         return;
     }
     call->addressed = node;
-    send_to(call, node);
+    if (call->joins && !call->resent) {
+        request_group_add(calls, node, call);
+    } else {
+        request_group_send(calls, node);
+        script_request_send_to(call, node);
+    }
 }
 
 static void send_waiting(struct partition *partition)
@@ -381,7 +410,7 @@ static void ask_there(struct script_request *call, const struct node *by,
     resp_begin(out, 1);
     resp_add_str(out, "ASKING");
     expect_nothing(node);
-    send_to(call, node);
+    script_request_send_to(call, node);
 }
 
 static void refused(struct script_request *call, struct node *node, struct bytes text)
@@ -401,7 +430,7 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         if (loading_of(calls, node)->refused)
             wait_to_send(call, RETRY_US);
         else
-            send_to(call, node);
+            script_request_send_to(call, node);
         break;
     case FAILURE_MOVED:
     case FAILURE_NO_MASTER:
@@ -440,9 +469,10 @@ static void refused(struct script_request *call, struct node *node, struct bytes
 }
 
 /* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
-static void lost(struct script_request *call)
+void script_request_lost(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
+    call->sent_to = NULL;
     list_remove(&call->held);
     call->resent = true;
     if (!call->at_most_once && (!call->owner || call->deadline_us <= now_of(call))) {
@@ -454,21 +484,28 @@ static void lost(struct script_request *call)
     wait_to_send(call, 0);
 }
 
-static void replied(struct link_call *on_link, redisReply *reply)
+void script_request_refused(struct script_request *call, struct bytes text)
 {
-    struct script_request *call = LIST_ENTRY(on_link, struct script_request, on_link);
     struct node *node = call->sent_to;
     call->sent_to = NULL;
     call->answered_by = node;
+    refused(call, node, text);
+}
+
+void script_request_replied(struct script_request *call, redisReply *reply)
+{
+    struct node *node = call->sent_to;
     if (!reply) {
-        lost(call);
+        script_request_lost(call);
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        refused(call, node, bytes_of(reply->str, (size_t)reply->len));
+        script_request_refused(call, bytes_of(reply->str, (size_t)reply->len));
         freeReplyObject(reply);
         return;
     }
+    call->sent_to = NULL;
+    call->answered_by = node;
     if (call->changes || call->urgent || call->probes) /* open and heartbeat write, too */
         node_worked(node);
     if (!list_empty(&call->held)) {
@@ -477,6 +514,11 @@ static void replied(struct link_call *on_link, redisReply *reply)
     }
     answer(call, reply);
     freeReplyObject(reply);
+}
+
+static void replied(struct link_call *on_link, redisReply *reply)
+{
+    script_request_replied(LIST_ENTRY(on_link, struct script_request, on_link), reply);
 }
 
 /* ---- replicas ---- */
@@ -565,10 +607,12 @@ static void ask_replicas(struct script_requests *calls, struct node *node)
 
 void script_requests_flush(struct script_requests *calls)
 {
-    if (!calls->options.wait_replicas)
-        return;
-    for (unsigned i = 0; i < calls->options.topology->node_count; i++)
-        ask_replicas(calls, &calls->options.topology->nodes[i]);
+    for (unsigned i = 0; i < calls->options.topology->node_count; i++) {
+        struct node *node = &calls->options.topology->nodes[i];
+        request_group_send(calls, node);
+        if (calls->options.wait_replicas)
+            ask_replicas(calls, node);
+    }
 }
 
 /* ---- deadlines ---- */
@@ -633,9 +677,12 @@ void script_requests_init(struct script_requests *calls,
     }
     calls->loading = mem_zalloc(REDIS_NODES_MAX * sizeof(struct loading));
     calls->replicas = mem_zalloc(REDIS_NODES_MAX * sizeof(struct replicas));
+    calls->groups = mem_zalloc(REDIS_NODES_MAX * sizeof(struct request_group));
+    calls->apart = options->apart;
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
         struct replicas *replicas = &calls->replicas[i];
         calls->loading[i].last.done = loaded;
+        request_group_init(&calls->groups[i]);
         list_init(&replicas->gathered);
         list_init(&replicas->waiting);
         replicas->wait.done = waited;
@@ -660,6 +707,7 @@ void script_requests_fini(struct script_requests *calls)
     }
     mem_free(calls->partitions);
     mem_free(calls->replicas);
+    mem_free(calls->groups);
     mem_free(calls->loading);
     calls->partitions = NULL;
 }

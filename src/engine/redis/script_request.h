@@ -12,6 +12,7 @@
 #define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H
 
 #include "client/redis/topology.h"
+#include "engine/redis/request_group.h"
 #include "engine/redis/script.h"
 
 struct script_requests;
@@ -21,7 +22,7 @@ enum { CALL_RING_WORDS = SCRIPT_RING / 64 };
 struct script_request {
     struct link_call on_link;
     struct list place;  // partition::calls, by number
-    struct list unsent; // partition::unsent or ::roomless, or nowhere
+    struct list unsent; // partition::unsent or ::roomless, a request_group's, or nowhere
     struct list held;   // replicas::waiting or ::gathered: its reply waits for replicas
     struct script_request *next_spare;
     struct script_requests *calls;
@@ -34,6 +35,9 @@ struct script_request {
     bool changes;      /* its answer waits for replicas */
     bool probes;  /* where replicas were too few: looks whether they are back, but does not wait */
     bool in_ring; /* has a place in the ring: all but those made by script_requests_new_unkept */
+    /* SCRIPT_PUSH, SCRIPT_END: may go in one call with others of that kind; 0: goes alone. */
+    enum script_kind joins;
+    uint64_t id_hash; /* of the client's id, if it joins others; 0: it has none */
     int64_t deadline_us;
     int64_t retry_at_us;
     struct node *sent_to, *answered_by;
@@ -91,6 +95,7 @@ struct script_requests_options {
     struct loop *loop;
     int64_t timeout_us;
     unsigned wait_replicas; /* 0: answer at once */
+    bool apart;             /* a cluster: no call may be for several partitions */
     /* The partition is to be opened: it is not, any more, or its ring wants more places. */
     void (*to_open)(void *owner, uint32_t partition);
     /* The clock of a partition's server has leapt, or is another's: what was planned by it is
@@ -104,6 +109,8 @@ struct script_requests {
     struct partition *partitions;
     struct replicas *replicas;    /* one for each node, if wait_replicas */
     struct loading *loading;      /* one for each node */
+    struct request_group *groups; /* one for each node */
+    bool apart;                   /* as told, or as a node said */
     struct script_request *spare; /* by next_spare: their memory is used again */
     unsigned spare_count;
     bool left;                /* see script_requests_leave */

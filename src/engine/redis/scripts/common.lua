@@ -21,6 +21,13 @@ local BOUND, ARRIVAL = 1, 2 -- a head's flags
 -- The request: is it sent again, where does its answer go, which one is it?
 local again, slot, request = sub(ARGV[1], 1, 1) == '1', sub(ARGV[1], 2, 12), sub(ARGV[1], 13)
 
+-- From here on it is for this one of several requests, whose keys come after so many others.
+local function take_request(text, keys)
+    again, slot, request = sub(text, 1, 1) == '1', sub(text, 2, 12), sub(text, 13)
+    hash, delayed, reserved, order =
+        KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
+end
+
 local function clock()
     local time = call('TIME')
     return time[1] * 1000000 + time[2]

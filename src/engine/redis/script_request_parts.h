@@ -1,0 +1,23 @@
+/*
+ * What script_request.c and request_group.c share, and nobody else: one request on its way.
+ */
+#ifndef LATERD_ENGINE_REDIS_SCRIPT_REQUEST_PARTS_H
+#define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_PARTS_H
+
+#include "engine/redis/script_request.h"
+
+struct request_group *script_requests_group(struct script_requests *calls, const struct node *node);
+/* Does its partition still take it from this node? False: it waits until one does. */
+bool script_request_may_go(struct script_request *call, const struct node *node);
+/* Sends it alone. */
+void script_request_send_to(struct script_request *call, struct node *node);
+/* It is sent there, as part of a call. */
+void script_request_is_sent(struct script_request *call, struct node *node);
+/* The answer, which is taken over; NULL: there is none. */
+void script_request_replied(struct script_request *call, redisReply *reply);
+/* An error that says that it was not done. */
+void script_request_refused(struct script_request *call, struct bytes text);
+/* Nobody knows whether it was done: it is sent again, alone and marked. */
+void script_request_lost(struct script_request *call);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * What comes in one turn goes to Redis in few calls, and each request fares as if it was alone: on
+ * a simulated Redis. Time is simulated: what is waited for takes none.
+ */
+#include <stdio.h>
+
+#include "redis_bed.h"
+
+enum { MANY = 40 };
+
+static const struct bytes topic = {"v", 1};
+static struct sim_cluster cluster;
+static struct client clients[MANY];
+static char names[MANY][8];
+
+static void start_on_one_server(uint32_t partitions)
+{
+    options.partitions = partitions;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    memset(clients, 0, sizeof(clients));
+}
+
+static struct cmd push_of(const char *id)
+{
+    return (struct cmd){.kind = CMD_PUSH,
+                        .push = {.topic = topic,
+                                 .id = bytes_str(id),
+                                 .due_us = 1,
+                                 .ttr_us = INT64_C(3600) * SECOND_US,
+                                 .body = bytes_str(id)}};
+}
+
+static struct cmd end_of(enum cmd_kind kind, const char *id, uint64_t lease)
+{
+    return (struct cmd){.kind = kind, .job = {.ref.id = bytes_str(id), .lease = lease}};
+}
+
+static struct client *begin(unsigned number, const struct cmd *cmd)
+{
+    struct engine *port = redis_engine_port(engine);
+    clients[number] = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, cmd, &clients[number].ticket); /* the client is told */
+    return &clients[number];
+}
+
+/* How many calls are under way to the node of the partition, once the turn has ended. */
+static unsigned calls_sent(uint32_t partition)
+{
+    struct engine *port = redis_engine_port(engine);
+    unsigned count = 0;
+    (void)port->verbs->end(port);
+    const struct list *calls = &script_requests_node(&engine->calls, partition)->link.calls;
+    for (const struct list *at = calls->next; at != calls; at = at->next)
+        count++;
+    return count;
+}
+
+static uint64_t jobs_there(void)
+{
+    struct cmd look = {.kind = CMD_TOPIC, .topic = {.topic = topic}};
+    struct client seen = ask_for(&look, MS);
+    return seen.jobs[JOB_DELAYED] + seen.jobs[JOB_READY] + seen.jobs[JOB_RESERVED] +
+           seen.jobs[JOB_BURIED];
+}
+
+static void is_answered(unsigned number, enum err err)
+{
+    assert_int_equal(clients[number].answers, 1);
+    assert_int_equal(clients[number].err, err);
+}
+
+static void push_names(unsigned from, unsigned upto)
+{
+    for (unsigned i = from; i < upto; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "id-%u", i);
+        struct cmd push = push_of(names[i]);
+        (void)begin(i, &push);
+    }
+}
+
+/* The first job of a topic, one whose id is known, one of the same turn: they are not the common
+ * case, and are done in their turn all the same. */
+static void pushes_of_one_turn_are_one_call_and_each_has_its_answer(void **state)
+{
+    static const char *const ids[] = {"a", "b", "a", "c", "known", "d"};
+    static const enum err errors[] = {OK, OK, ERR_EXISTS, OK, ERR_EXISTS, OK};
+    struct cmd known = push_of("known");
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    assert_int_equal(ask(&known, false).err, OK);
+    for (unsigned i = 0; i < 6; i++) {
+        struct cmd push = push_of(ids[i]);
+        (void)begin(i, &push);
+    }
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 6; i++)
+        is_answered(i, errors[i]);
+    assert_true(clients[0].seq < clients[1].seq && clients[1].seq < clients[3].seq &&
+                clients[3].seq < clients[5].seq);
+    assert_int_equal(jobs_there(), 5);
+}
+
+static void a_call_takes_no_more_than_its_share(void **state)
+{
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    push_names(0, MANY);
+    assert_int_equal(calls_sent(0), 2);
+    turns(20 * MS);
+    for (unsigned i = 0; i < MANY; i++)
+        is_answered(i, OK);
+    assert_int_equal(jobs_there(), MANY);
+}
+
+/* Takes `count` jobs; their leases and ids. */
+static void take_jobs(unsigned count, uint64_t *out_leases, uint64_t *out_seqs)
+{
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    for (unsigned i = 0; i < count; i++) {
+        struct client taker = ask_for(&take, MS);
+        assert_int_equal(taker.count, 1);
+        out_leases[i] = taker.lease;
+        out_seqs[i] = taker.seq;
+    }
+}
+
+/* One's error is not another's. */
+static void p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing(void **state)
+{
+    uint64_t leases[5], seqs[5];
+    (void)state;
+    start_on_one_server(1);
+    push_names(0, 5);
+    turns(20 * MS);
+    take_jobs(5, leases, seqs);
+    turns(SECOND_US);
+    const struct cmd ends[] = {
+        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[0], .lease = leases[0]}},
+        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[1], .lease = leases[2]}},
+        end_of(CMD_FINISH, "id-2", leases[2]),
+        {.kind = CMD_DELETE, .job = {.ref.seq = seqs[0]}},
+        end_of(CMD_DELETE, "id-3", 0),
+        end_of(CMD_DELETE, "none", 0),
+        {.kind = CMD_FINISH, .job = {.ref.seq = seqs[4], .lease = leases[4]}},
+    };
+    static const enum err errors[] = {OK, ERR_STALE_LEASE, OK, ERR_NOT_FOUND,
+                                      OK, ERR_NOT_FOUND,   OK};
+    for (unsigned i = 0; i < 7; i++)
+        (void)begin(i, &ends[i]);
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 7; i++)
+        is_answered(i, errors[i]);
+    assert_int_equal(clients[0].seq, seqs[0]);
+    assert_int_equal(clients[6].seq, seqs[4]);
+    assert_int_equal(jobs_there(), 1);
+}
+
+/* Those about one job keep their order: by its id a client may end what it has just pushed, and
+ * push again what it has just ended. */
+static void a_turns_requests_about_one_job_keep_their_order(void **state)
+{
+    struct cmd push = push_of("x"), other = push_of("y"), end = end_of(CMD_DELETE, "x", 0);
+    (void)state;
+    start_on_one_server(1);
+    turns(SECOND_US);
+    (void)begin(0, &push);
+    (void)begin(1, &other);
+    (void)begin(2, &end);
+    (void)begin(3, &push);
+    (void)begin(4, &end);
+    (void)begin(5, &push);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 6; i++)
+        is_answered(i, OK);
+    assert_int_equal(jobs_there(), 2);
+}
+
+/* ---- answers that are lost ---- */
+
+/* Each is sent again, and the answer that was kept for it comes. */
+static void p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each(void **state)
+{
+    uint64_t leases[4], seqs[4];
+    (void)state;
+    start_on_one_server(2);
+    push_names(0, 4);
+    turns(20 * MS);
+    take_jobs(4, leases, seqs);
+    turns(SECOND_US);
+    sim_network_cut(network, 0, 0, SIM_CUT_ANSWERS);
+    for (unsigned i = 0; i < 4; i++) {
+        struct cmd end = {.kind = CMD_FINISH, .job = {.ref.seq = seqs[i], .lease = leases[i]}};
+        (void)begin(i, &end);
+    }
+    push_names(4, 12);
+    turns(10 * MS);
+    sim_network_reset(network, 0, 0);
+    sim_network_cut(network, 0, 0, SIM_WHOLE);
+    turns(SECOND_US);
+    for (unsigned i = 0; i < 12; i++)
+        is_answered(i, OK);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(clients[i].seq, seqs[i]);
+    for (unsigned i = 4; i < 12; i++) {
+        struct cmd look = {.kind = CMD_GET, .job.ref.id = bytes_str(names[i])};
+        assert_int_equal(ask_for(&look, MS).seq, clients[i].seq);
+    }
+    assert_int_equal(jobs_there(), 8);
+}
+
+/* ---- several partitions ---- */
+
+static void requests_to_partitions_of_one_server_are_one_call(void **state)
+{
+    (void)state;
+    start_on_one_server(16);
+    turns(SECOND_US);
+    push_names(0, 32);
+    assert_int_equal(calls_sent(0), 1);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 32; i++)
+        is_answered(i, OK);
+    assert_int_equal(jobs_there(), 32);
+}
+
+/* A cluster refuses a call of several slots. */
+static void requests_to_a_cluster_are_a_call_for_each_partition(void **state)
+{
+    (void)state;
+    options.url.topology = REDIS_CLUSTER;
+    options.partitions = 4;
+    sim_cluster_init(&cluster, servers, SERVERS, MASTERS, 0);
+    for (uint16_t i = 0; i < MASTERS; i++)
+        add_address((uint16_t)(7000 + i));
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    push_names(0, 32);
+    unsigned sent = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct node *node = script_requests_node(&engine->calls, i);
+        bool counted = false;
+        for (uint32_t before = 0; before < i; before++)
+            counted = counted || script_requests_node(&engine->calls, before) == node;
+        sent += counted ? 0 : calls_sent(i);
+    }
+    assert_int_equal(sent, 4);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 32; i++)
+        is_answered(i, OK);
+    assert_int_equal(jobs_there(), 32);
+}
+
+static void run_on_server(struct bytes command)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(servers[0]);
+    sim_redis_input(conn, command);
+    sim_redis_hang_up(conn);
+}
+
+/* What fails in one partition fails there alone, and what was done before it is not done twice. */
+static void p2_a_partition_that_fails_does_not_take_others_with_it(void **state)
+{
+    (void)state;
+    start_on_one_server(2);
+    push_names(0, 8);
+    turns(SECOND_US);
+    run_on_server(BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:1}:d\r\n"));
+    run_on_server(BYTES("*3\r\n$3\r\nSET\r\n$7\r\n{q:1}:d\r\n$1\r\nx\r\n"));
+    unsigned done = 0, failed = 0;
+    for (unsigned i = 8; i < 24; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "id-%u", i);
+        struct cmd push = push_of(names[i]);
+        push.push.due_us = now_us + 10 * (int64_t)SECOND_US;
+        (void)begin(i, &push);
+    }
+    turns(50 * MS);
+    for (unsigned i = 8; i < 24; i++) {
+        assert_int_equal(clients[i].answers, 1);
+        done += clients[i].err == OK;
+        failed += clients[i].err == ERR_AGAIN;
+    }
+    assert_int_equal(done + failed, 16);
+    assert_in_range(done, 1, 15);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(pushes_of_one_turn_are_one_call_and_each_has_its_answer),
+        STARTED(a_call_takes_no_more_than_its_share),
+        STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),
+        STARTED(a_turns_requests_about_one_job_keep_their_order),
+        STARTED(p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each),
+        STARTED(requests_to_partitions_of_one_server_are_one_call),
+        STARTED(requests_to_a_cluster_are_a_call_for_each_partition),
+        STARTED(p2_a_partition_that_fails_does_not_take_others_with_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
