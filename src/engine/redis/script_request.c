@@ -23,8 +23,7 @@ enum {
     CLOCK_FAR_US = 1000 * 1000,
     CLOCK_LEAP_US = 250 * 1000, /* no clock drifts so far between two answers */
     CLOCK_UNSURE_US =
-        2 * 1000,          /* an answer that was longer under way is not counted from its end */
-    PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
+        2 * 1000, /* an answer that was longer under way is not counted from its end */
 };
 
 /* An answer that nobody needs. */
@@ -173,7 +172,7 @@ static void leave_place(const struct script_request *call)
         partition_of(call)->ring_from = (call->id.place / 64 + 1) % CALL_RING_WORDS;
 }
 
-static void finish(struct script_request *call, enum err err)
+void script_request_fail(struct script_request *call, enum err err)
 {
     call->calls->failed += err != OK;
     leave_place(call);
@@ -216,11 +215,6 @@ static void load_scripts(struct script_requests *calls, struct node *node)
     link_expect(&node->link, &loading->last);
 }
 
-static struct replicas *replicas_of(struct script_requests *calls, const struct node *node)
-{
-    return &calls->replicas[node - calls->options.topology->nodes];
-}
-
 struct request_group *script_requests_group(struct script_requests *calls, const struct node *node)
 {
     return &calls->groups[node - calls->options.topology->nodes];
@@ -229,7 +223,7 @@ struct request_group *script_requests_group(struct script_requests *calls, const
 void script_request_is_sent(struct script_request *call, struct node *node)
 {
     struct script_requests *calls = call->calls;
-    struct replicas *replicas = replicas_of(calls, node);
+    struct replicas *replicas = script_requests_replicas(calls, node);
     list_remove(&call->unsent);
     call->sent_to = node;
     call->on_link.sent_us = now_of(call);
@@ -367,7 +361,7 @@ static struct bytes part_of(const redisReply *part)
                                             : bytes_of("", 0);
 }
 
-static void answer(struct script_request *call, const redisReply *reply)
+void script_request_answer(struct script_request *call, const redisReply *reply)
 {
     struct bytes parts[SCRIPT_PARTS_MAX];
     uint32_t count = 1;
@@ -378,7 +372,7 @@ static void answer(struct script_request *call, const redisReply *reply)
         for (uint32_t i = 0; i < count; i++)
             parts[i] = part_of(reply->element[i]);
     } else {
-        finish(call, ERR_CORRUPT);
+        script_request_fail(call, ERR_CORRUPT);
         return;
     }
     compare_clocks(call, script_clock(parts, count));
@@ -449,21 +443,21 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         break;
     case FAILURE_FULL:
         say(calls, text.at);
-        finish(call, ERR_MEMORY_LIMIT);
+        script_request_fail(call, ERR_MEMORY_LIMIT);
         break;
     case FAILURE_WRONG_TYPE:
         say(calls, text.at);
         if (now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
-        finish(call, ERR_AGAIN);
+        script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until somebody gives the right back */
         say(calls, text.at);
-        finish(call, ERR_AGAIN);
+        script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
         say(calls, text.at);
-        finish(call, ERR_IO);
+        script_request_fail(call, ERR_IO);
         break;
     }
 }
@@ -476,7 +470,7 @@ void script_request_lost(struct script_request *call)
     list_remove(&call->held);
     call->resent = true;
     if (!call->at_most_once && (!call->owner || call->deadline_us <= now_of(call))) {
-        finish(call, ERR_AGAIN);
+        script_request_fail(call, ERR_AGAIN);
         return;
     }
     calls->retried++;
@@ -512,7 +506,7 @@ void script_request_replied(struct script_request *call, redisReply *reply)
         call->reply = reply; /* until the replicas have it */
         return;
     }
-    answer(call, reply);
+    script_request_answer(call, reply);
     freeReplyObject(reply);
 }
 
@@ -521,89 +515,7 @@ static void replied(struct link_call *on_link, redisReply *reply)
     script_request_replied(LIST_ENTRY(on_link, struct script_request, on_link), reply);
 }
 
-/* ---- replicas ---- */
-
-/* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
-static void release(struct list *waiting, enum err err)
-{
-    struct list owed;
-    list_init(&owed);
-    while (!list_empty(waiting)) {
-        struct list *node = waiting->next;
-        list_remove(node);
-        list_add_tail(&owed, node);
-    }
-    while (!list_empty(&owed)) {
-        struct script_request *call = LIST_ENTRY(owed.next, struct script_request, held);
-        list_remove(&call->held);
-        if (!call->reply)
-            continue; /* refused, or lost: dealt with there */
-        redisReply *reply = call->reply;
-        call->reply = NULL;
-        if (err)
-            finish(call, err);
-        else
-            answer(call, reply);
-        freeReplyObject(reply);
-    }
-}
-
-/* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
-static void say_replicas(struct replicas *replicas, long long have)
-{
-    char room[REDIS_HOST_MAX + 8];
-    struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
-    unsigned wanted = replicas->calls->options.wait_replicas;
-    bool few = have < (long long)wanted;
-    if (few == replicas->said)
-        return;
-    replicas->said = few;
-    if (few)
-        log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
-                  (int)name.len, name.at, have, wanted,
-                  "bring its replicas back, or lower redis.wait_replicas");
-    else
-        log_event(LOG_INFO, "redis_replicas_enough", "node=%.*s answered=%lld wanted=%u",
-                  (int)name.len, name.at, have, wanted);
-}
-
-static void waited(struct link_call *on_link, redisReply *reply)
-{
-    struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
-    struct script_requests *calls = replicas->calls;
-    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
-    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
-    replicas->asked = false;
-    if (told)
-        say_replicas(replicas, reply->integer);
-    release(&replicas->waiting, enough ? OK : ERR_AGAIN);
-    if (reply)
-        freeReplyObject(reply);
-}
-
-static void ask_replicas(struct script_requests *calls, struct node *node)
-{
-    struct replicas *replicas = replicas_of(calls, node);
-    struct buf *out = link_out(&node->link);
-    bool only_probes = list_empty(&replicas->gathered);
-    int64_t most_us = calls->options.timeout_us / 2;
-    if (replicas->asked || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
-        return;
-    if (only_probes && most_us > PROBE_US)
-        most_us = PROBE_US;
-    replicas->probe = false;
-    resp_begin(out, 3);
-    resp_add_str(out, "WAIT");
-    resp_add_u64(out, calls->options.wait_replicas);
-    resp_add_u64(out, (uint64_t)most_us / 1000);
-    while (!list_empty(&replicas->gathered)) {
-        struct list *held = replicas->gathered.next;
-        list_remove(held);
-        list_add_tail(&replicas->waiting, held);
-    }
-    replicas->asked = true;
-    link_expect(&node->link, &replicas->wait);
-}
+/* ---- the end of a turn ---- */
 
 void script_requests_flush(struct script_requests *calls)
 {
@@ -611,7 +523,7 @@ void script_requests_flush(struct script_requests *calls)
         struct node *node = &calls->options.topology->nodes[i];
         request_group_send(calls, node);
         if (calls->options.wait_replicas)
-            ask_replicas(calls, node);
+            replicas_ask(calls, node);
     }
 }
 
@@ -641,7 +553,7 @@ static void give_up_old(struct timer *timer)
         if (call->sent_to || call->reply)
             tell(call, ERR_AGAIN, NULL, 0);
         else
-            finish(call, ERR_AGAIN);
+            script_request_fail(call, ERR_AGAIN);
     }
 }
 
@@ -680,14 +592,9 @@ void script_requests_init(struct script_requests *calls,
     calls->groups = mem_zalloc(REDIS_NODES_MAX * sizeof(struct request_group));
     calls->apart = options->apart;
     for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
-        struct replicas *replicas = &calls->replicas[i];
         calls->loading[i].last.done = loaded;
         request_group_init(&calls->groups[i]);
-        list_init(&replicas->gathered);
-        list_init(&replicas->waiting);
-        replicas->wait.done = waited;
-        replicas->node = &options->topology->nodes[i];
-        replicas->calls = calls;
+        replicas_init(&calls->replicas[i], calls, &options->topology->nodes[i]);
     }
 }
 
@@ -696,7 +603,8 @@ void script_requests_fini(struct script_requests *calls)
     for (uint32_t i = 0; calls->partitions && i < calls->options.space->partitions; i++) {
         struct partition *partition = &calls->partitions[i];
         while (!list_empty(&partition->calls))
-            finish(LIST_ENTRY(partition->calls.next, struct script_request, place), ERR_AGAIN);
+            script_request_fail(LIST_ENTRY(partition->calls.next, struct script_request, place),
+                                ERR_AGAIN);
         loop_cancel(calls->options.loop, &partition->retry);
         loop_cancel(calls->options.loop, &partition->deadline);
     }
@@ -760,7 +668,7 @@ void script_requests_node_ready(struct script_requests *calls, struct node *node
             script_requests_close(calls, i); /* it may have lost them, or be another server */
     }
     /* Answers of the connection before: no WAIT on this one speaks for them. */
-    release(&replicas_of(calls, node)->gathered, ERR_AGAIN);
+    replicas_release(&script_requests_replicas(calls, node)->gathered, ERR_AGAIN);
     load_scripts(calls, node);
     script_requests_moved(calls);
 }
@@ -811,7 +719,7 @@ void script_requests_give_up(struct script_requests *calls, uint32_t partition)
         struct script_request *call = LIST_ENTRY(at, struct script_request, place);
         next = at->next;
         if (call->at_most_once && call->resent && !call->sent_to && !call->reply)
-            finish(call, ERR_AGAIN);
+            script_request_fail(call, ERR_AGAIN);
     }
 }
 

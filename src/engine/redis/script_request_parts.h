@@ -1,5 +1,6 @@
 /*
- * What script_request.c and request_group.c share, and nobody else: one request on its way.
+ * What script_request.c, request_group.c and replicas.c share, and nobody else: one request on its
+ * way, and what is kept for each node.
  */
 #ifndef LATERD_ENGINE_REDIS_SCRIPT_REQUEST_PARTS_H
 #define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_PARTS_H
@@ -7,6 +8,17 @@
 #include "engine/redis/script_request.h"
 
 struct request_group *script_requests_group(struct script_requests *calls, const struct node *node);
+struct replicas *script_requests_replicas(struct script_requests *calls, const struct node *node);
+
+void replicas_init(struct replicas *replicas, struct script_requests *calls, struct node *node);
+/* Sends a WAIT behind what was sent to the node, if some of that waits for replicas. */
+void replicas_ask(struct script_requests *calls, struct node *node);
+/* OK: what is in this list is on enough replicas; else nobody will be told that it is done. */
+void replicas_release(struct list *waiting, enum err err);
+
+/* Tells the owner, and frees it. */
+void script_request_answer(struct script_request *call, const redisReply *reply);
+void script_request_fail(struct script_request *call, enum err err);
 /* Does its partition still take it from this node? False: it waits until one does. */
 bool script_request_may_go(struct script_request *call, const struct node *node);
 /* Sends it alone. */

@@ -1,0 +1,105 @@
+/*
+ * With wait_replicas, the answer to a change waits until enough replicas have it: for the WAIT that
+ * is sent behind it at the end of the turn, one for all that was sent to the node since the last.
+ */
+#include "base/log.h"
+#include "client/redis/resp.h"
+#include "engine/redis/script_request_parts.h"
+
+enum {
+    PROBE_US = 200 * 1000, /* replicas that are there are quicker; what comes behind it waits */
+};
+
+struct replicas *script_requests_replicas(struct script_requests *calls, const struct node *node)
+{
+    return &calls->replicas[node - calls->options.topology->nodes];
+}
+
+/* What the WAIT was for is on enough replicas, or nobody will be told that it is done. */
+void replicas_release(struct list *waiting, enum err err)
+{
+    struct list owed;
+    list_init(&owed);
+    while (!list_empty(waiting)) {
+        struct list *node = waiting->next;
+        list_remove(node);
+        list_add_tail(&owed, node);
+    }
+    while (!list_empty(&owed)) {
+        struct script_request *call = LIST_ENTRY(owed.next, struct script_request, held);
+        list_remove(&call->held);
+        if (!call->reply)
+            continue; /* refused, or lost: dealt with there */
+        redisReply *reply = call->reply;
+        call->reply = NULL;
+        if (err)
+            script_request_fail(call, err);
+        else
+            script_request_answer(call, reply);
+        freeReplyObject(reply);
+    }
+}
+
+/* Once when it begins and once when it is over: Redis itself finds nothing wrong with it. */
+static void say_replicas(struct replicas *replicas, long long have)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = redis_address_text(&replicas->node->link.address, room, sizeof(room));
+    unsigned wanted = replicas->calls->options.wait_replicas;
+    bool few = have < (long long)wanted;
+    if (few == replicas->said)
+        return;
+    replicas->said = few;
+    if (few)
+        log_event(LOG_WARN, "redis_replicas_few", "node=%.*s answered=%lld wanted=%u hint=\"%s\"",
+                  (int)name.len, name.at, have, wanted,
+                  "bring its replicas back, or lower redis.wait_replicas");
+    else
+        log_event(LOG_INFO, "redis_replicas_enough", "node=%.*s answered=%lld wanted=%u",
+                  (int)name.len, name.at, have, wanted);
+}
+
+static void waited(struct link_call *on_link, redisReply *reply)
+{
+    struct replicas *replicas = LIST_ENTRY(on_link, struct replicas, wait);
+    struct script_requests *calls = replicas->calls;
+    bool told = reply && reply->type == REDIS_REPLY_INTEGER;
+    bool enough = told && reply->integer >= (long long)calls->options.wait_replicas;
+    replicas->asked = false;
+    if (told)
+        say_replicas(replicas, reply->integer);
+    replicas_release(&replicas->waiting, enough ? OK : ERR_AGAIN);
+    if (reply)
+        freeReplyObject(reply);
+}
+
+void replicas_ask(struct script_requests *calls, struct node *node)
+{
+    struct replicas *replicas = script_requests_replicas(calls, node);
+    struct buf *out = link_out(&node->link);
+    bool only_probes = list_empty(&replicas->gathered);
+    int64_t most_us = calls->options.timeout_us / 2;
+    if (replicas->asked || !node->ready || node->link.doomed || (only_probes && !replicas->probe))
+        return;
+    if (only_probes && most_us > PROBE_US)
+        most_us = PROBE_US;
+    replicas->probe = false;
+    resp_begin(out, 3);
+    resp_add_str(out, "WAIT");
+    resp_add_u64(out, calls->options.wait_replicas);
+    resp_add_u64(out, (uint64_t)most_us / 1000);
+    while (!list_empty(&replicas->gathered)) {
+        struct list *held = replicas->gathered.next;
+        list_remove(held);
+        list_add_tail(&replicas->waiting, held);
+    }
+    replicas->asked = true;
+    link_expect(&node->link, &replicas->wait);
+}
+
+void replicas_init(struct replicas *replicas, struct script_requests *calls, struct node *node)
+{
+    *replicas = (struct replicas){.wait.done = waited, .node = node, .calls = calls};
+    list_init(&replicas->gathered);
+    list_init(&replicas->waiting);
+}
