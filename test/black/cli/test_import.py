@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import struct
@@ -172,9 +173,19 @@ def test_a_log_that_was_cut_by_kill_9_in_the_middle_of_writing(importer, beansta
     writer.join()
     copy = shutil.copytree(server.folder, tmp_path / "copy")
     answer = importer(copy, "--json")
-    assert answer.returncode == DONE, answer.stderr
-    ids, _ = mapped(answer)
-    compare(importer.server, beanstalkd(), range(1, len(done) + 3), ids)
+    ids, summary = mapped(answer)
+    # beanstalkd writes a record in four pieces: with luck it ended between two of them, in a put that
+    # it had not answered.
+    torn = re.fullmatch(r"later import: (binlog\.\d+: no record at byte \d+; .*"
+                        r"|job (\d+) of tube t\d: its body is torn.*)\n", answer.stderr)
+    if torn:
+        assert answer.returncode == WRONG and summary["damaged"] == 1
+        assert not torn[2] or int(torn[2]) not in done
+    else:
+        assert answer.returncode == DONE, answer.stderr
+    last = torn and torn[2] and int(torn[2])
+    compare(importer.server, beanstalkd(),
+            [number for number in range(1, len(done) + 3) if number != last], ids)
 
 
 def test_ready_jobs_keep_their_order_over_all_tubes(importer, beanstalkd):
