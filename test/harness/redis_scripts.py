@@ -23,10 +23,10 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
-PARTS = {"push": ["push", "common", "job", "room", "push_other"],
-         "reserve": ["reserve", "common", "reserve_other"], "topic": ["common", "job", "room", "topic"],
-         "end": ["end", "common", "job", "end_other"],
-         "list": ["common", "job", "walk", "list"], "sweep": ["common", "job", "walk", "sweep"]}
+PARTS = {"push": ["clock", "push", "common", "job", "room", "push_other"],
+         "reserve": ["clock", "reserve", "common", "reserve_other"], "topic": ["clock", "common", "job", "room", "topic"],
+         "end": ["end", "clock", "common", "job", "end_other"],
+         "list": ["clock", "common", "job", "walk", "list"], "sweep": ["clock", "common", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "retries id_len priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
@@ -73,7 +73,7 @@ class Connection:
 
 @functools.lru_cache(maxsize=None)
 def script_text(name):
-    parts = PARTS.get(name, ["common", "job", name])
+    parts = PARTS.get(name, ["clock", "common", "job", name])
     text = b""
     for part in parts:
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
@@ -179,6 +179,7 @@ class Queue:
             number = self.number
         request = (b"1" if again else b"0") + b"a" + self.daemon
         request += struct.pack(">H", number % 4096) + struct.pack("<Q", number)
+        request += struct.pack("<QQQ", 0, FOREVER, 0)  # no bounds of the clock
         self.last = (script, args, number)
         parts = self.redis.call("EVALSHA", self.digests[script], 4, *self.keys, request, *args)
         if isinstance(parts, bytes):  # alone it stands for an array of one
@@ -214,7 +215,7 @@ class Queue:
         return int(seconds) * 1000000 + int(micros)
 
     def open(self, partitions=None, places=4096):
-        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2, places)
+        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2, places, 0)
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""

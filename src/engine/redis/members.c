@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "engine/redis/clock_sync.h"
 
 enum {
     AGAIN_US = 100 * 1000,  /* after a heartbeat that failed */
@@ -198,6 +199,7 @@ static void answered(void *owner, struct script_request *call, enum err err,
     if (err)
         return;
     in_contact(members);
+    clock_sync_heartbeat(members->options.calls, parts, count);
     members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL);
     for (uint32_t i = 0; i < heard; i++)
         hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);

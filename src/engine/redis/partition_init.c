@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/redis/clock_sync.h"
 
 enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
@@ -145,6 +146,9 @@ static void opened(void *owner, struct script_request *call, enum err err,
         opening->since_us = now_of(partition_init);
     opening->was_there = true;
     opening->scanned_at = NULL;
+    if (answer.count && !answer.replaced)
+        partition_init->options.calls->partitions[opening->partition].clock.suspect = true;
+    clock_sync_read(call, parts, count);
     if (answer.count)
         script_requests_give_up(partition_init->options.calls, opening->partition);
     script_requests_open(partition_init->options.calls, opening->partition, call->addressed,
@@ -162,9 +166,12 @@ static void open_it(struct opening *opening)
     struct partition_init *partition_init = opening->partition_init;
     struct script_request *call =
         script_requests_new_unkept(partition_init->options.calls, opening->partition);
+    const struct queue_clock *clock =
+        &partition_init->options.calls->partitions[opening->partition].clock;
     opening->places = script_requests_places(partition_init->options.calls, opening->partition);
-    script_ask_open(&call->request, partition_init->options.space, &call->id, opening->places);
-    call->urgent = true;
+    script_ask_open(&call->request, partition_init->options.space, &call->id, opening->places,
+                    clock->known ? clock->set_count + 1 : 0);
+    call->urgent = call->reads_clock = true;
     opening->again = false;
     opening->asked = true;
     script_requests_send(call, opening, opened);

@@ -14,7 +14,8 @@ enum {
     TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
     BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
-    REQUEST_BYTES = 20,                /* of ARGV[1]: see add_request() */
+    REQUEST_BYTES = 44,                /* of ARGV[1]: see add_request() */
+    BOUNDS_AT = 20,                    /* there */
     REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
     MEMBER_KEPT_US = 60 * 1000 * 1000, /* the record of a daemon that says nothing more */
 };
@@ -251,7 +252,15 @@ static void put_place(char *request, uint32_t place)
     request[11] = (char)(place & 255);
 }
 
-/* ARGV[1]: is it sent again ('0' or '1'), the place in the ring of answers, its number. */
+static void put_bounds(char *request, const struct script_call *call)
+{
+    put_u64(request + BOUNDS_AT, (uint64_t)call->least_us);
+    put_u64(request + BOUNDS_AT + 8, (uint64_t)(call->queue_us ? call->most_us : SCRIPT_FOREVER));
+    put_u64(request + BOUNDS_AT + 16, (uint64_t)call->queue_us);
+}
+
+/* ARGV[1]: is it sent again ('0' or '1'), the place in the ring of answers, its number, and the
+ * bounds of the clock. */
 static void add_request(struct buf *out, const struct script_space *space,
                         const struct script_call *call)
 {
@@ -261,6 +270,7 @@ static void add_request(struct buf *out, const struct script_space *space,
     memcpy(request + 2, space->daemon, 8);
     put_place(request, call->place);
     put_u64(request + 12, call->number);
+    put_bounds(request, call);
     script_add(out, bytes_of(request, sizeof(request)));
 }
 
@@ -351,6 +361,11 @@ static char *request_of(char *request, size_t len)
 void script_mark_again(char *request, size_t len)
 {
     *request_of(request, len) = '1';
+}
+
+void script_set_bounds(char *request, size_t len, const struct script_call *call)
+{
+    put_bounds(request_of(request, len), call);
 }
 
 void script_set_place(char *request, size_t len, uint32_t place)
@@ -584,15 +599,26 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, uint32_t places)
+                     const struct script_call *call, uint32_t places, uint64_t set_count)
 {
     char room[SCRIPT_PREFIX_MAX + 32];
-    script_begin(out, space, call, SCRIPT_OPEN, 5);
+    script_begin(out, space, call, SCRIPT_OPEN, 6);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, script_channel(space, room));
     script_add_i64(out, SCRIPT_LAYOUT);
     script_add_i64(out, places);
+    script_add_i64(out, (int64_t)set_count);
+}
+
+void script_ask_set_clock(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, int64_t by_us, uint64_t set_count,
+                          uint64_t new_count)
+{
+    script_begin(out, space, call, SCRIPT_SET_CLOCK, 3);
+    script_add_i64(out, by_us);
+    script_add_i64(out, (int64_t)set_count);
+    script_add_i64(out, (int64_t)new_count);
 }
 
 void script_ask_rebuild(struct buf *out, const struct script_space *space,

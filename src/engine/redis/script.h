@@ -58,6 +58,7 @@ enum script_kind {
     SCRIPT_LIST,  /* LIST, PEEK */
     SCRIPT_SWEEP, /* KICK_TOPIC, CLEAR_TOPIC */
     SCRIPT_TOPIC, /* PAUSE, RESUME, TOPIC, TOPICS */
+    SCRIPT_SET_CLOCK,
     SCRIPT_COUNT
 };
 
@@ -118,6 +119,9 @@ struct script_call {
     uint32_t place; /* below SCRIPT_RING; if that itself: to be set before it is sent */
     uint64_t number;
     int64_t now_us; /* our clock: what a delay counts from */
+    /* What Redis' clock can show when the script runs, and the queue's time at the least: see
+       queue_clock.h. queue_us 0: whatever Redis' clock shows is the queue's time. */
+    int64_t least_us, most_us, queue_us;
 };
 
 /*
@@ -150,14 +154,23 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 /*
  * The first call to each partition over a new connection: makes the partition, if need be, and
  * leaves word there that answers and connections of this daemon are in it, the answers in the first
- * `places` of its ring: before it takes others it must say so by this call. The answer: err
+ * `places` of its ring: before it takes others it must say so by this call. The clock of one that
+ * is made counts as set `set_count` times. The answer: err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
  * it left are gone); lost (what was in a sorted set is gone: see script_ask_rebuild). ERR_INVALID
  * with a second part: that key is not of the type that it should be.
  */
 void script_ask_open(struct buf *out, const struct script_space *space,
-                     const struct script_call *call, uint32_t places);
+                     const struct script_call *call, uint32_t places, uint64_t set_count);
+
+/*
+ * Shows the partition's clock, as script_read_clock() reads it, and sets it by so much before, if
+ * it was set `set_count` times: from then on `new_count` times.
+ */
+void script_ask_set_clock(struct buf *out, const struct script_space *space,
+                          const struct script_call *call, int64_t by_us, uint64_t set_count,
+                          uint64_t new_count);
 
 /*
  * Puts back what a lost sorted set held, out of the heads: a slice a call, from `from`, which is
@@ -214,6 +227,9 @@ void script_join(struct buf *out, const struct bytes *requests, uint32_t count, 
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);
 
+/* Puts other bounds of the clock into a request, as made by the functions above. */
+void script_set_bounds(char *request, size_t len, const struct script_call *call);
+
 /* Gives a request, as made by the functions above, its place in the ring. */
 void script_set_place(char *request, size_t len, uint32_t place);
 
@@ -249,7 +265,7 @@ struct script_answer {
     struct reply reply;  /* of script_read(): as the core would answer, its err included */
 };
 
-/* What the server's clock said when it answered; 0: nothing. */
+/* What the queue's clock said when it answered; 0: nothing. */
 int64_t script_clock(const struct bytes *parts, uint32_t count);
 
 /*
@@ -265,6 +281,11 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
 /* Reads the answer to open, promote or reap_dead. */
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
+
+/* The clock in the answer to open or set_clock: by Redis' clock, moved by *out_shift_us, it is
+ * *out_queue_us, and was set *out_set_count times. False: it tells of none. */
+bool script_read_clock(const struct bytes *parts, uint32_t count, int64_t *out_queue_us,
+                       int64_t *out_shift_us, uint64_t *out_set_count);
 
 /* Reads the answer to a heartbeat: up to SCRIPT_MEMBERS_MAX daemons, the caller among them. */
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,

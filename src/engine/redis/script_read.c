@@ -268,6 +268,24 @@ int64_t script_clock(const struct bytes *parts, uint32_t count)
     return in_range(now_us) ? (int64_t)now_us : 0;
 }
 
+bool script_read_clock(const struct bytes *parts, uint32_t count, int64_t *out_queue_us,
+                       int64_t *out_shift_us, uint64_t *out_set_count)
+{
+    int64_t queue_us = script_clock(parts, count);
+    struct bytes text = count == 2 ? parts[1] : (struct bytes){0};
+    bool back = text.len && text.at[0] == '-';
+    uint64_t shift_us;
+    if (back)
+        text = bytes_of(text.at + 1, text.len - 1);
+    if (!queue_us || get_u8(parts[0].at) != OK || !bytes_to_u64(text, &shift_us) ||
+        !in_range(shift_us))
+        return false;
+    *out_queue_us = queue_us;
+    *out_shift_us = back ? -(int64_t)shift_us : (int64_t)shift_us;
+    *out_set_count = get_u64(parts[0].at + 16);
+    return in_range(*out_set_count);
+}
+
 uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,
                         struct job_view *out_jobs, uint32_t max)
 {

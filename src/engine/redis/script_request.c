@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "client/redis/resp.h"
+#include "engine/redis/clock_sync.h"
 
 enum {
     RETRY_US = 20 * 1000,   /* "not now" is asked again after this */
@@ -19,9 +20,6 @@ enum {
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
-    CLOCK_CLOSE_US = 10 * 1000,      /* clocks that differ by less are taken for one */
-    CLOCK_FAR_US = 1000 * 1000,
-    CLOCK_LEAP_US = 250 * 1000, /* no clock drifts so far between two answers */
     CLOCK_UNSURE_US =
         2 * 1000, /* an answer that was longer under way is not counted from its end */
 };
@@ -235,6 +233,7 @@ void script_request_is_sent(struct script_request *call, struct node *node)
 
 void script_request_send_to(struct script_request *call, struct node *node)
 {
+    clock_sync_bound_again(call);
     script_request_is_sent(call, node);
     buf_add_bytes(link_out(&node->link), buf_bytes(&call->request));
     link_expect(&node->link, &call->on_link);
@@ -265,6 +264,7 @@ static void try_to_send(struct script_request *call)
         return;
     }
     call->addressed = node;
+    clock_sync_bound_again(call);
     if (call->joins && !call->resent) {
         request_group_add(calls, node, call);
     } else {
@@ -289,56 +289,7 @@ static void retry(struct timer *timer)
     send_waiting(LIST_ENTRY(timer, struct partition, retry));
 }
 
-/* ---- the clocks ---- */
-
-static void set_clock(struct script_requests *calls, const struct node *node, int64_t ahead_us,
-                      int64_t leap_us)
-{
-    char room[REDIS_HOST_MAX + 8];
-    struct bytes name = redis_address_text(&node->link.address, room, sizeof(room));
-    bool leapt = leap_us > CLOCK_LEAP_US || leap_us < -CLOCK_LEAP_US;
-    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
-        if (script_requests_node(calls, i) == node)
-            calls->options.space->ahead_us[i] = ahead_us;
-    }
-    if (leapt)
-        log_event(LOG_WARN, "redis_clock_leapt", "node=%.*s by_ms=%lld hint=\"%s\"", (int)name.len,
-                  name.at, (long long)(leap_us / 1000),
-                  "jobs may be early or late by so much: let NTP slew the clocks, not step them");
-    if (ahead_us > CLOCK_FAR_US || ahead_us < -CLOCK_FAR_US)
-        log_event(LOG_WARN, "redis_clock", "node=%.*s ahead_ms=%lld hint=\"set the clocks by NTP\"",
-                  (int)name.len, name.at, (long long)(ahead_us / 1000));
-}
-
-/*
- * Due times are by the clock of the partition's server: see script_space::ahead_us. The server
- * looked at its clock, which then said redis_us, some time between our sending and now. While what
- * we believe is possible, we go on believing it. The answer to a request that was sent again may be
- * its first one, kept: then redis_us is older than that.
- */
-static void compare_clocks(const struct script_request *call, int64_t redis_us)
-{
-    struct script_requests *calls = call->calls;
-    int64_t believed_us = calls->options.space->ahead_us[call->id.partition];
-    int64_t most_us = redis_us - call->on_link.sent_us;
-    int64_t least_us = redis_us - calls->options.loop->now_us;
-    bool possible =
-        believed_us > least_us - CLOCK_CLOSE_US && believed_us < most_us + CLOCK_CLOSE_US;
-    if (redis_us == 0 || call->resent ||
-        call->answered_by != script_requests_node(calls, call->id.partition))
-        return;
-    bool known = partition_of(call)->clock_known;
-    partition_of(call)->clock_known = true;
-    if (possible)
-        return;
-    int64_t ahead_us =
-        most_us; /* a job may come late by the way there and back, never early (P3) */
-    bool close = ahead_us > -CLOCK_CLOSE_US && ahead_us < CLOCK_CLOSE_US;
-    int64_t leap_us = ahead_us - believed_us;
-    set_clock(calls, call->answered_by, close ? 0 : ahead_us, known ? leap_us : 0);
-    if (calls->options.clock_leapt && (leap_us > CLOCK_LEAP_US || leap_us < -CLOCK_LEAP_US))
-        calls->options.clock_leapt(calls->options.owner);
-}
+/* ---- answers ---- */
 
 int64_t script_request_next_us(const struct script_request *call,
                                const struct script_answer *answer)
@@ -352,8 +303,6 @@ int64_t script_request_next_us(const struct script_request *call,
         return answer->next_us;
     return wait_us;
 }
-
-/* ---- answers ---- */
 
 static struct bytes part_of(const redisReply *part)
 {
@@ -375,7 +324,7 @@ void script_request_answer(struct script_request *call, const redisReply *reply)
         script_request_fail(call, ERR_CORRUPT);
         return;
     }
-    compare_clocks(call, script_clock(parts, count));
+    clock_sync_heard(call, parts, count);
     tell(call, OK, parts, count);
     script_request_free(call);
 }
@@ -638,6 +587,7 @@ struct script_request *script_requests_new_unkept(struct script_requests *calls,
     call->calls = calls;
     call->id = (struct script_call){
         .partition = partition, .number = ++to->number, .now_us = calls->options.loop->now_us};
+    clock_sync_bound(call);
     call->on_link.done = replied;
     list_init(&call->on_link.place);
     list_init(&call->unsent);

@@ -12,6 +12,7 @@
 #define LATERD_ENGINE_REDIS_SCRIPT_REQUEST_H
 
 #include "client/redis/topology.h"
+#include "engine/redis/queue_clock.h"
 #include "engine/redis/request_group.h"
 #include "engine/redis/script.h"
 
@@ -33,7 +34,8 @@ struct script_request {
     bool resent;       /* its answer got lost: it may have been done */
     bool urgent;       /* does not wait for the partition to be open: it opens it */
     bool changes;      /* its answer waits for replicas */
-    bool probes;  /* where replicas were too few: looks whether they are back, but does not wait */
+    bool probes; /* where replicas were too few: looks whether they are back, but does not wait */
+    bool reads_clock; /* its answer's time is not held between bounds */
     bool in_ring; /* has a place in the ring: all but those made by script_requests_new_unkept */
     /* SCRIPT_PUSH, SCRIPT_END: may go in one call with others of that kind; 0: goes alone. */
     enum script_kind joins;
@@ -65,7 +67,9 @@ struct partition {
     uint32_t places;                      /* of the ring, which Redis knows of */
     uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
-    bool clock_known;           /* it was compared */
+    struct queue_clock clock;
+    bool clock_asked;           /* is under way: see clock_sync.h */
+    int64_t clock_asked_us;     /* last */
     int64_t opened_us;          /* last */
     const struct node *open_at; /* the script `open` was answered there; NULL: nowhere */
 };
@@ -98,8 +102,7 @@ struct script_requests_options {
     bool apart;             /* a cluster: no call may be for several partitions */
     /* The partition is to be opened: it is not, any more, or its ring wants more places. */
     void (*to_open)(void *owner, uint32_t partition);
-    /* The clock of a partition's server has leapt, or is another's: what was planned by it is
-       wrong. NULL: nobody minds. */
+    /* The clock of a partition is another than we believed: what was planned by it is wrong. */
     void (*clock_leapt)(void *owner);
     void *owner;
 };
@@ -115,7 +118,9 @@ struct script_requests {
     unsigned spare_count;
     bool left;                /* see script_requests_leave */
     uint64_t retried, failed; /* counts, for the log */
-    int64_t said_us;          /* when an error was logged last */
+    int64_t said_us;          /* when an error was logged last, */
+    int64_t leapt_us;         /* and that a clock has leapt: */
+    const struct node *leapt_node;
 };
 
 void script_requests_init(struct script_requests *calls,

@@ -1,9 +1,10 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is common.lua, job.lua (all but reserve),
- * walk.lua if it goes through a topic, room.lua if it makes them, its own file. The common cases of
- * push, reserve and end come before all that they do not need: to make functions takes time, too.
- * Where they say HEAD.…, the text has the number or the format from job_head.h instead.
+ * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, job.lua (all but
+ * reserve), walk.lua if it goes through a topic, room.lua if it makes them, its own file. The
+ * common cases of push, reserve and end come before all that they do not need: to make functions
+ * takes time, too. Where they say HEAD.…, the text has the number or the format from job_head.h
+ * instead.
  */
 #include <string.h>
 
@@ -20,6 +21,7 @@
     extern const char script_##name##_text[];                                                      \
     extern const char script_##name##_text_end[]
 
+TEXT(clock);
 TEXT(common);
 TEXT(job);
 TEXT(walk);
@@ -40,6 +42,7 @@ TEXT(get);
 TEXT(list);
 TEXT(sweep);
 TEXT(topic);
+TEXT(set_clock);
 
 /* ---- HEAD.… ---- */
 
@@ -132,12 +135,16 @@ static void add_text(struct buf *out, struct bytes text)
 
 void script_write(struct buf *out, enum script_kind kind)
 {
+    if (kind != SCRIPT_END)
+        ADD(out, clock);
     if (kind == SCRIPT_PUSH)
         ADD(out, push);
     if (kind == SCRIPT_RESERVE)
         ADD(out, reserve);
     if (kind == SCRIPT_END)
         ADD(out, end);
+    if (kind == SCRIPT_END) /* whose common case has no need of it */
+        ADD(out, clock);
     ADD(out, common);
     if (kind != SCRIPT_RESERVE)
         ADD(out, job);
@@ -159,6 +166,7 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_LIST: ADD(out, list); break;
     case SCRIPT_SWEEP: ADD(out, sweep); break;
     case SCRIPT_TOPIC: ADD(out, topic); break;
+    case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
     case SCRIPT_COUNT: break;
     }
 }

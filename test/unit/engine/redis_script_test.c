@@ -117,7 +117,13 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
                  .retry_us = retry_us,
                  .retry_count = 2},
     };
-    script_ask(&out, &space, &(struct script_call){.partition = 2, .place = 258, .number = 4097},
+    script_ask(&out, &space,
+               &(struct script_call){.partition = 2,
+                                     .place = 258,
+                                     .number = 4097,
+                                     .least_us = 5,
+                                     .most_us = 6,
+                                     .queue_us = 7},
                &cmd);
     struct args args = args_of(&out);
     assert_int_equal(args.count, 7 + 12);
@@ -125,7 +131,8 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
     assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
     assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
     assert_bytes(args.at[6], BYTES("{laterd:2}:o"));
-    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\1\2\1\x10\0\0\0\0\0\0"));
+    assert_bytes(argv(&args, 1), BYTES("0adaemon-1\1\2\1\x10\0\0\0\0\0\0"
+                                       "\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0"));
     assert_int_equal(argv(&args, 2).len, SCRIPT_MADE_AT);
     struct bytes rest = argv(&args, 3);
     assert_int_equal(rest.len, SCRIPT_HEAD_BYTES - SCRIPT_MADE_AT - SCRIPT_MADE_BYTES + 13 + 16);

@@ -315,7 +315,7 @@ static void ask_care(struct pair *pair)
     struct script_call call = next_call(pair, (uint32_t)below(pair, PARTITIONS));
     struct buf living = {0};
     switch (below(pair, 5)) {
-    case 0: script_ask_open(&pair->request, from, &call, 256); break;
+    case 0: script_ask_open(&pair->request, from, &call, 256, 0); break;
     case 1: script_ask_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, false); break;
     case 2:
         if (chance(pair, 700))
@@ -549,7 +549,7 @@ static void sequence(struct pair *pair, uint64_t seed)
     load_scripts(pair);
     for (uint32_t i = 0; i < PARTITIONS; i++) {
         struct script_call call = next_call(pair, i);
-        script_ask_open(&pair->request, &pair->space[0], &call, 256);
+        script_ask_open(&pair->request, &pair->space[0], &call, 256, 0);
         ask(pair);
     }
     for (pair->step = 0; pair->step < STEPS; pair->step++) {

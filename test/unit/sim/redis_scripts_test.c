@@ -71,7 +71,7 @@ static struct script_call next_call(void)
 static struct script_answer open_as(unsigned daemon, uint32_t places)
 {
     struct script_call call = next_call();
-    script_ask_open(&request, &spaces[daemon], &call, places);
+    script_ask_open(&request, &spaces[daemon], &call, places, 0);
     return ask(0);
 }
 

@@ -19,18 +19,18 @@ local KEPT, REPLACED, MORE, MARKED, LOST = 1, 2, 4, 16, 32
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 
 -- The request: is it sent again, where does its answer go, which one is it?
-local again, slot, request = sub(ARGV[1], 1, 1) == '1', sub(ARGV[1], 2, 12), sub(ARGV[1], 13)
+local asked = ARGV[1]
+local again, slot, request = sub(asked, 1, 1) == '1', sub(asked, 2, 12), sub(asked, 13, 20)
 
 -- From here on it is for this one of several requests, whose keys come after so many others.
 local function take_request(text, keys)
-    again, slot, request = sub(text, 1, 1) == '1', sub(text, 2, 12), sub(text, 13)
+    asked, again, slot, request = text, sub(text, 1, 1) == '1', sub(text, 2, 12), sub(text, 13, 20)
     hash, delayed, reserved, order =
         KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
 end
 
 local function clock()
-    local time = call('TIME')
-    return time[1] * 1000000 + time[2]
+    return clock_of(asked)
 end
 
 local function say(err, state, flags, count, now, next_us, seq)

@@ -65,7 +65,7 @@ local function end_alike(first)
         if not change[ended] then change[ended], fields[#fields + 1] = 0, ended end
         change[reserved_now], change[ended] = change[reserved_now] - 1, change[ended] + 1
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)
-        sets[2 * done] = sub(ARGV[at + 1], 13) .. answer .. raw
+        sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. raw
         answers[first - 1 + done] = { answer, raw }
     end
     if done > 0 then

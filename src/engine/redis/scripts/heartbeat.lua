@@ -2,9 +2,10 @@
 -- n it lives but cannot serve now, x it leaves; 3 records older than that are dropped, and those
 -- from the future, which a master with a slower clock has taken over: who lives writes another; 4 m
 -- the answer has a third part: the policy by which this server may evict keys, '' if it may not.
--- Answer: {it, a record of 17 bytes for each daemon: its name, how, and when it said so}.
+-- Answer: {it, a record of 17 bytes for each daemon: its name, how, and when it said so}; seq: see
+-- set_clock.lua.
 local daemon, how, most_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 's', 'm')
+local found = call('HMGET', hash, 's', 'm', 'k')
 if not found[1] then return redis.error_reply(CLOSED) end
 
 local records, others = {}, found[2] or ''
@@ -26,4 +27,4 @@ if ARGV[4] == 'm' then
     policy = string.match(info, 'maxmemory_policy:([%w-]+)') or ''
     if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
 end
-return { say(OK, 0, 0, #records, now, 0, 0), others, policy }
+return { say(OK, 0, 0, #records, now, 0, tonumber(found[3] or 0)), others, policy }

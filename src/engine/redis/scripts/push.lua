@@ -9,15 +9,15 @@
 -- is made that it does not need; the others are in push_other.lua, behind job.lua.
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
 local PER_JOB, KEYS_EACH = 12, 4
-local count, answers, time = #ARGV / PER_JOB, {}, call('TIME')
-local now = time[1] * 1000000 + time[2]
+local count, answers = #ARGV / PER_JOB, {}
 local next_keys = #KEYS > KEYS_EACH and KEYS_EACH or 0
 
 -- Pushes, from `first` on, those that go to one partition and topic and are all ready, or all
 -- delayed. Returns the first that is not done: it is none of these, or not the common case.
 local function push_alike(first)
     local base, keys = (first - 1) * PER_JOB, (first - 1) * next_keys
-    local hash, topic, ready = KEYS[keys + 1], ARGV[base + 7], tonumber(ARGV[base + 5]) <= now
+    local hash, topic, now = KEYS[keys + 1], ARGV[base + 7], clock_of(ARGV[base + 1])
+    local ready = tonumber(ARGV[base + 5]) <= now
     local fields, alike, at = { 's', topic, ready and '#w' .. sub(topic, 3) or '' }, 0, base
     repeat
         alike = alike + 1
@@ -55,7 +55,7 @@ local function push_alike(first)
         answers[first - 1 + done] = answer
         sets[n + 1], sets[n + 2] = 'j' .. name, ARGV[at + 2] .. made .. ARGV[at + 3]
         sets[n + 3], sets[n + 4] = 'b' .. name, ARGV[at + 4]
-        sets[n + 5], sets[n + 6] = sub(ARGV[at + 1], 2, 12), sub(ARGV[at + 1], 13) .. answer
+        sets[n + 5], sets[n + 6] = sub(ARGV[at + 1], 2, 12), sub(ARGV[at + 1], 13, 20) .. answer
         n = n + 6
         if id ~= '' then
             sets[n + 1], sets[n + 2], seen[id], n = id, name, true, n + 2

@@ -2,7 +2,7 @@
 local function push_any(at)
     local base = (at - 1) * PER_JOB
     local id, exists, counted = ARGV[base + 8], ARGV[base + 10], ARGV[base + 7]
-    local topic, most = sub(counted, 3), tonumber(ARGV[base + 11])
+    local topic, most, now = sub(counted, 3), tonumber(ARGV[base + 11]), clock_of(ARGV[base + 1])
     take_request(ARGV[base + 1], (at - 1) * next_keys)
     local first = answered()
     if first then return { first } end

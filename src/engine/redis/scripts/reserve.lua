@@ -11,8 +11,7 @@ local pack, unpack_bytes = struct.pack, struct.unpack
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent again
-    local hash, order, topic, time = KEYS[1], KEYS[4], ARGV[5], call('TIME')
-    local now = time[1] * 1000000 + time[2]
+    local hash, order, topic, now = KEYS[1], KEYS[4], ARGV[5], clock_of(ARGV[1])
     local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
     local ready, name, job = {}, nil, {}
     if found[1] and tonumber(found[2] or 0) <= now then -- it is not paused
@@ -47,7 +46,7 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
             call('HSET', hash, 'j' .. name, head, '#r' .. topic, (found[3] or 0) + 1,
                 '#h' .. topic, (found[4] or 0) + 1,
                 's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
-                sub(ARGV[1], 2, 12), sub(ARGV[1], 13) .. name .. pack('<I8', lease))
+                sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20) .. name .. pack('<I8', lease))
             if sooner then -- as publish() has it
                 redis.pcall('PUBLISH', call('HGET', hash, 'c'),
                     string.format('w%.0f %.0f', last % partitions, wake))

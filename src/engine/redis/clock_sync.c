@@ -1,0 +1,207 @@
+#include "engine/redis/clock_sync.h"
+
+#include "base/codec.h"
+#include "base/log.h"
+
+enum {
+    LOOK_AGAIN_US = 20 * 1000,    /* after a leap: as soon as that, */
+    LOOK_RARELY_US = 1000 * 1000, /* else */
+    LEAP_US = 250 * 1000,         /* a leap by more is told */
+    FAR_US = 1000 * 1000,         /* a clock that is off by more is told */
+    SAY_EVERY_US = 1000 * 1000,   /* all partitions of a server leap at once */
+};
+
+static int64_t now_of(const struct script_requests *calls)
+{
+    return calls->options.loop->now_us;
+}
+
+/* The turn's time is too old to say when an answer had come. */
+static int64_t time_now(const struct script_requests *calls)
+{
+    struct clock *clock = calls->options.loop->clock;
+    return clock->now_us(clock);
+}
+
+static bool is_far(int64_t us, int64_t than_us)
+{
+    return us > than_us || us < -than_us;
+}
+
+static uint32_t number_of(const struct partition *partition)
+{
+    return (uint32_t)(partition - partition->requests->partitions);
+}
+
+/* ---- what is told ---- */
+
+static struct bytes name_of(const struct node *node, char room[REDIS_HOST_MAX + 8])
+{
+    return redis_address_text(&node->link.address, room, REDIS_HOST_MAX + 8);
+}
+
+static void say_leapt(struct script_requests *calls, const struct node *node, int64_t by_us,
+                      bool ours)
+{
+    char room[REDIS_HOST_MAX + 8];
+    struct bytes name = name_of(node, room);
+    bool said = calls->leapt_node == node && now_of(calls) - calls->leapt_us < SAY_EVERY_US;
+    if (said || !is_far(by_us, LEAP_US))
+        return;
+    calls->leapt_node = node;
+    calls->leapt_us = now_of(calls);
+    log_event(LOG_WARN, "redis_clock_leapt", "node=%.*s by_ms=%lld hint=\"%s\"", (int)name.len,
+              name.at, (long long)(by_us / 1000),
+              ours ? "no job is early or late by that: let NTP slew the clocks, not step them"
+                   : "another daemon has set the queue's clock, see docs/redis-promises.md");
+}
+
+/* Of a server that has many partitions, once. */
+static void say_far(const struct script_requests *calls, const struct partition *partition,
+                    int64_t ahead_us)
+{
+    char room[REDIS_HOST_MAX + 8];
+    const struct node *node = script_requests_node(calls, number_of(partition));
+    if (!node || !is_far(ahead_us, FAR_US))
+        return;
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (&calls->partitions[i] != partition && script_requests_node(calls, i) == node &&
+            !is_far(calls->options.space->ahead_us[i] - ahead_us, LEAP_US))
+            return;
+    }
+    struct bytes name = name_of(node, room);
+    log_event(LOG_WARN, "redis_clock", "node=%.*s ahead_ms=%lld hint=\"set the clocks by NTP\"",
+              (int)name.len, name.at, (long long)(ahead_us / 1000));
+}
+
+/* ---- asking ---- */
+
+static void told(void *owner, struct script_request *call, enum err err, const struct bytes *parts,
+                 uint32_t count)
+{
+    struct partition *partition = owner;
+    partition->clock_asked = false;
+    if (!err)
+        clock_sync_read(call, parts, count);
+}
+
+/* 0: only asks. */
+static void set_by(struct partition *partition, int64_t by_us, uint64_t set_count,
+                   uint64_t new_count)
+{
+    struct script_requests *calls = partition->requests;
+    struct script_request *call = script_requests_new_unkept(calls, number_of(partition));
+    script_ask_set_clock(&call->request, calls->options.space, &call->id, by_us, set_count,
+                         new_count);
+    call->reads_clock = true;
+    partition->clock_asked = true;
+    partition->clock_asked_us = now_of(calls);
+    script_requests_send(call, partition, told);
+}
+
+static void look(struct partition *partition, int64_t least_us)
+{
+    if (!partition->clock_asked &&
+        now_of(partition->requests) - partition->clock_asked_us >= least_us)
+        set_by(partition, 0, 0, 0);
+}
+
+static void look_at_all(struct script_requests *calls, const struct node *node)
+{
+    for (uint32_t i = 0; i < calls->options.space->partitions; i++) {
+        if (!node || script_requests_node(calls, i) == node)
+            look(&calls->partitions[i], LOOK_AGAIN_US);
+    }
+}
+
+/* ---- what is known ---- */
+
+/* A job may be late by the way there and back, never early (P3): so the most that it may be. */
+static void settle(const struct partition *partition)
+{
+    const struct script_requests *calls = partition->requests;
+    const struct queue_clock *clock = &partition->clock;
+    if (!clock->known)
+        return;
+    int64_t *ahead_us = &calls->options.space->ahead_us[number_of(partition)];
+    if (*ahead_us > clock->least_us - QUEUE_CLOCK_CLOSE_US &&
+        *ahead_us < clock->most_us + QUEUE_CLOCK_CLOSE_US)
+        return;
+    *ahead_us = is_far(clock->most_us, QUEUE_CLOCK_CLOSE_US) ? clock->most_us : 0;
+    say_far(calls, partition, *ahead_us);
+}
+
+/* A slot that moves has two nodes, of which only one is the partition's. */
+static bool is_of_its_node(const struct script_request *call)
+{
+    return call->answered_by == script_requests_node(call->calls, call->id.partition);
+}
+
+void clock_sync_bound(struct script_request *call)
+{
+    queue_clock_bound(&call->calls->partitions[call->id.partition].clock, now_of(call->calls),
+                      &call->id);
+}
+
+void clock_sync_bound_again(struct script_request *call)
+{
+    if (call->id.now_us == now_of(call->calls))
+        return;
+    clock_sync_bound(call);
+    script_set_bounds(call->request.at, call->request.len, &call->id);
+}
+
+void clock_sync_heard(const struct script_request *call, const struct bytes *parts, uint32_t count)
+{
+    struct partition *partition = &call->calls->partitions[call->id.partition];
+    int64_t queue_us = script_clock(parts, count);
+    /* The answer to one that was sent again may be its first one, kept: then the time is old. */
+    if (!queue_us || call->resent || call->reads_clock || !is_of_its_node(call))
+        return;
+    switch (queue_clock_heard(&partition->clock, &call->id, queue_us, call->on_link.sent_us,
+                              now_of(call->calls))) {
+    case CLOCK_AGREES: settle(partition); break;
+    case CLOCK_DRIFTS: look(partition, LOOK_RARELY_US); break;
+    case CLOCK_LEAPT: look(partition, LOOK_AGAIN_US); break;
+    }
+}
+
+void clock_sync_read(const struct script_request *call, const struct bytes *parts, uint32_t count)
+{
+    struct script_requests *calls = call->calls;
+    struct partition *partition = &calls->partitions[call->id.partition];
+    struct queue_clock *clock = &partition->clock;
+    struct queue_clock_reading reading = {.sent_us = call->on_link.sent_us};
+    uint64_t before = clock->set_count;
+    bool known = clock->known;
+    int64_t by_us;
+    if (!script_read_clock(parts, count, &reading.queue_us, &reading.shift_us,
+                           &reading.set_count) ||
+        !is_of_its_node(call))
+        return;
+    reading.read_us = time_now(calls);
+    switch (queue_clock_read(clock, &reading, &by_us)) {
+    case CLOCK_KEPT: settle(partition); break;
+    case CLOCK_ADOPTED:
+        settle(partition);
+        if (known && is_far(by_us, LEAP_US)) {
+            say_leapt(calls, call->answered_by, by_us, false);
+            calls->options.clock_leapt(calls->options.owner);
+        }
+        break;
+    case CLOCK_TO_SET:
+        say_leapt(calls, call->answered_by, -by_us, true);
+        if (reading.set_count > before)
+            before = reading.set_count;
+        set_by(partition, by_us, reading.set_count, before + 1);
+        if (is_far(by_us, LEAP_US))
+            look_at_all(calls, call->answered_by);
+    }
+}
+
+void clock_sync_heartbeat(struct script_requests *calls, const struct bytes *parts, uint32_t count)
+{
+    if (script_clock(parts, count) &&
+        get_u64(parts[0].at + 16) > calls->partitions[0].clock.set_count)
+        look_at_all(calls, NULL);
+}

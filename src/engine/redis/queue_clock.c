@@ -1,0 +1,106 @@
+/*
+ * Between two answers clocks drift apart, by far less than one in two thousand. What lies that much
+ * beyond what is believed is no leap, and is taken over.
+ */
+#include "engine/redis/queue_clock.h"
+
+#include "engine/redis/script_parts.h"
+
+enum {
+    DRIFT = 2000,              /* one in so many, at most: 500 ppm */
+    DRIFT_MOST_US = 90 * 1000, /* of one that nothing was heard of for long */
+    DRIFTS_US = 5 * 1000,      /* beyond what is believed: worth a look */
+    HOLD_US = 3 * 1000 * 1000,
+};
+
+static int64_t tolerance_us(const struct queue_clock *clock, int64_t now_us)
+{
+    int64_t drift_us = (now_us - clock->agreed_us) / DRIFT;
+    return QUEUE_CLOCK_CLOSE_US + (drift_us < DRIFT_MOST_US ? drift_us : DRIFT_MOST_US);
+}
+
+void queue_clock_bound(const struct queue_clock *clock, int64_t now_us, struct script_call *call)
+{
+    int64_t tolerated_us = tolerance_us(clock, now_us);
+    int64_t queue_us = now_us + clock->least_us - tolerated_us;
+    int64_t least_us = queue_us - clock->shift_us;
+    int64_t most_us = now_us + clock->most_us + tolerated_us - clock->shift_us;
+    bool possible = clock->known && queue_us > 0 && least_us > 0 && most_us < SCRIPT_FOREVER;
+    call->least_us = possible ? least_us : 0;
+    call->most_us = possible ? most_us : SCRIPT_FOREVER;
+    call->queue_us = possible ? queue_us : 0;
+}
+
+enum queue_clock_doubt queue_clock_heard(struct queue_clock *clock, const struct script_call *call,
+                                         int64_t queue_us, int64_t sent_us, int64_t read_us)
+{
+    int64_t least_us = queue_us - read_us, most_us = queue_us - sent_us;
+    int64_t top_us = call->queue_us + (call->most_us - call->least_us);
+    if (!clock->known || !call->queue_us)
+        return CLOCK_AGREES; /* for all that we know: open tells, before others are sent */
+    if (queue_us <= call->queue_us)
+        return CLOCK_LEAPT;
+    if (queue_us >= top_us) /* so late on its way, perhaps */
+        return read_us - sent_us < QUEUE_CLOCK_CLOSE_US ? CLOCK_LEAPT : CLOCK_DRIFTS;
+    if (least_us > clock->most_us + DRIFTS_US || most_us < clock->least_us - DRIFTS_US)
+        return CLOCK_DRIFTS;
+    clock->agreed_us = read_us;
+    if (most_us < clock->most_us && most_us >= clock->least_us)
+        clock->most_us = most_us;
+    /* The turn's time is before the answer was read: the least is for queue_clock_read() to say. */
+    return clock->most_us - clock->least_us > 2 * (read_us - sent_us) + QUEUE_CLOCK_CLOSE_US
+               ? CLOCK_DRIFTS
+               : CLOCK_AGREES;
+}
+
+static enum queue_clock_verdict adopt(struct queue_clock *clock,
+                                      const struct queue_clock_reading *reading)
+{
+    *clock = (struct queue_clock){
+        .known = true,
+        .least_us = reading->queue_us - reading->read_us,
+        .most_us = reading->queue_us - reading->sent_us,
+        .agreed_us = reading->read_us,
+        .shift_us = reading->shift_us,
+        .set_count = reading->set_count,
+    };
+    return CLOCK_ADOPTED;
+}
+
+static enum queue_clock_verdict agree(struct queue_clock *clock,
+                                      const struct queue_clock_reading *reading)
+{
+    struct queue_clock before = *clock;
+    (void)adopt(clock, reading);
+    if (clock->least_us <= before.most_us && clock->most_us >= before.least_us) {
+        if (before.least_us > clock->least_us)
+            clock->least_us = before.least_us;
+        if (before.most_us < clock->most_us)
+            clock->most_us = before.most_us;
+    }
+    return CLOCK_KEPT;
+}
+
+enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
+                                          const struct queue_clock_reading *reading,
+                                          int64_t *out_by_us)
+{
+    int64_t least_us = reading->queue_us - reading->read_us;
+    int64_t most_us = reading->queue_us - reading->sent_us;
+    int64_t tolerated_us = tolerance_us(clock, reading->read_us);
+    *out_by_us = 0;
+    if (!clock->known)
+        return adopt(clock, reading);
+    if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
+        return agree(clock, reading);
+    *out_by_us = most_us - clock->most_us;
+    if (reading->set_count > clock->set_count)
+        return adopt(clock, reading);
+    if (clock->suspect && reading->set_count == clock->set_count) {
+        if (!clock->hold_until_us)
+            clock->hold_until_us = reading->read_us + HOLD_US;
+        return reading->read_us < clock->hold_until_us ? CLOCK_KEPT : adopt(clock, reading);
+    }
+    *out_by_us = -*out_by_us;
+    return CLOCK_TO_SET;
+}

@@ -1,0 +1,15 @@
+-- The queue's time, of a partition: Redis' own, moved by the partition's field `o`, which the daemon
+-- that asks knows, and held between two bounds, which it knows, too: its clock does not leap, Redis'
+-- may. Everything that is written or compared here is by this time. Put before everything else.
+-- A request has, behind its number: the least and the most that Redis' clock can show, and the
+-- queue's time at the least. queue_clock.h says where these come from.
+local function clock_of(request)
+    local time, least, most, queue = redis.call('TIME'), struct.unpack('<I8I8I8', request, 21)
+    local now = time[1] * 1000000 + time[2]
+    if now < least then
+        now = least
+    elseif now > most then
+        now = most
+    end
+    return now - least + queue
+end

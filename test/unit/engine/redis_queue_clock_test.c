@@ -1,0 +1,171 @@
+/*
+ * What a daemon believes of the queue's clock: bounds of requests, what answers tell, and who sets
+ * it right after a leap.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/redis/queue_clock.h"
+#include "engine/redis/script_parts.h"
+
+enum { MS = 1000, SECOND_US = 1000 * MS };
+static const int64_t NOW_US = INT64_C(1700000000) * SECOND_US;
+static const int64_t HOUR_US = INT64_C(3600) * SECOND_US;
+
+/* A look at the clock at `now_us`, 2 ms there and back, when it was so far ahead of ours. */
+static enum queue_clock_verdict look(struct queue_clock *clock, int64_t now_us, int64_t ahead_us,
+                                     uint64_t set_count, int64_t *out_by_us)
+{
+    return queue_clock_read(clock,
+                            &(struct queue_clock_reading){.queue_us = now_us + ahead_us,
+                                                          .set_count = set_count,
+                                                          .sent_us = now_us - MS,
+                                                          .read_us = now_us + MS},
+                            out_by_us);
+}
+
+static struct queue_clock known_clock(void)
+{
+    struct queue_clock clock = {.known = false};
+    int64_t by_us;
+    assert_int_equal(look(&clock, NOW_US, 0, 3, &by_us), CLOCK_ADOPTED);
+    assert_int_equal(clock.least_us, -MS);
+    assert_int_equal(clock.most_us, MS);
+    return clock;
+}
+
+static void a_clock_that_is_not_known_has_no_bounds(void **state)
+{
+    struct queue_clock clock = {.known = false};
+    struct script_call call = {.queue_us = 1};
+    (void)state;
+    queue_clock_bound(&clock, NOW_US, &call);
+    assert_int_equal(call.least_us, 0);
+    assert_int_equal(call.most_us, SCRIPT_FOREVER);
+    assert_int_equal(call.queue_us, 0);
+    assert_int_equal(queue_clock_heard(&clock, &call, NOW_US, NOW_US, NOW_US), CLOCK_AGREES);
+}
+
+/* The bounds are of Redis' own clock, and a few milliseconds wider than what is believed. */
+static void p3_a_request_says_what_the_clock_can_show(void **state)
+{
+    struct queue_clock clock = known_clock();
+    struct script_call call = {.queue_us = 0};
+    (void)state;
+    clock.shift_us = -HOUR_US; /* Redis shows an hour more than the queue's time */
+    queue_clock_bound(&clock, NOW_US + MS, &call);
+    assert_int_equal(call.least_us, NOW_US + HOUR_US - 10 * MS);
+    assert_int_equal(call.most_us, NOW_US + HOUR_US + 12 * MS);
+    assert_int_equal(call.queue_us, NOW_US - 10 * MS);
+}
+
+static void p3_an_answer_at_a_bound_means_that_the_clock_has_leapt(void **state)
+{
+    struct queue_clock clock = known_clock();
+    struct script_call call = {.queue_us = 0};
+    int64_t sent_us = NOW_US + SECOND_US, read_us = sent_us + MS;
+    (void)state;
+    queue_clock_bound(&clock, sent_us, &call);
+    int64_t top_us = call.queue_us + (call.most_us - call.least_us);
+    assert_int_equal(queue_clock_heard(&clock, &call, sent_us, sent_us, read_us), CLOCK_AGREES);
+    assert_int_equal(queue_clock_heard(&clock, &call, call.queue_us, sent_us, read_us),
+                     CLOCK_LEAPT);
+    assert_int_equal(queue_clock_heard(&clock, &call, top_us, sent_us, read_us), CLOCK_LEAPT);
+    /* Or it was long on its way. */
+    assert_int_equal(queue_clock_heard(&clock, &call, top_us, sent_us, sent_us + 100 * MS),
+                     CLOCK_DRIFTS);
+}
+
+static void answers_make_it_more_exact(void **state)
+{
+    struct queue_clock clock = known_clock();
+    struct script_call call = {.queue_us = 0};
+    int64_t sent_us = NOW_US + SECOND_US;
+    (void)state;
+    queue_clock_bound(&clock, sent_us, &call);
+    assert_int_equal(queue_clock_heard(&clock, &call, sent_us + 100, sent_us, sent_us + MS),
+                     CLOCK_AGREES);
+    assert_int_equal(clock.most_us, 100);
+    assert_int_equal(clock.least_us, -MS); /* a turn's time may be older than the answer */
+}
+
+/* Slow drift is taken over; what is sudden is a leap, and is set right. */
+static void p3_a_leap_is_set_right_and_drift_is_taken_over(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US;
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        now_us += 10 * SECOND_US;
+        assert_int_equal(look(&clock, now_us, (int64_t)(i + 1) * MS, 3, &by_us), CLOCK_KEPT);
+    }
+    struct queue_clock before = clock;
+    now_us += SECOND_US;
+    assert_int_equal(look(&clock, now_us, SECOND_US + HOUR_US, 3, &by_us), CLOCK_TO_SET);
+    assert_in_range(-by_us, HOUR_US - 3 * MS, HOUR_US + 3 * MS);
+    assert_memory_equal(&clock, &before, sizeof(clock)); /* what we believe is as before */
+    assert_int_equal(look(&clock, now_us, SECOND_US + HOUR_US + by_us, 4, &by_us), CLOCK_KEPT);
+    assert_int_equal(clock.set_count, 4);
+    assert_int_equal(look(&clock, now_us, SECOND_US - HOUR_US, 4, &by_us), CLOCK_TO_SET);
+    assert_in_range(by_us, HOUR_US - 3 * MS, HOUR_US + 3 * MS);
+}
+
+static void who_set_it_since_is_believed(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us;
+    (void)state;
+    assert_int_equal(look(&clock, NOW_US + SECOND_US, -HOUR_US, 4, &by_us), CLOCK_ADOPTED);
+    assert_int_equal(clock.least_us, -HOUR_US - MS);
+    assert_int_equal(by_us, -HOUR_US);
+}
+
+/* Redis came back from a save, or a replica took over that was behind. */
+static void p3_a_clock_from_before_it_was_set_is_set_again(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us;
+    (void)state;
+    assert_int_equal(look(&clock, NOW_US + SECOND_US, HOUR_US, 2, &by_us), CLOCK_TO_SET);
+    clock.suspect = true;
+    assert_int_equal(look(&clock, NOW_US + SECOND_US, HOUR_US, 2, &by_us), CLOCK_TO_SET);
+}
+
+/* It was stopped for an hour, its clock with it, perhaps: others have had the time to set it. */
+static void p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while(void **state)
+{
+    struct queue_clock clock = known_clock();
+    int64_t by_us, now_us = NOW_US + SECOND_US;
+    (void)state;
+    clock.suspect = true;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    assert_int_equal(clock.most_us, MS);
+    assert_int_equal(look(&clock, now_us + 2900 * MS, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, now_us + 3100 * MS, HOUR_US, 3, &by_us), CLOCK_ADOPTED);
+    assert_int_equal(clock.least_us, HOUR_US - MS);
+    assert_false(clock.suspect);
+    clock = known_clock(); /* or they have */
+    clock.suspect = true;
+    assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
+    assert_int_equal(look(&clock, now_us + SECOND_US, 0, 4, &by_us), CLOCK_KEPT);
+    assert_false(clock.suspect);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clock_that_is_not_known_has_no_bounds),
+        cmocka_unit_test(p3_a_request_says_what_the_clock_can_show),
+        cmocka_unit_test(p3_an_answer_at_a_bound_means_that_the_clock_has_leapt),
+        cmocka_unit_test(answers_make_it_more_exact),
+        cmocka_unit_test(p3_a_leap_is_set_right_and_drift_is_taken_over),
+        cmocka_unit_test(who_set_it_since_is_believed),
+        cmocka_unit_test(p3_a_clock_from_before_it_was_set_is_set_again),
+        cmocka_unit_test(p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
