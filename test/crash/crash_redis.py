@@ -107,10 +107,11 @@ def hand_over(part, cluster, masters):
 
 def kill_master(part, cluster, masters):
     victim = part.rng.choice(masters)
-    victim.kill()
-    alive = [server for server in cluster.servers if server is not victim]
-    until(lambda: sum(role(server) == "master" for server in alive) == len(masters),
-          "no replica became the master")
+    with cluster.hasty():
+        victim.kill()
+        alive = [server for server in cluster.servers if server is not victim]
+        until(lambda: sum(role(server) == "master" for server in alive) == len(masters),
+              "no replica became the master")
     part.load(0.2, 0.4)  # without its replica: what is there cannot be acknowledged
     victim.start()
     until(lambda: victim.info("replication").get("master_link_status") == "up",

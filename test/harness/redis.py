@@ -1,6 +1,7 @@
 """Redis as processes of the test's own on free ports of the loopback: one server, a master with a
 replica under three sentinels, a cluster of six. Stopped by their own pids."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -227,8 +228,16 @@ class Sentinels(Group):
         return [*self.sentinels, *self.servers]
 
 
+HASTY_MS = 1500
+PATIENT_MS = 6000  # servers tell each other their news twice in this time
+
+
 class Cluster(Group):
-    """Three masters, each with a replica: server 3 is that of server 0, and so on."""
+    """Three masters, each with a replica: server 3 is that of server 0, and so on.
+
+    On a busy machine a server may be silent for seconds. The others must not take it for dead then:
+    its replica would take over, without the last changes. A test that kills a master says
+    `with cluster.hasty()`."""
 
     def __init__(self, masters=3, replicas=1, **settings):
         self.folder = tempfile.mkdtemp(prefix="laterd-cluster-")
@@ -240,7 +249,7 @@ class Cluster(Group):
 
     def _add_server(self, port):
         self.servers.append(Redis(os.path.join(self.folder, f"node-{port}"), port=port,
-                                  cluster_enabled="yes", cluster_node_timeout=1500,
+                                  cluster_enabled="yes", cluster_node_timeout=HASTY_MS,
                                   cluster_config_file="nodes.conf",
                                   repl_diskless_sync_delay=0, **self.settings))
         return self.servers[-1]
@@ -261,7 +270,21 @@ class Cluster(Group):
             master = self.servers[i % self.masters].call("CLUSTER", "MYID")
             self.replicate(server, master)
         wait_until(lambda: all(self.state(server) == "ok" for server in self.servers), 20)
+        self.wait_for_dead(PATIENT_MS)
         return self
+
+    def wait_for_dead(self, silent_ms):
+        """Who is silent for so long is dead to the others from now on."""
+        for server in self.servers:
+            if server.process:
+                server.call("CONFIG", "SET", "cluster-node-timeout", silent_ms)
+
+    @contextlib.contextmanager
+    def hasty(self):
+        """Who is silent for 1.5 s is dead."""
+        self.wait_for_dead(HASTY_MS)
+        yield
+        self.wait_for_dead(PATIENT_MS)
 
     @staticmethod
     def replicate(server, master):
@@ -323,6 +346,7 @@ class Cluster(Group):
         self.servers.remove(server)  # it is not yet of their mind
         self.cli("add-node", server.address, self.servers[0].address)
         self.servers.append(server)
+        self.wait_for_dead(PATIENT_MS)
         return server
 
     def remove_master(self, server):
@@ -350,6 +374,7 @@ class Cluster(Group):
         alive = [server for server in self.servers if server.process]
         try:
             return (all(self.state(server) == "ok" for server in alive)
+                    and len({self.known(server) for server in alive}) == 1
                     and all(owners(server) == owners(alive[0]) for server in alive))
         except RedisError:  # one is loading: a master without slots becomes a replica
             return False

@@ -417,7 +417,7 @@ def move_slot(cluster, slot, target):
 
 def test_a_master_of_the_cluster_is_replaced(daemons, cluster):
     server = daemons(cluster.url, prefix="replaced")
-    with Client(server.port) as client:
+    with Client(server.port) as client, cluster.hasty():
         for i in range(40):
             client.push_id("a", body=str(i), id=f"id-{i}")
         victim = cluster.servers[0]

@@ -90,7 +90,7 @@ def test_scripts_that_may_not_be_loaded_keep_nobody_busy(laterd, redis):
 
 @pytest.mark.long
 def test_a_silent_node_keeps_no_poll_from_the_others_jobs(laterd):
-    with Cluster(replicas=0) as cluster:
+    with Cluster(replicas=0) as cluster, cluster.hasty():
         for one in cluster.servers:
             one.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
         server = laterd(config(cluster.url, prefix="silent"))

@@ -424,16 +424,16 @@ def cluster():
 
 def test_a_cluster_that_is_down_costs_503_in_time_and_resumes(laterd, cluster):
     server = laterd(config(cluster.url, prefix="down"))
-    with Client(server.port) as client:
+    with Client(server.port) as client, cluster.hasty():
         ids = [client.push_id("t", id=f"kept-{n}", body="x") for n in range(30)]
         poll = Poll(server.port, "parked")
         cluster.servers[0].kill()
-        wait_until(lambda: Cluster.state(cluster.servers[1]) == "fail")
+        wait_until(lambda: Cluster.state(cluster.servers[1]) == "fail", 30)
         for number in range(4):  # in whatever partition
             since = time.monotonic()
             assert_not_now(client.push("t", id=f"no-{number}", body="x"), since)
         cluster.servers[0].start()
-        wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers))
+        wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers), 30)
         assert eventually(lambda: client.get("/readyz").status == 200, BACK)
         job_id = client.push_id("parked", body="x")
         assert poll.job()["id"] == job_id

@@ -120,7 +120,7 @@ def test_p2_p4_p5_a_replica_takes_over_from_a_dead_master_under_load(cluster):
     master, replica = cluster.servers[1], cluster.servers[4]
     if role(master) != "master":
         master, replica = replica, master
-    with Load(cluster, "take-over", wait_replicas=1) as load:
+    with cluster.hasty(), Load(cluster, "take-over", wait_replicas=1) as load:
         master.kill()
         wait_until(lambda: role(replica) == "master", 20)
         master.start()  # as a replica: only then can changes be acknowledged

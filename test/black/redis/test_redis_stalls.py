@@ -122,7 +122,7 @@ def test_a_cluster_that_is_down(laterd, cluster):
     def of_those_left(lines):  # the one that is killed may say so, too, when it is back
         return [line for line in map(str, lines)
                 if any(f"node={one.address} " in line for one in cluster.servers[1:])]
-    with Client(server.port) as client:
+    with Client(server.port) as client, cluster.hasty():
         def told():  # a node that nobody asks for anything says nothing
             client.push("t", body="x", id=f"id-{next(numbers)}")
             return len(of_those_left(stalls(server))) == 2
@@ -131,8 +131,8 @@ def test_a_cluster_that_is_down(laterd, cluster):
             assert eventually(told, 20), "one for each that is left"
         finally:
             cluster.servers[0].start()
+            wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers), 30)
     assert all("CLUSTERDOWN" in one and "--cluster check" in one for one in stalls(server))
-    wait_until(lambda: all(Cluster.state(one) == "ok" for one in cluster.servers), 20)
     assert eventually(lambda: len(of_those_left(server.events("redis_resumed"))) == 2, 10)
     assert len(of_those_left(stalls(server))) == 2
     assert len(server.events("redis_away")) == len(server.events("redis_back")) == 1
