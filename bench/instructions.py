@@ -1,0 +1,126 @@
+"""User instructions of laterd per operation, counted by callgrind, of one build or of several.
+
+A count has hardly any noise (below 1 %), where time on a shared machine moves by several percent. So what a
+change costs is asked of this, not of the clock: --against BUILD (again for more) counts older builds, too, and
+shows ratios. --profile says which functions the instructions of each operation are in.
+
+Each figure is the difference between two runs of `later bench` against a fresh server, one with few operations
+and one with many, so that start and end of the server are not in it.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import report
+from servers import Server
+from suite import Suite, parser_of
+
+DEEP = ["--connections", 16, "--depth", 16]
+LONE = ["--connections", 64, "--depth", 1]
+FEW, MANY = 2000, 12000
+
+# What is counted: name, protocol, words for `later bench`.
+SCENARIOS = [
+    ("beanstalkd put", "beanstalk", ["put", *DEEP]),
+    ("beanstalkd cycle", "beanstalk", ["cycle", *DEEP]),
+    ("beanstalkd cancel", "beanstalk", ["cancel", *DEEP]),
+    ("http put", "http", ["put", *DEEP]),
+    ("http cycle", "http", ["cycle", *LONE]),
+]
+
+
+class Instructions(Suite):
+    def __init__(self, arguments):
+        super().__init__(arguments)
+        self.builds = [pathlib.Path(build) for build in (*arguments.against, arguments.build)]
+        self.profile = arguments.profile
+
+    def start(self, build, protocol, profile):
+        directory = self.directory()
+        prefix = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={profile}"]
+        listen = {"http": "none", "beanstalk": "none", protocol: "127.0.0.1:0"}
+        return Server(str(build), [build / "laterd", "--data-dir", directory / "data",
+                                   "--http", listen["http"], "--beanstalk", listen["beanstalk"]],
+                      False, prefix=prefix)
+
+    def run_once(self, build, protocol, words, jobs):
+        """The profile of a server that did so many operations, or None."""
+        profile = self.place / f"callgrind.{self.fresh}"
+        server = self.start(build, protocol, profile)
+        target = ["--beanstalk", server.address]
+        if protocol == "http":
+            target = ["--server", f"http://{server.address}"]
+        try:
+            result = self.generate([self.build / "later", "bench", *words, "--jobs", jobs, "--json",
+                                    "--keep", *target])
+        finally:
+            server.stop()
+        return profile if result else None
+
+    def per_operation(self, build, protocol, words):
+        """All instructions of an operation, and those of each function: {None or name: count}."""
+        profiles = [self.run_once(build, protocol, words, jobs) for jobs in (FEW, MANY)]
+        if None in profiles:
+            return None
+        few, many = (functions(p) if self.profile else {None: total(p)} for p in profiles)
+        return {name: (count - few.get(name, 0)) / (MANY - FEW) for name, count in many.items()}
+
+    def run(self):
+        if not shutil.which("valgrind"):
+            self.problems.append("valgrind is not installed")
+            return
+        for name, protocol, words in SCENARIOS:
+            if not self.wanted(name.replace(" ", "-")):
+                continue
+            counts = {str(b): self.per_operation(b, protocol, words) for b in self.builds}
+            values = {build: count and count[None] for build, count in counts.items()}
+            ours = values[str(self.build)]
+            for build in self.builds[:-1]:
+                if ours and values[str(build)]:
+                    values[f"ratio to {build}"] = ours / values[str(build)]
+            self.figures.append((f"{name}, user instructions", values))
+            if self.profile:
+                print_profile(name, counts)
+
+    def table(self):
+        names = [str(build) for build in self.builds]
+        self.print_table(f"{self.program()}, callgrind, 256-byte bodies",
+                         names + [f"ratio to {name}" for name in names[:-1]])
+
+
+def total(profile):
+    return int(re.search(r"^(?:summary|totals): (\d+)", profile.read_text(), re.M).group(1))
+
+
+def functions(profile):
+    """Instructions of each function itself, not of those it calls; None: of all."""
+    said = subprocess.run(["callgrind_annotate", "--threshold=100", "--show=Ir", profile],
+                          capture_output=True, text=True, check=True).stdout
+    counts = {None: total(profile)}
+    for count, name in re.findall(r"^ *([\d,]+) (?:\([^)]*\))? +\S*?:([^\s\[]+)", said, re.M):
+        name = re.sub(r"'\d+$", "", name)
+        counts[name] = counts.get(name, 0) + int(count.replace(",", ""))
+    return counts
+
+
+def print_profile(scenario, counts):
+    """The functions that an operation spends at least five instructions in, of each build."""
+    known = [count or {} for count in counts.values()]
+    names = {name for count in known for name, value in count.items() if name and value >= 5}
+    print(f"\n{scenario}: " + ", ".join(counts))
+    for name in sorted(names, key=lambda n: -known[-1].get(n, 0)):
+        print("".join(f"{count.get(name, 0):9.1f}" for count in known) + f"  {name}")
+
+
+def main():
+    parser = parser_of(__doc__, ",".join(name.replace(" ", "-") for name, *_ in SCENARIOS))
+    parser.add_argument("--against", action="append", default=[], help="an older build to compare")
+    parser.add_argument("--profile", action="store_true", help="instructions by function, too")
+    return report.run(Instructions(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
