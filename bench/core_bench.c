@@ -77,7 +77,7 @@ static void push(struct bench *bench, uint64_t number, int64_t due_us)
                           .priority = 1024,
                           .body = BYTES("{\"a\":1}"),
                       }};
-    core_apply(bench->core, bench->now_us, &cmd, bench, NULL);
+    (void)core_apply(bench->core, bench->now_us, &cmd, bench);
 }
 
 static void fill(struct bench *bench, uint64_t waiting)
@@ -101,12 +101,12 @@ static void turn(struct bench *bench, uint32_t batch, uint64_t *number)
     for (uint32_t left = batch; left > 0; left -= bench->got) {
         struct cmd reserve = {.kind = CMD_RESERVE,
                               .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
-        core_apply(bench->core, bench->now_us, &reserve, bench, NULL);
+        (void)core_apply(bench->core, bench->now_us, &reserve, bench);
         struct cmd finish = {
             .kind = CMD_FINISH,
             .job = {.ref = {.id = bytes_of(bench->jobs[0].id, bench->jobs[0].id_len)},
                     .lease = bench->jobs[0].lease}};
-        core_apply(bench->core, bench->now_us, &finish, bench, NULL);
+        (void)core_apply(bench->core, bench->now_us, &finish, bench);
     }
     bench->lives += batch;
 }

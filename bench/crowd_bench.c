@@ -66,7 +66,7 @@ static void push(struct bench *bench, struct bytes topic, int64_t due_us)
         .kind = CMD_PUSH,
         .push = {.topic = topic, .due_us = due_us, .ttr_us = 60 * SECOND_US, .body = BYTES("1")},
     };
-    core_apply(bench->core, bench->now_us, &cmd, bench, NULL);
+    (void)core_apply(bench->core, bench->now_us, &cmd, bench);
 }
 
 static void reserve(struct bench *bench)
@@ -77,7 +77,7 @@ static void reserve(struct bench *bench)
         .reserve = {.topics = &topic, .topic_count = 1, .max = 1, .wait_us = SLOT_US},
     };
     bench->parked = true;
-    core_apply(bench->core, bench->now_us, &cmd, bench, NULL);
+    (void)core_apply(bench->core, bench->now_us, &cmd, bench);
 }
 
 /* One turn: what is due becomes ready, and is handed out and finished while there is any. */
@@ -91,7 +91,7 @@ static void turn(struct bench *bench)
         bench->late_us[bench->count++] = bench->due_us;
         struct cmd cmd = {.kind = CMD_FINISH,
                           .job = {.ref = {.seq = bench->seq}, .lease = bench->lease}};
-        core_apply(bench->core, bench->now_us, &cmd, bench, NULL);
+        (void)core_apply(bench->core, bench->now_us, &cmd, bench);
         reserve(bench);
     }
     bench->now_us += (cpu_ns() - begin_ns) / 1000 + 1;

@@ -2,11 +2,16 @@
 
 BENCH_PROGRAMS := $(BUILD)/laterd $(BUILD)/later $(BUILD)/bench/echo
 
-.PHONY: bench bench-full bench-beanstalkd bench-beanstalkd-exact bench-redis
+.PHONY: bench bench-full bench-instructions bench-beanstalkd bench-beanstalkd-exact bench-redis
 bench: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## measure laterd beside an empty echo server, about 3 minutes
 	$(PYTHON) bench/run.py --build $(BUILD)
 bench-full: $(BENCH_PROGRAMS) $(BUILD)/bench/crowd_bench ## the same with four times the jobs
 	$(PYTHON) bench/run.py --build $(BUILD) --full
+# AGAINST: the build folders of older commits, to compare with. BENCH_ARGS: --profile, --only …
+AGAINST    ?=
+BENCH_ARGS ?=
+bench-instructions: $(BENCH_PROGRAMS) ## user instructions of put, cycle, cancel, beside those of AGAINST
+	$(PYTHON) bench/instructions.py --build $(BUILD) $(AGAINST:%=--against %) $(BENCH_ARGS)
 bench-beanstalkd: $(BENCH_PROGRAMS) ## laterd beside Debian's beanstalkd, with the bars, under 5 minutes
 	$(PYTHON) bench/beanstalk.py --build $(BUILD)
 bench-beanstalkd-exact: $(BENCH_PROGRAMS) ## system calls and user instructions per put of both

@@ -30,10 +30,11 @@ static enum err check_room(const struct core *core, bool replaces)
     return OK;
 }
 
-static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_t topic)
+static struct job *make_job(struct core *core, const struct cmd_push *push, uint32_t topic,
+                            uint32_t *out_number)
 {
-    uint32_t number = pool_take_dirty(&core->jobs);
-    struct job *job = core_job(core, number);
+    *out_number = pool_take_dirty(&core->jobs);
+    struct job *job = core_job(core, *out_number);
     *job = (struct job){
         .seq = core->seq_next++,
         .due_us = push->due_us,
@@ -52,7 +53,7 @@ static uint32_t make_job(struct core *core, const struct cmd_push *push, uint32_
     };
     if (push->id.len)
         job_id_set(job, push->id, &core->ids);
-    return number;
+    return job;
 }
 
 static void push(struct core *core, const struct cmd_push *push, void *ctx)
@@ -86,8 +87,8 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
         replaced = core_displace(core, old);
         core_forget(core, old);
     }
-    uint32_t number = make_job(core, push, topic->number);
-    struct job *job = core_job(core, number);
+    uint32_t number;
+    struct job *job = make_job(core, push, topic->number, &number);
     /* One event ends the old job and begins the new: between two a crash could leave neither. */
     job->where = replaced.where;
     job->record_bytes = replaced.bytes;
@@ -98,18 +99,10 @@ static void push(struct core *core, const struct cmd_push *push, void *ctx)
     core_link(core, number, push->buried ? JOB_BURIED : core_waiting_state(core, job));
     core_emit_job(core, job, push->content_type, push->body, true);
     budget_spend(core->budget, (int64_t)push->body.len / BODY_BYTES_PER_NS);
-    struct reply reply = {
-        .kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = &core->pushed_view};
-    if (push->brief) { /* the rest of it stays zero: written by nobody else */
-        core->pushed_view.ref.seq = job->seq;
-        core->pushed_view.state = (enum job_state)job->state;
-        core_reply(core, ctx, &reply);
-        return;
-    }
     struct job_view view;
-    core_view(core, job, &view);
-    reply.jobs = &view;
-    core_reply(core, ctx, &reply);
+    struct job_view *shown = core_view_for(core, job, push->brief, &view);
+    core_reply(core, ctx,
+               &(struct reply){.kind = CMD_PUSH, .replaced = exists, .count = 1, .jobs = shown});
 }
 
 /* ---- one job ---- */
@@ -136,7 +129,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
     struct job *job = core_job(core, number);
     struct topic *topic = topics_at(&core->topics, job->topic);
     struct job_view view;
-    core_view(core, job, &view);
+    struct job_view *shown = core_view_for(core, job, cmd->job.brief, &view);
     if (cmd->kind == CMD_FINISH || cmd->job.is_done) {
         topic->finished++;
         rate_add(&topic->finish_rate, core->now_us);
@@ -146,7 +139,7 @@ static void end_job(struct core *core, uint32_t number, const struct cmd *cmd, v
         core->totals.deleted++;
     }
     core_retire(core, number);
-    core_reply(core, ctx, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = &view});
+    core_reply(core, ctx, &(struct reply){.kind = cmd->kind, .count = 1, .jobs = shown});
     core_forget(core, number);
 }
 
@@ -261,20 +254,17 @@ static void job_cmd(struct core *core, const struct cmd *cmd, void *ctx)
     core_reply_job(core, cmd->kind, ctx, core_job(core, number));
 }
 
-void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx,
-                uint64_t *out_parked)
+uint64_t core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx)
 {
-    uint64_t parked = 0;
     CHECK(!core->replaying);
     budget_spend(core->budget, COMMAND_NS);
     if (now_us > core->now_us)
         core->now_us = now_us;
     switch (cmd_traits(cmd->kind)->subject) {
     case CMD_ON_NEW_JOB: push(core, &cmd->push, ctx); break;
-    case CMD_ON_READY_JOBS: core_reserve(core, &cmd->reserve, ctx, &parked); break;
+    case CMD_ON_READY_JOBS: return core_reserve(core, &cmd->reserve, ctx);
     case CMD_ON_JOB: job_cmd(core, cmd, ctx); break;
-    case CMD_ON_TOPICS: core_topic_cmd(core, cmd, ctx, &parked); break;
+    case CMD_ON_TOPICS: return core_topic_cmd(core, cmd, ctx);
     }
-    if (out_parked)
-        *out_parked = parked;
+    return 0;
 }

@@ -114,10 +114,11 @@ enum release_why {
 
 struct cmd_job { /* RESERVE_JOB FINISH RELEASE TOUCH BURY KICK RUN RESCHEDULE GET DELETE */
     struct job_ref ref;
-    uint64_t lease;       /* 0 = not given */
-    bool is_done;         /* DELETE: its work is done, count it as finished */
-    bool bound;           /* RESERVE_JOB: as in cmd_reserve */
-    bool if_free;         /* DELETE, no lease: not a job that somebody has reserved */
+    uint64_t lease; /* 0 = not given */
+    bool is_done;   /* DELETE: its work is done, count it as finished */
+    bool bound;     /* RESERVE_JOB: as in cmd_reserve */
+    bool if_free;   /* DELETE, no lease: not a job that somebody has reserved */
+    bool brief;     /* but for RESERVE_JOB and GET: its reply needs .ref.seq and .state alone */
     enum release_why why; /* RELEASE */
     bool has_delay;       /* RELEASE: due_us is given (else the retry schedule decides) */
     bool has_priority;    /* RELEASE, BURY, RESCHEDULE */

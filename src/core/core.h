@@ -54,8 +54,8 @@ void core_free(struct core *core);
 void core_use_budget(struct core *core, struct budget *budget);
 
 /*
- * Does the command. If it cannot be answered now, `*out_parked` (may be NULL) is set to a handle
- * for core_cancel, otherwise to 0: a reserve that must wait (for a job, or for those who wait
+ * Does the command. 0: it was answered. Else it cannot be answered now, and this is a handle for
+ * core_cancel: a reserve that must wait (for a job, or for those who wait
  * already to be served first), or LIST, PEEK, TOPIC, KICK_TOPIC and CLEAR_TOPIC when there is much
  * to look at or to change. Complexity: O(log ready jobs of the topic); TOPICS: O(max).
  *
@@ -66,8 +66,7 @@ void core_use_budget(struct core *core, struct budget *budget);
  * that it is not in. A page may hold fewer jobs than asked for though there are more: `more` and
  * the cursor say so.
  */
-void core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx,
-                uint64_t *out_parked);
+uint64_t core_apply(struct core *core, int64_t now_us, const struct cmd *cmd, void *ctx);
 
 /*
  * The client of a parked command has gone: it gets no job and no reply (P6). Does nothing if the

@@ -107,8 +107,8 @@ struct core {
     struct topic **candidates;     /* scratch of reserve … */
     struct bytes *candidate_names; /* … and of what it tells of who waited */
     uint32_t candidates_cap;
-    struct job_view pushed_view; /* scratch of replies to pushes, see cmd_push::brief */
-    struct job_view *views;      /* scratch of other replies */
+    struct job_view brief_view; /* of replies to brief commands: the rest of it stays zero */
+    struct job_view *views;     /* scratch of other replies */
     uint32_t views_cap;
     struct core_totals totals; /* all but topics, waiters and the next numbers */
 };
@@ -183,17 +183,29 @@ struct job_view *core_views(struct core *core, uint32_t count); /* room for so m
 void core_reply(struct core *core, void *ctx, const struct reply *reply);
 void core_reply_err(struct core *core, enum cmd_kind kind, void *ctx, enum err err);
 void core_reply_job(struct core *core, enum cmd_kind kind, void *ctx, const struct job *job);
+/* In `room`; or, if all that is needed is .ref.seq and .state, in core::brief_view. */
+static inline struct job_view *core_view_for(struct core *core, const struct job *job, bool brief,
+                                             struct job_view *room)
+{
+    if (!brief) {
+        core_view(core, job, room);
+        return room;
+    }
+    core->brief_view.ref.seq = job->seq;
+    core->brief_view.state = (enum job_state)job->state;
+    return &core->brief_view;
+}
 
 /* ---- reserve.c ---- */
 
-void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx,
-                  uint64_t *out_parked);
+/* As core_apply(): 0, or the handle of what is parked. */
+uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx);
 bool core_end_waits(struct core *core, uint32_t steps); /* true = more to do */
 void core_cancel_wait(struct core *core, uint32_t number, uint32_t generation);
 
 /* ---- topic_commands.c ---- */
 
-void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_t *out_parked);
+uint64_t core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx); /* the same */
 void core_set_pause(struct core *core, struct topic *topic, int64_t until_us);
 void core_view_topic(const struct core *core, const struct topic *topic,
                      struct topic_view *out_view);

@@ -151,8 +151,9 @@ static enum err park(struct core *core, const struct cmd_reserve *cmd, void *ctx
     return OK;
 }
 
-void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx, uint64_t *out_parked)
+uint64_t core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx)
 {
+    uint64_t parked = 0;
     uint32_t count = 0, taken = 0;
     struct wanted wanted = wanted_of(cmd);
     bool behind_others = false;
@@ -174,12 +175,13 @@ void core_reserve(struct core *core, const struct cmd_reserve *cmd, void *ctx, u
         taken = take(core, count, &wanted);
     if (taken) {
         reply_taken(core, ctx, taken, cmd);
-        return;
+        return 0;
     }
     bool waits = cmd->wait_us > 0 || behind_others;
-    enum err err = waits ? park(core, cmd, ctx, out_parked) : ERR_EMPTY;
+    enum err err = waits ? park(core, cmd, ctx, &parked) : ERR_EMPTY;
     if (err)
         core_reply(core, ctx, &(struct reply){.err = err, .kind = CMD_RESERVE});
+    return parked;
 }
 
 /* What the waiter, whose topics are the candidates, asks for as of now. */

@@ -150,16 +150,17 @@ static enum err read_cursor(const struct cmd *cmd, struct cursor *out_after)
     return cursor_read(&listing, cmd->topic.cursor, out_after);
 }
 
-void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_t *out_parked)
+uint64_t core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx)
 {
+    uint64_t parked = 0;
     if (cmd->kind == CMD_TOPICS) {
         list_topics(core, &cmd->topic, ctx);
-        return;
+        return 0;
     }
     struct cursor after;
     if (read_cursor(cmd, &after)) {
         core_reply_err(core, cmd->kind, ctx, ERR_INVALID);
-        return;
+        return 0;
     }
     struct topic *topic = topics_find(&core->topics, cmd->topic.topic);
     if (topic && topic->idle && cmd->topic.in_use)
@@ -167,25 +168,26 @@ void core_topic_cmd(struct core *core, const struct cmd *cmd, void *ctx, uint64_
     bool makes = !cmd->topic.in_use && !cmd->topic.must_exist;
     if (cmd->kind == CMD_PAUSE && (topic || makes)) {
         pause_topic(core, cmd, ctx);
-        return;
+        return 0;
     }
     if (!topic) {
         core_reply_err(core, cmd->kind, ctx, ERR_NOT_FOUND);
-        return;
+        return 0;
     }
     if (cmd->kind == CMD_RESUME) {
         pause_topic(core, cmd, ctx);
     } else if (cmd->kind == CMD_REMOVE_TOPIC) {
         remove_topic(core, topic, ctx);
     } else if (cmd->kind == CMD_TOPIC) {
-        view_or_scan(core, topic, cmd, ctx, out_parked);
+        view_or_scan(core, topic, cmd, ctx, &parked);
     } else if (cmd->kind == CMD_KICK_TOPIC) {
-        kick_topic(core, topic, cmd, ctx, out_parked);
+        kick_topic(core, topic, cmd, ctx, &parked);
     } else if (cmd->topic.state <= JOB_GONE || cmd->topic.state >= JOB_STATES) {
         core_reply_err(core, cmd->kind, ctx, ERR_INVALID);
     } else if (cmd->kind == CMD_PEEK) {
-        peek(core, topic, cmd, ctx, out_parked);
+        peek(core, topic, cmd, ctx, &parked);
     } else {
-        core_scan(core, topic, cmd, cmd->topic.cursor.len ? &after : NULL, ctx, out_parked);
+        core_scan(core, topic, cmd, cmd->topic.cursor.len ? &after : NULL, ctx, &parked);
     }
+    return parked;
 }

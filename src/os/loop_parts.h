@@ -18,7 +18,8 @@
 #include "os/tls.h"
 
 enum {
-    EVENTS = 512,
+    EVENTS = 512, /* at once. The others' turn comes: what was told of goes to the end of epoll's
+                     list, and the next sleep ends at once while anything is in it */
     READ_BYTES = 256 * 1024,     /* read at once from somebody whose bytes are all taken */
     READ_FIRST_BYTES = 4 * 1024, /* and from one that is new, or whose bytes had to wait */
     WAKERS_MAX = 4,

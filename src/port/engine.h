@@ -21,8 +21,8 @@ struct ticket {
     /* The command's reply, whose bytes are good until this returns; it must call no verb but
        health and describe. */
     void (*answered)(struct ticket *ticket, const struct reply *reply);
-    bool brief;      /* of the reply to a change it wants no more than err, and a job's .ref.seq,
-                        .state, .lease and .until_us: saves keeping the rest until the disk is done */
+    bool brief;      /* of the reply to a change it wants no more than err, count, and a job's
+                        .ref.seq and .state: saves keeping the rest until the disk is done */
     uint64_t parked; /* the engine's: a command that waits */
     void *held;      /* the engine's: a reply that waits for the disk */
 };

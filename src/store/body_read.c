@@ -23,7 +23,6 @@ enum {
     LONE_BYTES = 16 * 1024,    /* for one body of which no neighbours are wanted */
     READS_MAX = 64,            /* waiting and under way */
     AHEAD_MAX = READS_MAX / 2, /* of those that wait, reads that no fetch waits for */
-    UNDER_WAY_MAX = 8,         /* so that the disk's threads always find the next one */
     UNDER_WAY_BYTES = 8 << 20, /* above it large records are read one after the other */
     KEPT_BYTES = 4 << 20,      /* of reads that have ended */
     FETCHED_BYTES = 8 << 20,   /* of fetches that have ended: above it, one read at a time */
@@ -402,7 +401,8 @@ static bool has_room(const struct body_reads *reads, const struct body_read *rea
 {
     if (reads->under_way_count == 0)
         return true; /* something must go on, or what is held would never be given back */
-    return reads->under_way_count < UNDER_WAY_MAX && reads->fetched_bytes < FETCHED_BYTES &&
+    return reads->under_way_count < BODY_READS_UNDER_WAY_MAX &&
+           reads->fetched_bytes < FETCHED_BYTES &&
            reads->under_way_bytes + (size_t)(read->end - read->start) <= UNDER_WAY_BYTES;
 }
 
@@ -623,7 +623,7 @@ void body_reads_valid(const struct body_reads *reads)
     CHECK(list_valid(reads, &reads->ahead, READ_WAITING, false, &bytes) == reads->ahead_count);
     CHECK(list_valid(reads, &reads->under_way, READ_UNDER_WAY, true, &bytes) ==
           reads->under_way_count);
-    CHECK(bytes == reads->under_way_bytes && reads->under_way_count <= UNDER_WAY_MAX);
+    CHECK(bytes == reads->under_way_bytes && reads->under_way_count <= BODY_READS_UNDER_WAY_MAX);
     (void)list_valid(reads, &reads->kept, READ_KEPT, false, &bytes);
     CHECK(bytes == reads->kept_bytes && bytes <= KEPT_BYTES);
     for (const struct list *link = reads->queue.next; link != &reads->queue; link = link->next)

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { BODY_READS_UNDER_WAY_MAX = 8 }; /* so that the disk's threads always find the next one */
+
 struct body_reads;
 struct store;
 

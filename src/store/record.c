@@ -33,7 +33,7 @@ static char *put_bytes(char *at, struct bytes bytes)
     return at + bytes.len;
 }
 
-static void put_counts(char *at, const struct job_counts *counts)
+static inline void put_counts(char *at, const struct job_counts *counts)
 {
     put_u16(at + 0, counts->reserves);
     put_u16(at + 2, counts->timeouts);

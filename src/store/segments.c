@@ -22,6 +22,8 @@ struct segments {
     uint32_t number_base, number_next;
     struct list open_files; /* segment::open_link; the one not used for longest first */
     uint32_t spare_count, log_count, files_open;
+    uint32_t making;     /* files that are being made */
+    uint64_t spare_room; /* of the spares whose files are there, without their headers */
     uint32_t damaged;    /* segments of the log, … */
     uint32_t set_aside;  /* … and those that were set aside */
     uint64_t disk_bytes; /* of all segments' files, made or being made */
@@ -148,6 +150,7 @@ void segments_take_spare(struct segments *segments, uint32_t number, uint64_t si
     segments->disk_bytes += size_bytes;
     list_add_tail(&segments->spares, &segment->link);
     segments->spare_count++;
+    segments->spare_room += size_bytes - BLOCK;
 }
 
 bool segments_want_spare(const struct segments *segments)
@@ -293,8 +296,11 @@ static void made(struct disk_op *op)
 {
     struct segment *segment = op->owner;
     struct segments *segments = segment->segments;
+    segments->making--;
     if (op->err == OK) {
         segment->state = SEGMENT_READY;
+        if (!segment->batch_first)
+            segments->spare_room += segment->size_bytes - BLOCK;
         segments_opened(segments, segment, op->file);
         segments->starved = false;
         segments->retry_at_us = segments->store->now_us; /* is there room for the next? */
@@ -334,6 +340,7 @@ static void make(struct segments *segments, struct segment *segment)
             return;
     }
     segment->state = SEGMENT_MAKING;
+    segments->making++;
     segments->disk_bytes += segment->size_bytes;
     segment->make = (struct disk_op){
         .verb = DISK_MAKE,
@@ -417,10 +424,8 @@ bool segments_scarce(const struct segments *segments)
     return more < kept_bytes(segments) + owed - room;
 }
 
-/*
- * The disk counts as full before it is: while it still has room enough to clean. It is asked only
- * while spares are missing.
- */
+/* The disk counts as full before it is: while it still has room enough to clean. It is asked only
+ * while spares are missing. */
 static void watch(struct segments *segments)
 {
     bool ask = segments_room(segments) < kept_bytes(segments);
@@ -465,17 +470,9 @@ int64_t segments_next_us(const struct segments *segments)
     return segments->full || segments->starved ? segments->retry_at_us : INT64_MAX;
 }
 
-static bool any_making(const struct list *head)
-{
-    for (struct list *link = head->next; link != head; link = link->next)
-        if (of_link(link)->state == SEGMENT_MAKING)
-            return true;
-    return false;
-}
-
 bool segments_making(const struct segments *segments)
 {
-    return any_making(&segments->log) || any_making(&segments->spares);
+    return segments->making > 0;
 }
 
 enum err segments_make_first(struct segments *segments)
@@ -527,6 +524,8 @@ struct segment *segments_next(struct segments *segments, uint64_t bytes, uint64_
     }
     list_remove(&best->link);
     segments->spare_count--;
+    if (best->state == SEGMENT_READY)
+        segments->spare_room -= best->size_bytes - BLOCK;
     list_add_tail(&segments->log, &best->link);
     segments->log_count++;
     best->batch_first = batch_first;
@@ -547,13 +546,10 @@ uint64_t segments_unused(const struct segments *segments)
 
 uint64_t segments_room(const struct segments *segments)
 {
-    uint64_t room = 0;
     const struct segment *tail = segments_tail(segments);
+    uint64_t room = segments->spare_room;
     if (tail && (tail->state == SEGMENT_READY || tail->state == SEGMENT_HEADED))
         room += tail->size_bytes - tail->end - log_open_bytes(segments->store->log, tail);
-    for (struct list *link = segments->spares.next; link != &segments->spares; link = link->next)
-        if (of_link(link)->state == SEGMENT_READY)
-            room += of_link(link)->size_bytes - BLOCK;
     return room;
 }
 
@@ -744,8 +740,8 @@ void segments_stats(const struct segments *segments, struct store_stats *out_sta
 /* ---- invariants ---- */
 
 struct sums {
-    uint32_t count, open, damaged;
-    uint64_t disk_bytes, live_bytes, live_jobs;
+    uint32_t count, open, damaged, making;
+    uint64_t disk_bytes, live_bytes, live_jobs, spare_room;
 };
 
 static void segment_valid(const struct segments *segments, const struct segment *segment,
@@ -765,6 +761,7 @@ static void segment_valid(const struct segments *segments, const struct segment 
     sums->count++;
     sums->open += segment->file != NULL;
     sums->damaged += segment->damaged;
+    sums->making += segment->state == SEGMENT_MAKING;
     sums->disk_bytes += segment->state == SEGMENT_STALLED ? 0 : segment->size_bytes;
     sums->live_bytes += segment->live_bytes;
     sums->live_jobs += segment->live_jobs;
@@ -792,9 +789,11 @@ void segments_valid(const struct segments *segments)
         segment_valid(segments, spare, &sums);
         CHECK(spare->state != SEGMENT_HEADED && spare->batch_first == 0);
         CHECK(spare->live_jobs == 0 && spare->end == BLOCK);
+        sums.spare_room += spare->state == SEGMENT_READY ? spare->size_bytes - BLOCK : 0;
     }
     CHECK(sums.count == segments->spare_count);
     CHECK(sums.open == segments->files_open && sums.damaged == segments->damaged); /* G3 */
     CHECK(sums.disk_bytes == segments->disk_bytes);
+    CHECK(sums.making == segments->making && sums.spare_room == segments->spare_room);
     CHECK(!segments->full || segments->full == ERR_DISK_FULL || segments->full == ERR_DISK_LIMIT);
 }

@@ -27,10 +27,13 @@ static int64_t monotonic_us(void)
 
 unsigned store_descriptors(uint32_t files_max)
 {
-    /* Directory, lock, events; the manifest's two; second ones of the files that are written, of
-       one being made, of one that is read past the cache; and those that reads open: of bodies, of
-       the cleaner and of a follower. */
-    enum { OTHERS = 3 + 2 + 8 + 8 };
+    enum {
+        OF_DISK = 3 + 1, /* directory twice, lock, events */
+        MANIFEST = 2,    /* for writing and for reading */
+        SECOND = 8,      /* of files written, made, or read past the cache */
+        READS = BODY_READS_UNDER_WAY_MAX + 1 + FOLLOWERS_MAX, /* each may open one; 1: cleaner */
+        OTHERS = OF_DISK + MANIFEST + SECOND + READS,
+    };
     if (files_max == 0)
         files_max = FILES_OPEN_MAX;
     return (files_max < FILES_OPEN_MIN ? FILES_OPEN_MIN : files_max) + OTHERS;

@@ -225,11 +225,12 @@ static enum err verify_batches(struct verify *verify, const char *name, struct w
                                uint64_t batch_end)
 {
     uint64_t dirty, offset;
-    enum err err;
+    enum err err = OK; /* of all stretches: what could not be read once is not good later */
     do {
         verify_good(verify, name, walker, batch_end);
         offset = walker->offset;
-        err = verify_rest(verify, walker, &dirty);
+        enum err rest = verify_rest(verify, walker, &dirty);
+        err = err ? err : rest;
     } while (verify->batch_next < batch_end &&
              skip_damage(verify, name, walker, offset, batch_end));
     judge_end(verify, name, offset, dirty, batch_end);

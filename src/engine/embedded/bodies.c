@@ -110,7 +110,7 @@ static void give_back(struct embedded *embedded, const struct unread *unread)
                 .due_us = embedded->loop->now_us + UNREAD_WAIT_US},
     };
     /* The job may have gone meanwhile: then there is nothing to give back. */
-    core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL, NULL);
+    (void)core_apply(embedded->core, embedded->loop->now_us, &cmd, NULL);
 }
 
 /* A body that is damaged stays so: an operator must see it. False: there is more to do. */
@@ -447,9 +447,8 @@ static void ask_again(struct embedded *embedded, struct body_waiter *waiter, str
 {
     struct cmd cmd = {.kind = CMD_RESERVE, .reserve = waiter->asked};
     int64_t until_us = waiter->asked_until_us;
-    uint64_t parked = 0;
     cmd.reserve.wait_us = until_us > embedded->loop->now_us ? until_us - embedded->loop->now_us : 0;
-    core_apply(embedded->core, embedded->loop->now_us, &cmd, ticket, &parked);
+    uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, &cmd, ticket);
     if (parked)
         ticket->parked = parked; /* not answered yet: the ticket is still there */
 }

@@ -18,7 +18,9 @@ struct commit_waiter {
     struct commit_waiter *next;
     uint64_t batch;
     struct reply reply;
-    struct job_view job;
+    uint64_t seq;          /* of a brief reply's job: it is shown … */
+    enum job_state state;  /* … by embedded::brief_view */
+    struct job_view job[]; /* another reply's: one at most */
 };
 
 /* A push may ask for more than the server's setting. Asking for less gets what all others get. */
@@ -35,14 +37,11 @@ bool commit_must_wait(const struct embedded *embedded)
 }
 
 /* What a view borrows from the core must be our own while the view waits. */
-static void keep_borrowed(struct arena *arena, struct job_view *job, bool brief)
+static void keep_view(struct arena *arena, const struct job_view *from, struct job_view *job)
 {
-    if (brief) {
-        job->ref.id = job->topic = (struct bytes){0};
-        job->retry_us = NULL;
-        job->retry_count = 0;
-        return;
-    }
+    *job = *from;
+    job->content_type = (struct bytes){0}; /* a change's reply does not show them */
+    job->body = (struct bytes){0};
     struct bytes schedule = bytes_of(job->retry_us, job->retry_count * sizeof(int64_t));
     job->ref.id = arena_copy(arena, job->ref.id);
     job->topic = arena_copy(arena, job->topic);
@@ -56,19 +55,22 @@ void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct 
         sync ? &embedded->syncing.gathering : &embedded->writing.gathering;
     if (sync)
         store_want_sync(embedded->store);
-    struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter));
+    bool shows = reply->jobs && reply->count;
+    size_t view_bytes = shows && !ticket->brief ? sizeof(struct job_view) : 0;
+    struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter) + view_bytes);
     waiter->head = (struct waiting_reply){.ticket = ticket};
     waiter->next = NULL;
     waiter->batch = store_promised(embedded->store);
     waiter->reply = *reply;
     waiter->reply.topics = NULL;
-    if (reply->jobs && reply->count) {
-        CHECK(reply->count == 1); /* a change answers with one job at most */
-        waiter->job = reply->jobs[0];
-        waiter->job.content_type = (struct bytes){0}; /* a change's reply does not show them */
-        waiter->job.body = (struct bytes){0};
-        keep_borrowed(&list->arena, &waiter->job, ticket->brief);
-        waiter->reply.jobs = &waiter->job;
+    CHECK(!shows || reply->count == 1); /* a change answers with one job at most */
+    if (view_bytes) {
+        keep_view(&list->arena, reply->jobs, waiter->job);
+        waiter->reply.jobs = waiter->job;
+    } else if (shows) {
+        waiter->seq = reply->jobs->ref.seq;
+        waiter->state = reply->jobs->state;
+        waiter->reply.jobs = &embedded->brief_view;
     }
     *list->last = waiter;
     list->last = &waiter->next;
@@ -86,6 +88,10 @@ static void answer(struct embedded *embedded, const struct commit_waiter *waiter
     if (err) {
         ticket->answered(ticket, &(struct reply){.err = err, .kind = waiter->reply.kind});
         return;
+    }
+    if (waiter->reply.jobs == &embedded->brief_view) {
+        embedded->brief_view.ref.seq = waiter->seq;
+        embedded->brief_view.state = waiter->state;
     }
     ticket->answered(ticket, &waiter->reply);
 }

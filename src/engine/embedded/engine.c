@@ -205,8 +205,7 @@ static enum submitted engine_submit(struct engine *engine, const struct cmd *cmd
     }
     embedded->stats = cmd->kind == CMD_TOPICS && cmd->topic.stats ? &cmd->topic : NULL;
     uint64_t waiting_before = embedded_waiting_replies(embedded);
-    uint64_t parked = 0;
-    core_apply(embedded->core, embedded->loop->now_us, cmd, ticket, &parked);
+    uint64_t parked = core_apply(embedded->core, embedded->loop->now_us, cmd, ticket);
     embedded->asked = embedded->durability;
     embedded->stats = NULL;
     if (!parked && embedded_waiting_replies(embedded) == waiting_before)

@@ -76,6 +76,7 @@ struct embedded {
     uint64_t commit_waiter_count;  /* of both: */
     struct commit_waiters writing; /* for the server's durability */
     struct commit_waiters syncing; /* pushes that want more than that */
+    struct job_view brief_view;    /* of brief replies that have waited: the rest stays zero */
     struct bodies bodies;
     bool said_full;  /* that the store has no room, and not yet that it has some again */
     int64_t full_us; /* when it was seen to have none */

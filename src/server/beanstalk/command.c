@@ -212,7 +212,8 @@ static void holder_only(struct beanstalk_session *beanstalk,
         beanstalk_word(beanstalk, BEANSTALK_NOT_FOUND);
         return;
     }
-    struct cmd cmd = {.job = {.ref.seq = reservation->seq, .lease = reservation->lease}};
+    struct cmd cmd = {
+        .job = {.ref.seq = reservation->seq, .lease = reservation->lease, .brief = true}};
     if (request->cmd == BEANSTALK_TOUCH) {
         cmd.kind = CMD_TOUCH;
         reservation->end = 0; /* who touches it has got it */
@@ -233,7 +234,7 @@ static void holder_only(struct beanstalk_session *beanstalk,
 /* Its holder deletes a job because it is done; anybody may delete one that nobody holds. */
 static void delete_job(struct beanstalk_session *beanstalk, const struct beanstalk_request *request)
 {
-    struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id}};
+    struct cmd cmd = {.kind = CMD_DELETE, .job = {.ref.seq = request->id, .brief = true}};
     struct beanstalk_reservation *reservation = reservation_of(beanstalk, request->id);
     if (reservation && reservation->until_us > beanstalk_server(beanstalk)->loop->now_us) {
         cmd.job.lease = reservation->lease;

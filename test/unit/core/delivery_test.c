@@ -32,7 +32,7 @@ static uint64_t push(uint32_t priority, int64_t due_us)
 {
     struct cmd_push push = {
         .topic = BYTES("t"), .due_us = due_us, .ttr_us = TTR, .priority = priority};
-    core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed, NULL);
+    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
     assert_int_equal(bed.reply.err, OK);
     return bed.first.ref.seq;
 }
@@ -42,7 +42,7 @@ static enum err reserve(int64_t now_us)
     const struct bytes topic = BYTES("t");
     struct cmd cmd = {.kind = CMD_RESERVE,
                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
-    core_apply(bed.core, now_us, &cmd, &bed, NULL);
+    (void)core_apply(bed.core, now_us, &cmd, &bed);
     return bed.reply.err;
 }
 
@@ -93,7 +93,7 @@ static void a_lease_that_is_not_the_jobs_any_more_is_not_restarted(void **state)
     assert_false(core_restart_lease(bed.core, START + TTR, seq, lease, 0, &until_us));
     struct cmd finish = {.kind = CMD_FINISH, .job = {.ref.seq = seq, .lease = bed.first.lease}};
     lease = bed.first.lease;
-    core_apply(bed.core, START + TTR, &finish, &bed, NULL);
+    (void)core_apply(bed.core, START + TTR, &finish, &bed);
     assert_int_equal(bed.reply.err, OK);
     assert_false(core_restart_lease(bed.core, START + TTR, seq, lease, 0, &until_us));
     assert_int_equal(until_us, -1); /* nothing was said */

@@ -33,15 +33,15 @@ static int teardown(void **state)
 static void push(const char *topic, int64_t due_us)
 {
     struct cmd_push push = {.topic = bytes_str(topic), .due_us = due_us, .ttr_us = SECOND};
-    core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed, NULL);
+    (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
     assert_int_equal(bed.reply.err, OK);
 }
 
 /* The handle if it is parked, else 0. */
 static uint64_t list(struct cmd_topic page)
 {
-    uint64_t parked = 0;
-    core_apply(bed.core, START, &(struct cmd){.kind = CMD_LIST, .topic = page}, &bed, &parked);
+    uint64_t parked =
+        core_apply(bed.core, START, &(struct cmd){.kind = CMD_LIST, .topic = page}, &bed);
     return parked;
 }
 

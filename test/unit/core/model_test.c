@@ -258,7 +258,7 @@ static void hear(struct core_callbacks *callbacks, void *ctx, const struct reply
 static enum err apply(const struct cmd *cmd)
 {
     life->replied = false;
-    core_apply(life->core, life->now_us, cmd, life, NULL);
+    (void)core_apply(life->core, life->now_us, cmd, life);
     MUST(life->replied);
     return life->reply.err;
 }
@@ -347,7 +347,7 @@ static void step_reserve(void)
         waiter.until_us = life->now_us + cmd.reserve.wait_us;
         waiter.parked = true;
         *free = waiter;
-        core_apply(life->core, life->now_us, &cmd, free, &free->handle);
+        free->handle = core_apply(life->core, life->now_us, &cmd, free);
         MUST(free->parked && free->handle);
     }
 }

@@ -36,15 +36,14 @@ static void push_delayed(unsigned count)
 {
     struct cmd_push push = {.topic = BYTES("t"), .due_us = START + SECOND, .ttr_us = SECOND};
     for (unsigned i = 0; i < count; i++) {
-        core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed, NULL);
+        (void)core_apply(bed.core, START, &(struct cmd){.kind = CMD_PUSH, .push = push}, &bed);
         assert_int_equal(bed.reply.err, OK);
     }
 }
 
 static uint64_t park(const struct cmd *cmd)
 {
-    uint64_t parked = 0;
-    core_apply(bed.core, START, cmd, &bed, &parked);
+    uint64_t parked = core_apply(bed.core, START, cmd, &bed);
     assert_true(parked != 0);
     return parked;
 }
