@@ -106,6 +106,40 @@ bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys,
     return owner == us || send_to(out, "MOVED", slot, cluster->nodes[owner]);
 }
 
+bool cluster_allows_channels(const struct sim_redis_conn *conn, const struct bytes *channels,
+                             uint32_t count, struct buf *out)
+{
+    const struct sim_cluster *cluster = conn->redis->cluster;
+    unsigned slot = sim_cluster_slot(channels[0]), us = place_of(cluster, conn->redis);
+    uint8_t owner = cluster->owner[slot];
+    for (uint32_t i = 1; i < count; i++) {
+        if (sim_cluster_slot(channels[i]) != slot) {
+            resp_error(out, "CROSSSLOT Keys in request don't hash to the same slot");
+            return false;
+        }
+    }
+    if (owner == SIM_CLUSTER_NONE || cluster->down || cluster->cut_off[us]) {
+        resp_error(out, "CLUSTERDOWN The cluster is down");
+        return false;
+    }
+    return owner == us || send_to(out, "MOVED", slot, cluster->nodes[owner]);
+}
+
+/* The server has other slots than before: whoever subscribed to channels of one that it has not
+ * any more is told that this is over. */
+static void leave_channels(struct sim_cluster *cluster, unsigned node)
+{
+    struct sim_redis *redis = cluster->nodes[node];
+    for (struct list *at = redis->conns.next; at != &redis->conns; at = at->next) {
+        struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
+        for (unsigned i = conn->channel_count; i-- > 0;) {
+            const struct sim_channel *channel = &conn->channels[i];
+            if (channel->sharded && cluster->owner[sim_cluster_slot(channel->name)] != node)
+                take_channel(conn, i);
+        }
+    }
+}
+
 /* ---- the map ---- */
 
 static void add_node(struct buf *out, const struct sim_redis *node, unsigned place)
@@ -233,9 +267,11 @@ bool sim_cluster_move_key(struct sim_cluster *cluster, unsigned slot)
             return true;
         }
     }
+    unsigned before = cluster->owner[slot];
     cluster->owner[slot] = cluster->to[slot];
     cluster->to[slot] = SIM_CLUSTER_NONE;
     cluster->epoch++;
+    leave_channels(cluster, before);
     return false;
 }
 
@@ -253,8 +289,10 @@ void sim_cluster_take_over(struct sim_cluster *cluster, struct sim_redis *replic
     }
     cluster->epoch++;
     sim_redis_follow(replica, NULL);
-    if (!cluster->cut_off[old])
-        sim_redis_follow(master, replica);
+    if (cluster->cut_off[old])
+        return;
+    leave_channels(cluster, old);
+    sim_redis_follow(master, replica);
 }
 
 static unsigned slot_of(const uint8_t *owners, unsigned node)
@@ -280,6 +318,7 @@ void sim_cluster_cut_off(struct sim_cluster *cluster, unsigned node, bool cut_of
     unsigned slot = slot_of(cluster->kept[node]->owner, node);
     mem_free(cluster->kept[node]);
     cluster->kept[node] = NULL;
+    leave_channels(cluster, node);
     if (slot < SIM_CLUSTER_SLOTS && slot_of(cluster->owner, node) == SIM_CLUSTER_SLOTS)
         sim_redis_follow(cluster->nodes[node], cluster->nodes[cluster->owner[slot]]);
 }

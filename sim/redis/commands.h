@@ -8,12 +8,13 @@
 #include "sim/redis/values.h"
 
 enum command_flags {
-    COMMAND_WRITE = 1,      /* changes keys */
-    COMMAND_DENY_OOM = 2,   /* refused when memory is full */
-    COMMAND_LOADING = 4,    /* answered while the data is being loaded */
-    COMMAND_NO_SCRIPT = 8,  /* not for scripts */
-    COMMAND_NO_AUTH = 16,   /* answered before a password was given */
-    COMMAND_SUBSCRIBER = 32 /* answered in a connection that has subscribed */
+    COMMAND_WRITE = 1,       /* changes keys */
+    COMMAND_DENY_OOM = 2,    /* refused when memory is full */
+    COMMAND_LOADING = 4,     /* answered while the data is being loaded */
+    COMMAND_NO_SCRIPT = 8,   /* not for scripts */
+    COMMAND_NO_AUTH = 16,    /* answered before a password was given */
+    COMMAND_SUBSCRIBER = 32, /* answered in a connection that has subscribed */
+    COMMAND_CHANNELS = 64    /* its keys are sharded channels */
 };
 
 /* One command that is carried out. */

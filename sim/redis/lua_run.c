@@ -308,6 +308,8 @@ static const char ERROR_HANDLER[] = "local dbg = debug\n"
                                     "  return err\n"
                                     "end\n";
 
+enum { REDIS_VERSION_NUM = 0x070000 };
+
 static void begin(void)
 {
     static const luaL_Reg functions[] = {{"call", redis_call},
@@ -326,6 +328,8 @@ static void begin(void)
     CHECK(lua_pcall(lua, 0, 1, 0) == 0);
     state.on_error = luaL_ref(lua, LUA_REGISTRYINDEX);
     luaL_register(lua, "redis", functions);
+    lua_pushnumber(lua, REDIS_VERSION_NUM);
+    lua_setfield(lua, -2, "REDIS_VERSION_NUM");
     lua_pop(lua, 1);
     sim_lua_struct(lua);
     for (size_t i = 0; i < sizeof(removed) / sizeof(removed[0]); i++) {

@@ -61,8 +61,10 @@ static void apply_words(struct sim_redis *redis, unsigned db, const struct bytes
     nowhere.len = 0;
     if (command)
         command->run(&run);
-    else if (live)                                          /* PUBLISH */
-        (void)sim_redis_publish(redis, words[1], words[2]); /* however many there are */
+    else if (live && bytes_eq_nocase(words[0], BYTES("spublish"))) /* however many there are */
+        (void)sim_redis_spublish(redis, words[1], words[2]);
+    else if (live)
+        (void)sim_redis_publish(redis, words[1], words[2]);
 }
 
 /* Carries out the log's entries of [from, to). */

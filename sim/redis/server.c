@@ -96,8 +96,19 @@ struct sim_redis_conn *sim_redis_accept(struct sim_redis *redis)
 void sim_redis_unsubscribe(struct sim_redis_conn *conn)
 {
     for (unsigned i = 0; i < conn->channel_count; i++)
-        mem_free((void *)(uintptr_t)conn->channels[i].at);
+        mem_free((void *)(uintptr_t)conn->channels[i].name.at);
     conn->channel_count = 0;
+}
+
+void take_channel(struct sim_redis_conn *conn, unsigned place)
+{
+    struct sim_channel channel = conn->channels[place];
+    conn->channels[place] = conn->channels[--conn->channel_count];
+    resp_array(&conn->out, 3);
+    resp_bulk(&conn->out, channel.sharded ? BYTES("sunsubscribe") : BYTES("unsubscribe"));
+    resp_bulk(&conn->out, channel.name);
+    resp_integer(&conn->out, conn->channel_count);
+    mem_free((void *)(uintptr_t)channel.name.at);
 }
 
 void sim_redis_hang_up(struct sim_redis_conn *conn)
@@ -119,29 +130,40 @@ bool sim_redis_closed(const struct sim_redis_conn *conn)
     return conn->closed;
 }
 
-bool is_subscribed(const struct sim_redis_conn *conn, struct bytes channel)
+bool is_subscribed(const struct sim_redis_conn *conn, struct bytes channel, bool sharded)
 {
     for (unsigned i = 0; i < conn->channel_count; i++) {
-        if (bytes_eq(conn->channels[i], channel))
+        if (conn->channels[i].sharded == sharded && bytes_eq(conn->channels[i].name, channel))
             return true;
     }
     return false;
 }
 
-unsigned sim_redis_publish(struct sim_redis *redis, struct bytes channel, struct bytes message)
+static unsigned publish(struct sim_redis *redis, struct bytes channel, struct bytes message,
+                        bool sharded)
 {
     unsigned count = 0;
     for (struct list *at = redis->conns.next; at != &redis->conns; at = at->next) {
         struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
-        if (!is_subscribed(conn, channel))
+        if (!is_subscribed(conn, channel, sharded))
             continue;
         resp_array(&conn->out, 3);
-        resp_bulk(&conn->out, BYTES("message"));
+        resp_bulk(&conn->out, sharded ? BYTES("smessage") : BYTES("message"));
         resp_bulk(&conn->out, channel);
         resp_bulk(&conn->out, message);
         count++;
     }
     return count;
+}
+
+unsigned sim_redis_publish(struct sim_redis *redis, struct bytes channel, struct bytes message)
+{
+    return publish(redis, channel, message, false);
+}
+
+unsigned sim_redis_spublish(struct sim_redis *redis, struct bytes channel, struct bytes message)
+{
+    return publish(redis, channel, message, true);
 }
 
 /* ---- may it run? ---- */
@@ -220,7 +242,10 @@ static const char *refused(const struct sim_redis_conn *conn, const struct comma
                  command->name);
         return "";
     }
-    if (redis->cluster && keys && !cluster_allows(conn, words + first, keys, out))
+    if (redis->cluster && keys &&
+        !(command->flags & COMMAND_CHANNELS
+              ? cluster_allows_channels(conn, words + first, keys, out)
+              : cluster_allows(conn, words + first, keys, out)))
         return "";
     if (settings->full && (command->flags & COMMAND_DENY_OOM))
         return OOM;

@@ -84,6 +84,8 @@ void sim_redis_name_master(struct sim_redis *sentinel, const struct sim_redis *m
 
 /* Publishes to the connections of this server alone. Returns how many there are. */
 unsigned sim_redis_publish(struct sim_redis *redis, struct bytes channel, struct bytes message);
+/* The same by SPUBLISH: to those who have said SSUBSCRIBE. */
+unsigned sim_redis_spublish(struct sim_redis *redis, struct bytes channel, struct bytes message);
 
 /* All keys, members and values in one hash: equal data, equal hash. */
 uint64_t sim_redis_digest(const struct sim_redis *redis);

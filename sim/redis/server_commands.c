@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/mem.h"
 #include "sim/redis/server_parts.h"
 
@@ -189,19 +190,49 @@ static void run_publish(struct command_run *run)
     resp_integer(run->out, heard);
 }
 
-static void run_subscribe(struct command_run *run)
+static void run_spublish(struct command_run *run)
+{
+    struct sim_redis *redis = redis_of(run);
+    run->dirty = !redis->cluster && redis->replica_count > 0;
+    resp_integer(run->out, sim_redis_spublish(redis, run->words[1], run->words[2]));
+}
+
+static void subscribe(struct command_run *run, bool sharded)
 {
     struct sim_redis_conn *conn = conn_of(run);
     for (uint32_t i = 1; i < run->count; i++) {
-        if (!is_subscribed(conn, run->words[i]) && conn->channel_count < CHANNELS_MAX) {
+        if (!is_subscribed(conn, run->words[i], sharded)) {
             struct buf name = {0};
+            CHECK(conn->channel_count < CHANNELS_MAX);
             buf_add_bytes(&name, run->words[i]);
-            conn->channels[conn->channel_count++] = buf_bytes(&name);
+            conn->channels[conn->channel_count++] =
+                (struct sim_channel){.name = buf_bytes(&name), .sharded = sharded};
         }
         resp_array(run->out, 3);
-        resp_bulk(run->out, BYTES("subscribe"));
+        resp_bulk(run->out, sharded ? BYTES("ssubscribe") : BYTES("subscribe"));
         resp_bulk(run->out, run->words[i]);
         resp_integer(run->out, conn->channel_count);
+    }
+}
+
+static void run_subscribe(struct command_run *run)
+{
+    subscribe(run, false);
+}
+
+static void run_ssubscribe(struct command_run *run)
+{
+    subscribe(run, true);
+}
+
+static void run_sunsubscribe(struct command_run *run)
+{
+    struct sim_redis_conn *conn = conn_of(run);
+    for (uint32_t word = 1; word < run->count; word++) {
+        for (unsigned i = conn->channel_count; i-- > 0;) {
+            if (conn->channels[i].sharded && bytes_eq(conn->channels[i].name, run->words[word]))
+                take_channel(conn, i);
+        }
     }
 }
 
@@ -311,6 +342,9 @@ static const struct command commands[] = {
     {"wait", 3, HIDDEN, 0, 0, run_wait},
     {"publish", 3, LOADS, 0, 0, run_publish},
     {"subscribe", -2, LOADS | HIDDEN | HEARS, 0, 0, run_subscribe},
+    {"spublish", 3, LOADS | COMMAND_CHANNELS, 1, 1, run_spublish},
+    {"ssubscribe", -2, LOADS | HIDDEN | HEARS | COMMAND_CHANNELS, 1, -1, run_ssubscribe},
+    {"sunsubscribe", -2, LOADS | HIDDEN | HEARS, 0, 0, run_sunsubscribe},
     {"script", -2, HIDDEN, 0, 0, run_scripts},
     {"evalsha", -3, HIDDEN, 0, 0, run_evalsha},
     {"eval", -3, HIDDEN, 0, 0, run_eval},

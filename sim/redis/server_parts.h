@@ -12,7 +12,12 @@
 #include "sim/redis/lua_run.h"
 #include "sim/redis/server.h"
 
-enum { CHANNELS_MAX = 4 };
+enum { CHANNELS_MAX = 128 };
+
+struct sim_channel {
+    struct bytes name; /* owned */
+    bool sharded;
+};
 
 struct log_mark {
     size_t end;    /* in the log */
@@ -45,7 +50,7 @@ struct sim_redis_conn {
     struct buf in, out;
     unsigned db;
     bool authorized, asking, closed;
-    struct bytes channels[CHANNELS_MAX]; /* owned */
+    struct sim_channel channels[CHANNELS_MAX];
     unsigned channel_count;
     size_t written; /* the log's end behind its last change */
     /* WAIT: */
@@ -67,7 +72,9 @@ const struct command *server_command(const struct sim_redis *redis, struct bytes
 
 /* ---- server.c ---- */
 
-bool is_subscribed(const struct sim_redis_conn *conn, struct bytes channel);
+bool is_subscribed(const struct sim_redis_conn *conn, struct bytes channel, bool sharded);
+/* As after SUNSUBSCRIBE; the client is told. `place`: of the connection's channels. */
+void take_channel(struct sim_redis_conn *conn, unsigned place);
 void answer_wait(struct sim_redis_conn *conn);
 /* How many keys are named, of EVAL and EVALSHA. False: an error was answered. */
 bool script_keys(struct command_run *run, uint32_t *out_count);
@@ -89,6 +96,9 @@ void replica_leave(struct sim_redis *redis);
 /* May this server answer for these keys? Else appends the error to `out`. */
 bool cluster_allows(const struct sim_redis_conn *conn, const struct bytes *keys, uint32_t count,
                     struct buf *out);
+/* The same for the channels of SSUBSCRIBE and SPUBLISH, which do not move key by key. */
+bool cluster_allows_channels(const struct sim_redis_conn *conn, const struct bytes *channels,
+                             uint32_t count, struct buf *out);
 void cluster_publish(const struct sim_redis *from, struct bytes channel, struct bytes message);
 void cluster_show_slots(const struct sim_redis *redis, struct buf *out);
 void cluster_show_info(const struct sim_redis *redis, struct buf *out);

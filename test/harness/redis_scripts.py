@@ -23,10 +23,12 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
-PARTS = {"push": ["clock", "push", "common", "job", "room", "push_other"],
-         "reserve": ["clock", "reserve", "common", "reserve_other"], "topic": ["clock", "common", "job", "room", "topic"],
-         "end": ["end", "clock", "common", "job", "end_other"],
-         "list": ["clock", "common", "job", "walk", "list"], "sweep": ["clock", "common", "job", "walk", "sweep"]}
+PARTS = {"push": ["clock", "push", "common", "marks", "job", "room", "push_other"],
+         "reserve": ["clock", "reserve", "common", "marks", "reserve_other"],
+         "topic": ["clock", "common", "marks", "job", "room", "topic"],
+         "end": ["end", "clock", "common", "marks", "job", "end_other"],
+         "list": ["clock", "common", "marks", "job", "walk", "list"],
+         "sweep": ["clock", "common", "marks", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
           "retries id_len priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
@@ -71,9 +73,24 @@ class Connection:
         self.socket.close()
 
 
+class Ear(Connection):
+    """Hears what partition 3 tells all daemons, and what it tells these."""
+
+    def __init__(self, port, *daemons, timeout=0.2):
+        super().__init__(port)
+        channels = ["{laterd:3}:notice", *(b"{laterd:3}:notice:" + daemon for daemon in daemons)]
+        self.send("SSUBSCRIBE", *channels)
+        for _ in channels:
+            self.read()
+        self.socket.settimeout(timeout)
+
+    def hear(self):
+        return self.read()[2]
+
+
 @functools.lru_cache(maxsize=None)
 def script_text(name):
-    parts = PARTS.get(name, ["clock", "common", "job", name])
+    parts = PARTS.get(name, ["clock", "common", "marks", "job", name])
     text = b""
     for part in parts:
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
@@ -215,7 +232,8 @@ class Queue:
         return int(seconds) * 1000000 + int(micros)
 
     def open(self, partitions=None, places=4096):
-        return self.ask("open", self.partition, partitions or self.partitions, "laterd:notice", 2, places, 0)
+        return self.ask("open", self.partition, partitions or self.partitions,
+                        "{laterd:%d}:notice" % self.partition, 2, places, 0)
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""

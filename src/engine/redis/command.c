@@ -234,7 +234,7 @@ static void gathering_reply(struct gathering *gathering)
     bool frees =
         reply.kind == CMD_KICK_TOPIC || reply.kind == CMD_RESUME || reply.kind == CMD_REMOVE_TOPIC;
     for (uint32_t i = 0; i < redis->space.partitions && frees && !reply.err; i++)
-        consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i);
+        consumers_ready(&redis->consumers, buf_bytes(&gathering->topic), i, TOLD_ALL);
     pending_answer(&gathering->pending, &reply);
 }
 

@@ -116,11 +116,26 @@ static void free_if_over(struct wait_group *group)
 
 /* ---- waiters ---- */
 
+/* Somebody waits from now on: where our mark says that nobody does, it is left once more. */
+static void mark_again(struct topic *topic, uint32_t partitions)
+{
+    for (uint32_t i = 0; i < partitions; i++) {
+        if (topic->hints[i].what == EMPTY && topic->hints[i].only_hint)
+            topic->hints[i].what = TAKEN;
+    }
+}
+
 static void count_waiter(const struct waiter *waiter, bool more)
 {
+    const struct consumers_options *options = &waiter->group->consumers->options;
     for (uint32_t i = 0; i < waiter->group->topic_count; i++) {
         struct topic *topic = waiter->group->topics[i].topic;
         topic->waiters = more ? topic->waiters + 1 : topic->waiters - 1;
+        if (!waiter->parked)
+            continue;
+        topic->parked = more ? topic->parked + 1 : topic->parked - 1;
+        if (more && topic->parked == 1)
+            mark_again(topic, options->space->partitions);
     }
 }
 
@@ -237,11 +252,11 @@ static void time_is_up(struct timer *timer)
     waiter_end(waiter, waiter->parked ? ERR_EMPTY : ERR_AGAIN);
 }
 
-/* Somebody waits: so what is believed is looked at twice before it is too old. */
+/* Somebody waits: so what may be wrong is looked at twice before it is believed for too long. */
 static void plan_verify(struct consumers *consumers)
 {
     int64_t now_us = consumers_now_us(consumers), half_us = consumers->options.believe_us / 2;
-    if (consumers->options.believe_us == INT64_MAX || timer_is_armed(&consumers->verify))
+    if (timer_is_armed(&consumers->verify))
         return;
     uint64_t dice = hash_seeded(&now_us, sizeof(now_us), consumers->waiters);
     loop_arm(consumers->options.loop, &consumers->verify,
@@ -341,6 +356,38 @@ void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32
         group->consumers->options.give_back(group->consumers->options.owner, &jobs[next]);
 }
 
+static bool group_looks(const struct topic *topic)
+{
+    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
+        if (LIST_ENTRY(at, struct place, in_topic)->group->looking)
+            return true;
+    }
+    return false;
+}
+
+/* Of a ready job we alone were told, and have not asked for it: nobody needs it here. */
+static void pass_on_topic(struct consumers *consumers, struct topic *topic)
+{
+    list_remove(&topic->told);
+    for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
+        if (topic->hints[i].told)
+            consumers_pass_on(consumers, topic_name(topic), i);
+        topic->hints[i].told = false;
+    }
+}
+
+/* Those that are still being looked for wait until that is answered. */
+static void pass_on(struct consumers *consumers)
+{
+    struct list *next;
+    for (struct list *at = consumers->told.next; at != &consumers->told; at = next) {
+        struct topic *topic = LIST_ENTRY(at, struct topic, told);
+        next = at->next;
+        if (!group_looks(topic))
+            pass_on_topic(consumers, topic);
+    }
+}
+
 void consumers_match(struct consumers *consumers)
 {
     struct list now; /* a group may become dirty again meanwhile: it is looked at next turn */
@@ -357,6 +404,7 @@ void consumers_match(struct consumers *consumers)
         arena_reset(&consumers->scratch);
         free_if_over(group);
     }
+    pass_on(consumers);
 }
 
 bool consumers_wait_for_match(const struct consumers *consumers)
@@ -372,12 +420,27 @@ static void wake_groups(struct topic *topic)
         wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
 }
 
-void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition)
+void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition,
+                     enum told told)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
-    if (!topic || partition >= consumers->options.space->partitions)
+    if (partition >= consumers->options.space->partitions)
         return;
+    if (!topic) {
+        if (told == TOLD_US)
+            consumers_pass_on(consumers, name, partition);
+        return;
+    }
     topic_notice(topic, partition);
+    if (told == TOLD_HINT)
+        return;
+    if (told == TOLD_US && list_empty(&topic->groups)) {
+        consumers_pass_on(consumers, name, partition);
+    } else if (told == TOLD_US) {
+        topic->hints[partition].told = true;
+        list_remove(&topic->told);
+        list_add_tail(&consumers->told, &topic->told);
+    }
     wake_groups(topic);
 }
 
@@ -416,46 +479,56 @@ void consumers_see(struct consumers *consumers, const struct job_view *job, uint
     wake_groups(topic);
 }
 
-static void forget(struct consumers *consumers, struct topic *topic)
+static void forget(struct consumers *consumers, struct topic *topic, const void *ctx)
 {
+    (void)ctx;
     topic_forget(topic, consumers->options.space->partitions);
     wake_groups(topic);
 }
 
-static void each_topic(struct consumers *consumers, void (*see)(struct consumers *, struct topic *))
+static void each_topic(struct consumers *consumers,
+                       void (*see)(struct consumers *, struct topic *, const void *ctx),
+                       const void *ctx)
 {
     for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next) {
         struct wait_group *group = LIST_ENTRY(at, struct wait_group, place);
         for (uint32_t i = 0; i < group->topic_count; i++)
-            see(consumers, group->topics[i].topic);
+            see(consumers, group->topics[i].topic, ctx);
     }
     for (struct list *at = consumers->topic_cache.idle.next; at != &consumers->topic_cache.idle;
          at = at->next)
-        see(consumers, LIST_ENTRY(at, struct topic, idle));
+        see(consumers, LIST_ENTRY(at, struct topic, idle), ctx);
 }
 
 void consumers_forget(struct consumers *consumers)
 {
-    each_topic(consumers, forget);
+    each_topic(consumers, forget, NULL);
 }
 
-void consumers_subscribed(struct consumers *consumers, bool subscribed)
+static void forget_at(struct consumers *consumers, struct topic *topic, const void *partition)
 {
-    consumers->subscribed = subscribed;
-    consumers_forget(consumers);
+    (void)consumers;
+    topic_forget_at(topic, *(const uint32_t *)partition);
+    wake_groups(topic);
 }
 
-static void forget_if_time(struct consumers *consumers, struct topic *topic)
+void consumers_heard(struct consumers *consumers, uint32_t partition, bool heard)
+{
+    consumers->heard[partition] = heard;
+    each_topic(consumers, forget_at, &partition);
+}
+
+static void forget_if_time(struct consumers *consumers, struct topic *topic, const void *ctx)
 {
     if (topic->again_us <= consumers_now_us(consumers))
-        forget(consumers, topic);
+        forget(consumers, topic, ctx);
     else
         loop_arm_by(consumers->options.loop, &consumers->again, topic->again_us);
 }
 
 static void time_to_forget(struct timer *timer)
 {
-    each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time);
+    each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time, NULL);
 }
 
 static void verify(struct timer *timer)
@@ -481,6 +554,8 @@ void consumers_init(struct consumers *consumers, const struct consumers_options 
     topic_cache_init(&consumers->topic_cache, options->space->partitions);
     list_init(&consumers->groups);
     list_init(&consumers->dirty);
+    list_init(&consumers->told);
+    consumers->heard = mem_zalloc(options->space->partitions * sizeof(bool));
 }
 
 void consumers_fini(struct consumers *consumers)
@@ -494,5 +569,6 @@ void consumers_fini(struct consumers *consumers)
     loop_cancel(consumers->options.loop, &consumers->again);
     loop_cancel(consumers->options.loop, &consumers->verify);
     topic_cache_fini(&consumers->topic_cache);
+    mem_free(consumers->heard);
     arena_fini(&consumers->scratch);
 }

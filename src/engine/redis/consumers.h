@@ -45,7 +45,9 @@ struct consumers_options {
     struct loop *loop;
     uint32_t waiters_max;
     int64_t timeout_us; /* a reserve that does not wait is answered within */
-    int64_t believe_us; /* that a partition is empty; INT64_MAX: no notice gets lost */
+    /* That a partition is empty, where another daemon may be told instead of us, or nothing is
+       heard. */
+    int64_t believe_us;
     /* The job was reserved for somebody who has gone. */
     void (*give_back)(void *owner, const struct job_view *job);
     /* A reserved job's body is not what was pushed. */
@@ -58,11 +60,12 @@ struct consumers {
     struct topic_cache topic_cache;
     struct list groups;           // wait_group::place
     struct list dirty;            // wait_group::dirty: to be looked at
+    struct list told;             // topic::told: we alone know of a ready job there
     size_t waiters;               /* of all groups */
     struct wait_group *hit_group; /* what came due last was for this one: see consumers_promoting */
     uint32_t hit_streak;          /* how often in a row */
     struct arena scratch;         /* of the answer being read */
-    bool subscribed;              /* notices are heard */
+    bool *heard;                  /* for each partition: its notices are heard */
     enum err drained;             /* what consumers are told who would wait */
     struct timer again;           /* the soonest of topic::again_us */
     struct timer verify;          /* to look what is believed for too long: while somebody waits */
@@ -79,8 +82,16 @@ void consumers_cancel(struct consumers *consumers, struct waiter *waiter);
 /* Answers all who wait, and all who would, with this. */
 void consumers_drain(struct consumers *consumers, enum err err);
 
+/* How a notice was told. */
+enum told {
+    TOLD_US,  /* alone: if we need no job there, another is to be told */
+    TOLD_ALL, /* whoever waits looks */
+    TOLD_HINT /* another is told to take the job: nobody is woken for it here */
+};
+
 /* There may be ready jobs of the topic in the partition. */
-void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition);
+void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition,
+                     enum told told);
 /* Makes what is due ready there: a call under way, which tells what it has done. */
 void consumers_promoting(struct consumers *consumers, uint32_t partition);
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition);
@@ -88,8 +99,8 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
 void consumers_see(struct consumers *consumers, const struct job_view *job, uint32_t partition);
 /* What we know is worth nothing: our marks may be gone. */
 void consumers_forget(struct consumers *consumers);
-/* Notices are heard from now on, or not any more. Forgets, too. */
-void consumers_subscribed(struct consumers *consumers, bool subscribed);
+/* The partition's notices are heard from now on, or not any more. Forgets what is known of it. */
+void consumers_heard(struct consumers *consumers, uint32_t partition, bool heard);
 
 /* Asks for jobs where there may be some. */
 void consumers_match(struct consumers *consumers);

@@ -45,6 +45,8 @@ void wait_group_touch(struct wait_group *group);
 void wait_group_step(struct wait_group *group);
 /* Asks behind a promote that is under way to the partition. */
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
+/* We were told of a ready job and do not ask for it: another daemon is to. */
+void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition);
 void wait_group_hand_out(struct wait_group *group, struct job_view *jobs, uint32_t count);
 /* Nothing more comes: what it has got, or `err`. */
 void waiter_end(struct waiter *waiter, enum err err);

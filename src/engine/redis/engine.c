@@ -17,7 +17,7 @@ enum {
     OPEN_US = 5 * 1000 * 1000,  /* how long a start waits for Redis */
     OPEN_SAY_US = 1000 * 1000,  /* how long it waits in silence */
     ALIVE_US = 5 * 1000 * 1000, /* a daemon that is silent for so long is dead */
-    BELIEVE_US = 1000 * 1000,   /* where notices get lost: what is believed without a look */
+    BELIEVE_US = 1000 * 1000,   /* what is believed without a look, where it may be wrong */
     COMMAND_NS = 3000, /* work for a command: the scripts do the rest, in slices of their own */
 };
 
@@ -64,6 +64,7 @@ static void slots_moved(struct topology_callbacks *callbacks)
     struct redis_engine *redis = LIST_ENTRY(callbacks, struct redis_engine, topology_callbacks);
     script_requests_moved(&redis->calls);
     partition_init_moved(&redis->partition_init);
+    subscription_look(&redis->subscription);
 }
 
 static void partition_to_open(void *owner, uint32_t partition)
@@ -241,7 +242,7 @@ static int64_t engine_end(struct engine *engine)
     bool again = !redis->leaving && consumers_wait_for_match(&redis->consumers);
     script_requests_flush(&redis->calls);
     topology_flush(&redis->topology);
-    link_flush(&redis->subscription.link);
+    subscription_flush(&redis->subscription);
     return again ? now_of(redis) : INT64_MAX;
 }
 
@@ -343,12 +344,6 @@ static void make_client(struct redis_engine *redis)
                                             .owner = redis});
 }
 
-/* A server's notices are lost with the connection alone, those of a cluster between its nodes. */
-static int64_t believe_us(const struct redis_engine *redis)
-{
-    return redis->options.url.topology == REDIS_CLUSTER ? BELIEVE_US : INT64_MAX;
-}
-
 /* Who owns which partition, and what is due there. */
 static void make_owners(struct redis_engine *redis)
 {
@@ -374,7 +369,8 @@ static void make_owners(struct redis_engine *redis)
                                                                .calls = &redis->calls,
                                                                .loop = redis->options.loop,
                                                                .members = &redis->members,
-                                                               .believe_us = believe_us(redis),
+                                                               .heard = redis->consumers.heard,
+                                                               .believe_us = BELIEVE_US,
                                                                .promoting = promote_sent,
                                                                .promoted = promote_told,
                                                                .lost = set_lost,
@@ -391,17 +387,17 @@ static void make_parts(struct redis_engine *redis)
 {
     const struct redis_options *options = &redis->options;
     make_client(redis);
-    make_owners(redis);
     consumers_init(&redis->consumers,
                    &(struct consumers_options){.space = &redis->space,
                                                .calls = &redis->calls,
                                                .loop = options->loop,
                                                .waiters_max = options->waiters_max,
                                                .timeout_us = options->timeout_us,
-                                               .believe_us = believe_us(redis),
+                                               .believe_us = BELIEVE_US,
                                                .give_back = command_give_back,
                                                .damaged = command_bury_damaged,
                                                .owner = redis});
+    make_owners(redis);
     subscription_init(&redis->subscription,
                       &(struct subscription_options){.space = &redis->space,
                                                      .topology = &redis->topology,
@@ -420,7 +416,8 @@ static void make_parts(struct redis_engine *redis)
 
 static bool serves(const struct redis_engine *redis)
 {
-    return reaches_all(redis) && takes_changes(redis) && redis->consumers.subscribed;
+    return reaches_all(redis) && takes_changes(redis) &&
+           subscription_is_whole(&redis->subscription);
 }
 
 /* What a start waits for, in words; none of it is plainly wrong, or it would wait no longer. */
@@ -429,7 +426,7 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
     char room[REDIS_HOST_MAX + 8];
     const struct link *link = topology_error(&redis->topology);
     if (!link)
-        link = &redis->subscription.link;
+        link = subscription_error(&redis->subscription);
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     char said[REDIS_TROUBLE_MAX];
     failure_say(link->error[0] ? link->error : "it does not answer", said, sizeof(said));

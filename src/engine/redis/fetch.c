@@ -20,6 +20,7 @@ struct ask {
     uint32_t topics;
     uint32_t max; /* jobs; 0: it only looks */
     bool behind;  /* a promote: it may bring nothing */
+    bool waits;   /* somebody does: marks say so */
     bool awaited; /* nothing is asked for before this look is answered */
     bool silent;
 };
@@ -52,7 +53,8 @@ static struct candidate look_up(const struct wait_group *group, uint32_t from, u
             candidate.stale || ((ready || hint->what == TAKEN) && hint->at_us <= old_us);
         candidate.empty_long =
             candidate.empty_long ||
-            (hint->what == EMPTY && consumers_now_us(group->consumers) - hint->at_us >= half_us);
+            (hint->what == EMPTY && (hint->shared || !group->consumers->heard[partition]) &&
+             consumers_now_us(group->consumers) - hint->at_us >= half_us);
     }
     return candidate;
 }
@@ -124,8 +126,12 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
             if (hint->stale_answer)
                 break;
             /* Without notices it is UNKNOWN again when they are heard. */
-            hint->what = answer->marked || !consumers->subscribed ? EMPTY : TAKEN;
+            hint->what = answer->marked || !consumers->heard[partition] ? EMPTY : TAKEN;
             hint->at_us = now_us;
+            hint->only_hint = !ask->waits;
+            hint->shared = answer->shared;
+            if (hint->only_hint && ask->group->topics[i].topic->parked)
+                hint->what = TAKEN; /* somebody came since */
             break;
         case SCRIPT_UNSEEN:
             if (answer->firsts.len == 0)
@@ -249,7 +255,9 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     struct bytes *names = arena_alloc(&consumers->scratch, topics * sizeof(*names));
     for (uint32_t i = 0; i < topics; i++) {
         names[i] = topic_name(group->topics[i].topic);
-        group->topics[i].topic->hints[partition].stale_answer = false;
+        struct hint *hint = &group->topics[i].topic->hints[partition];
+        hint->stale_answer = false;
+        hint->told = hint->told && max == 0;
     }
     struct cmd_reserve reserve = {
         .topics = names,
@@ -259,13 +267,31 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
         .bound = group->bound,
     };
     struct ask *ask = ask_new(group, topics, max);
+    for (uint32_t i = 0; i < topics; i++)
+        ask->waits = ask->waits || group->topics[i].topic->parked;
+    enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
     script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
-                       consumers->subscribed);
+                       consumers->heard[partition] ? mark : SCRIPT_NO_MARK);
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
     group->asking[partition] = true;
     script_requests_send(call, ask, asked);
     return ask;
+}
+
+static void passed_on(void *owner, struct script_request *call, enum err err,
+                      const struct bytes *parts, uint32_t count)
+{
+    (void)owner, (void)call, (void)err, (void)parts, (void)count; /* who waits looks, in the end */
+}
+
+void consumers_pass_on(struct consumers *consumers, struct bytes name, uint32_t partition)
+{
+    struct script_request *call = script_requests_new_unkept(consumers->options.calls, partition);
+    struct cmd_reserve reserve = {.topics = &name, .topic_count = 1};
+    script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, 0,
+                       SCRIPT_PASS_ON);
+    script_requests_send(call, consumers, passed_on);
 }
 
 static uint64_t open_wants(const struct wait_group *group)

@@ -39,6 +39,22 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
     return OK;
 }
 
+bool script_channel_is(const struct script_space *space, struct bytes channel,
+                       uint32_t *out_partition, bool *out_own)
+{
+    size_t before = strlen(space->prefix) + 2; /* { PREFIX : */
+    char room[SCRIPT_CHANNEL_MAX];
+    uint64_t partition;
+    if (channel.len <= before)
+        return false;
+    struct bytes rest = bytes_of(channel.at + before, channel.len - before);
+    if (!script_take_number(&rest, &partition) || partition >= space->partitions)
+        return false;
+    *out_partition = (uint32_t)partition;
+    *out_own = bytes_eq(channel, script_channel(space, *out_partition, true, room));
+    return *out_own || bytes_eq(channel, script_channel(space, *out_partition, false, room));
+}
+
 /* What follows the partition's number, each after a space. */
 static enum err read_news(const struct script_space *space, struct bytes rest,
                           struct script_notice *notice)
@@ -51,7 +67,7 @@ static enum err read_news(const struct script_space *space, struct bytes rest,
         notice->by_us = bytes_eq(rest, bytes_of(space->daemon, SCRIPT_NAME));
         return OK;
     }
-    if (notice->kind == SCRIPT_READY_NOW) {
+    if (notice->kind == SCRIPT_READY_NOW || notice->kind == SCRIPT_HINT) {
         notice->topic = rest;
         return OK;
     }
@@ -75,7 +91,7 @@ enum err script_notice(const struct script_space *space, struct bytes message,
                        struct script_notice *out_notice)
 {
     uint64_t partition;
-    if (message.len < 2 || !memchr("rwnb", message.at[0], 4))
+    if (message.len < 2 || !memchr("rhwnb", message.at[0], 5))
         return ERR_CORRUPT;
     struct script_notice notice = {.kind = (enum notice_kind)message.at[0]};
     struct bytes rest = bytes_of(message.at + 1, message.len - 1);

@@ -35,7 +35,7 @@ static const struct {
     {ALWAYS, {"TIME"}},
     {ALWAYS, {"SCRIPT", "LOAD", "="}},
     {ALWAYS, {"EVALSHA", "=", "1", KEY}},
-    {ALWAYS, {"PUBLISH", CHANNEL, ""}},
+    {ALWAYS, {"SPUBLISH", CHANNEL, ""}}, /* Redis 6.2 does not know it: no lack of rights */
     {ALWAYS, {"HDEL", KEY, ""}},
     {ALWAYS, {"HEXISTS", KEY, ""}},
     {ALWAYS, {"HGET", KEY, ""}},
@@ -106,7 +106,7 @@ static void add_rule(const struct preflight *preflight, const char *error, char 
     if (close && (size_t)(close - open) < sizeof(rule))
         (void)snprintf(rule, sizeof(rule), "+%.*s", (int)(close - open - 1), open + 1);
     else if (strstr(error, "channel"))
-        (void)snprintf(rule, sizeof(rule), "&%s:*", prefix);
+        (void)snprintf(rule, sizeof(rule), "&{%s:*", prefix);
     else if (strstr(error, "key"))
         (void)snprintf(rule, sizeof(rule), "~{%s:*", prefix);
     if (rule[0] && !strstr(rules, rule))
@@ -215,13 +215,13 @@ static void told(struct link_call *call, redisReply *reply)
 
 static void add_word(struct buf *out, const struct script_space *space, const char *word)
 {
-    char room[SCRIPT_PREFIX_MAX + 32], key[SCRIPT_PREFIX_MAX + 20];
+    char room[SCRIPT_CHANNEL_MAX], key[SCRIPT_PREFIX_MAX + 20];
     if (word == KEY) {
         struct bytes tag = script_tag(space, 0, room);
         (void)snprintf(key, sizeof(key), "%.*s:h", (int)tag.len, tag.at);
         resp_add_str(out, key);
     } else if (word == CHANNEL) {
-        resp_add(out, script_channel(space, room));
+        resp_add(out, script_channel(space, 0, false, room));
     } else {
         resp_add_str(out, word);
     }

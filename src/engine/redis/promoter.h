@@ -1,7 +1,7 @@
 /*
  * The promoter of each partition: one daemon at a time, its owner (see members.h), makes what is
- * due ready there. It sleeps until the next job is due, or a notice says that one is due sooner; in
- * a cluster, whose nodes may lose notices on the way to each other, no longer than about a second.
+ * due ready there. It sleeps until the next job is due, or a notice says that one is due sooner;
+ * where no notices are heard, no longer than about a second.
  *
  * The owner also gives back what dead daemons held there: when one has died or left, when it
  * becomes the owner, since the one before may have died at it, and once more when one that had left
@@ -20,7 +20,7 @@ struct duty {
     bool promote_again;    /* a notice came while promote was under way */
     bool unheard;          /* a promote's answer was lost: `missed` is to be told */
     int64_t promote_at_us; /* of the owner: something is due, as far as it was told */
-    int64_t look_at_us;    /* it looks then anyhow; INT64_MAX: no notice gets lost */
+    int64_t look_at_us;    /* it looks then anyhow; INT64_MAX: notices are heard */
     int64_t forget_at_us;  /* the dead are to be forgotten; INT64_MAX: none are */
     uint64_t forget_from;  /* where that goes on; 0: at the start */
     int64_t young_at_us;   /* the first of those that were left alone since the start is old */
@@ -34,7 +34,8 @@ struct promoter_options {
     struct script_requests *calls;
     struct loop *loop;
     const struct members *members;
-    int64_t believe_us; /* nothing is believed for longer; INT64_MAX: no notice gets lost */
+    const bool *heard;  /* for each partition: its notices are heard … */
+    int64_t believe_us; /* … else nothing is believed for longer */
     /* A promote is under way to the partition: what is sent now is done after it. */
     void (*promoting)(void *owner, uint32_t partition);
     /* By its answer, the topic has ready jobs there, and our mark is gone. */

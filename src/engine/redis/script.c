@@ -86,13 +86,18 @@ struct bytes script_tag(const struct script_space *space, uint32_t partition, ch
     return bytes_of(room, put(room, len, BYTES("}")));
 }
 
-struct bytes script_channel(const struct script_space *space, char *room)
+struct bytes script_channel(const struct script_space *space, uint32_t partition, bool own,
+                            char *room)
 {
-    size_t len = put(room, 0, bytes_str(space->prefix));
+    size_t len = script_tag(space, partition, room).len;
     len = put(room, len, BYTES(CHANNEL_END));
     if (space->db) {
         len = put(room, len, BYTES(":"));
         len = put_number(room, len, space->db);
+    }
+    if (own) {
+        len = put(room, len, BYTES(":"));
+        len = put(room, len, bytes_of(space->daemon, SCRIPT_NAME));
     }
     return bytes_of(room, len);
 }
@@ -570,16 +575,18 @@ void script_ask(struct buf *out, const struct script_space *space, const struct 
 
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
-                        uint32_t max, bool wait)
+                        uint32_t max, enum script_mark mark)
 {
+    static const char marks[] = {
+        [SCRIPT_MARK_HINT] = 'h', [SCRIPT_MARK_WAIT] = 'w', [SCRIPT_PASS_ON] = 'p'};
     char options[3];
     size_t count = 0;
     if (reserve->listed_order)
         options[count++] = 'l';
     if (reserve->bound)
         options[count++] = 'b';
-    if (wait)
-        options[count++] = 'w';
+    if (mark != SCRIPT_NO_MARK)
+        options[count++] = marks[mark];
     uint32_t at_once = 1 + PLACES_MAX / reserve->topic_count;
     if (at_once > SCRIPT_HEADS_MAX)
         at_once = SCRIPT_HEADS_MAX;
@@ -601,11 +608,11 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
 void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call, uint32_t places, uint64_t set_count)
 {
-    char room[SCRIPT_PREFIX_MAX + 32];
+    char room[SCRIPT_CHANNEL_MAX];
     script_begin(out, space, call, SCRIPT_OPEN, 6);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
-    script_add(out, script_channel(space, room));
+    script_add(out, script_channel(space, call->partition, false, room));
     script_add_i64(out, SCRIPT_LAYOUT);
     script_add_i64(out, places);
     script_add_i64(out, (int64_t)set_count);

@@ -42,6 +42,7 @@ enum {
     SCRIPT_PARTS_MAX = 4096, /* of any answer */
     SCRIPT_NAME = 8,         /* bytes of a daemon's name */
     SCRIPT_MEMBERS_MAX = 1024,
+    SCRIPT_CHANNEL_MAX = SCRIPT_PREFIX_MAX + 48,
 };
 
 enum script_kind {
@@ -130,17 +131,24 @@ struct script_call {
 void script_ask(struct buf *out, const struct script_space *space, const struct script_call *call,
                 const struct cmd *cmd);
 
+/* What a reserve does at each of its topics, unless `max` jobs came or (max 0) it has some. */
+enum script_mark {
+    SCRIPT_NO_MARK,
+    SCRIPT_MARK_HINT, /* nobody waits: all who have said so are told of the next job, as a hint */
+    SCRIPT_MARK_WAIT, /* somebody waits: of those who said so the first is told of the next job */
+    SCRIPT_PASS_ON,   /* (max 0) we were told, and need none: tells the next one who waits */
+};
+
 /*
- * A reserve of up to `max` jobs; of 0, it only looks what there is. `wait`: leave a mark at each of
- * its topics, unless `max` jobs came or (max 0) it has some; the next job that becomes ready there
- * takes the mark away and publishes a notice. So a partition is asked again only after (a) a notice
- * for one of the topics, (b) an answer that was not `marked`, (c) the answer's next_us (a pause
- * ends), (d) the subscription broke: then all partitions are unknown again. Subscribe first, then
- * leave marks. A mark that nobody hears any more costs one PUBLISH.
+ * A reserve of up to `max` jobs; of 0, it only looks what there is. A partition is asked again only
+ * after (a) a notice for one of the topics, (b) an answer that was not `marked`, (c) the answer's
+ * next_us (a pause ends), (d) the subscription broke: then it is unknown again, (e) after a while,
+ * if the mark is `shared`: who is told instead of us may be dead. Subscribe first, then leave
+ * marks. A mark whose daemon has gone costs one publication.
  */
 void script_ask_reserve(struct buf *out, const struct script_space *space,
                         const struct script_call *call, const struct cmd_reserve *reserve,
-                        uint32_t max, bool wait);
+                        uint32_t max, enum script_mark mark);
 
 /*
  * Makes what is due ready, ends leases whose ttr ran out or whose daemon is dead; up to `max`
@@ -257,6 +265,7 @@ struct script_answer {
     bool more;
     bool lost;   /* open, promote: a sorted set is not as it was made */
     bool marked; /* reserve: marks were left at all topics that have none */
+    bool shared; /* other daemons wait there, too: they may be told instead of us */
     uint32_t count;
     int64_t now_us;  /* our clock; 0 = the script did not look */
     int64_t next_us; /* our clock; INT64_MAX = never */
@@ -342,12 +351,19 @@ void fanout_reply(struct fanout *fanout, struct reply *out_reply);
 
 /* ---- notices ---- */
 
-/* All partitions publish on one channel, `PREFIX:notice`; in a database other than 0 it ends in
- * `:DB`, because channels know no databases. Into room[SCRIPT_PREFIX_MAX + 32]. */
-struct bytes script_channel(const struct script_space *space, char *room);
+/* Each partition publishes on `{PREFIX:p}:notice`, for all daemons, and on that, `:` and a daemon's
+ * name, for this one (`own`). In a database other than 0 `:DB` follows `notice`, because channels
+ * know no databases. Into room[SCRIPT_CHANNEL_MAX]. */
+struct bytes script_channel(const struct script_space *space, uint32_t partition, bool own,
+                            char *room);
+
+/* Whose channel is it? False: none of this queue's that we listen to. */
+bool script_channel_is(const struct script_space *space, struct bytes channel,
+                       uint32_t *out_partition, bool *out_own);
 
 enum notice_kind {
     SCRIPT_READY_NOW = 'r', /* a job became ready in `topic`, where somebody had left a mark */
+    SCRIPT_HINT = 'h',      /* the same, but another daemon is told to take it */
     SCRIPT_DUE = 'w',       /* something is due sooner than the owner knows: at `due_us` */
     SCRIPT_MADE = 'n',      /* the partition was made, `by_us`: what was there before is gone */
     SCRIPT_MEMBER = 'b',    /* a daemon says how it is: `member` */

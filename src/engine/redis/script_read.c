@@ -7,7 +7,7 @@
 #include "engine/redis/script_parts.h"
 
 /* Flags of an answer, as scripts/common.lua has them. */
-enum { KEPT = 1, REPLACED = 2, MORE = 4, MARKED = 16, LOST = 32 };
+enum { KEPT = 1, REPLACED = 2, MORE = 4, MARKED = 16, LOST = 32, SHARED = 64 };
 
 enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
 
@@ -38,6 +38,7 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
         .replaced = flags & REPLACED,
         .more = flags & MORE,
         .marked = flags & MARKED,
+        .shared = flags & SHARED,
         .lost = flags & LOST,
         .count = get_u32(part.at + 4),
         .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,

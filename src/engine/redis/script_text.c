@@ -1,10 +1,10 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, job.lua (all but
- * reserve), walk.lua if it goes through a topic, room.lua if it makes them, its own file. The
- * common cases of push, reserve and end come before all that they do not need: to make functions
- * takes time, too. Where they say HEAD.…, the text has the number or the format from job_head.h
- * instead.
+ * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, marks.lua, job.lua
+ * (all but reserve), walk.lua if it goes through a topic, room.lua if it makes them, its own file.
+ * The common cases of push, reserve and end come before all that they do not need: to make
+ * functions takes time, too. Where they say HEAD.…, the text has the number or the format from
+ * job_head.h instead.
  */
 #include <string.h>
 
@@ -23,6 +23,7 @@
 
 TEXT(clock);
 TEXT(common);
+TEXT(marks);
 TEXT(job);
 TEXT(walk);
 TEXT(room);
@@ -146,6 +147,7 @@ void script_write(struct buf *out, enum script_kind kind)
     if (kind == SCRIPT_END) /* whose common case has no need of it */
         ADD(out, clock);
     ADD(out, common);
+    ADD(out, marks);
     if (kind != SCRIPT_RESERVE)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)

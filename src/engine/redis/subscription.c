@@ -1,98 +1,266 @@
+/*
+ * Invariants: `hearings[p].at` is a listener that is up, and was asked for the channels of p; all
+ * of its channels are confirmed exactly while consumers and promoter are told that p is heard.
+ */
 #include "engine/redis/subscription.h"
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "client/redis/resp.h"
 
-enum { DEAF_HEARTBEATS = 3 /* that nobody hears are too many */ };
+enum {
+    CHANNELS = 2,            /* of a partition */
+    DEAF_HEARTBEATS = 3,     /* that nobody hears are too many */
+    SILENT_US = 1200 * 1000, /* then we ask for a sign of life … */
+    ANSWER_US = 800 * 1000,  /* … and wait so long for it */
+};
 
-static void subscribe(struct link_callbacks *callbacks, struct link *link)
+/* ---- what is heard ---- */
+
+static bool is_heard(const struct subscription *subscription, uint32_t partition)
 {
-    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
-    char room[SCRIPT_PREFIX_MAX + 32];
-    resp_begin(link_out(link), 2);
-    resp_add_str(link_out(link), "SUBSCRIBE");
-    resp_add(link_out(link), script_channel(subscription->options.space, room));
-    link_flush(link);
+    return subscription->options.consumers->heard[partition];
 }
 
-static void subscription_ended(struct link_callbacks *callbacks, struct link *link)
+/* Whatever was believed is looked at. */
+static void tell_heard(struct subscription *subscription, uint32_t partition, bool heard)
 {
-    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
+    const struct subscription_options *options = &subscription->options;
+    consumers_heard(options->consumers, partition, heard);
+    promoter_due(options->promoter, partition, options->link.loop->now_us);
+}
+
+static void stop_hearing(struct subscription *subscription, uint32_t partition)
+{
+    subscription->hearings[partition] = (struct hearing){0};
+    if (is_heard(subscription, partition))
+        tell_heard(subscription, partition, false);
+}
+
+static void confirmed(struct listener *listener, uint32_t partition)
+{
+    struct subscription *subscription = listener->subscription;
+    struct hearing *hearing = &subscription->hearings[partition];
+    link_good(&listener->link);
+    if (hearing->at != listener || ++hearing->acked != CHANNELS)
+        return;
+    if (partition == 0)
+        subscription->heartbeats = subscription->options.members->heartbeats;
+    tell_heard(subscription, partition, true);
+}
+
+/* ---- asking ---- */
+
+static void subscribe(struct listener *listener, uint32_t partition)
+{
+    const struct script_space *space = listener->subscription->options.space;
+    struct buf *out = link_out(&listener->link);
+    char room[SCRIPT_CHANNEL_MAX];
+    listener->subscription->hearings[partition] = (struct hearing){.at = listener};
+    resp_begin(out, 1 + CHANNELS);
+    resp_add_str(out, listener->plain ? "SUBSCRIBE" : "SSUBSCRIBE");
+    resp_add(out, script_channel(space, partition, false, room));
+    resp_add(out, script_channel(space, partition, true, room));
+}
+
+/* The listener for the server that has the partition now; NULL: there is none. */
+static struct listener *listener_of(struct subscription *subscription, uint32_t partition)
+{
+    struct topology *topology = subscription->options.topology;
+    char room[SCRIPT_PREFIX_MAX + 16];
+    struct bytes tag = script_tag(subscription->options.space, partition, room);
+    const struct node *node = topology_node(topology, topology_slot(tag));
+    return node ? &subscription->listeners[node - topology->nodes] : NULL;
+}
+
+static bool is_up(const struct listener *listener)
+{
+    return listener->link.state == LINK_UP && !listener->link.doomed;
+}
+
+static void subscribe_all(struct listener *listener)
+{
+    struct subscription *subscription = listener->subscription;
+    for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
+        if (listener_of(subscription, i) == listener)
+            subscribe(listener, i);
+    }
+    link_flush(&listener->link);
+}
+
+static void went_up(struct link_callbacks *callbacks, struct link *link)
+{
+    struct listener *listener = LIST_ENTRY(callbacks, struct listener, callbacks);
+    struct loop *loop = link->options.loop;
+    listener->plain = listener->pinged = false;
+    listener->heard_us = loop->now_us;
+    loop_arm(loop, &listener->alive, loop->now_us + SILENT_US);
+    subscribe_all(listener);
+}
+
+static void went_down(struct link_callbacks *callbacks, struct link *link)
+{
+    struct listener *listener = LIST_ENTRY(callbacks, struct listener, callbacks);
+    struct subscription *subscription = listener->subscription;
+    loop_cancel(link->options.loop, &listener->alive);
     preflight_lost(subscription->options.preflight, link);
-    if (subscription->options.consumers->subscribed)
-        consumers_subscribed(subscription->options.consumers, false);
+    for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
+        if (subscription->hearings[i].at == listener)
+            stop_hearing(subscription, i);
+    }
 }
 
-static void take_notice(const struct subscription *subscription, struct bytes message)
+/* Something was heard a while ago, or an answer is late. */
+static void look_alive(struct timer *timer)
+{
+    struct listener *listener = LIST_ENTRY(timer, struct listener, alive);
+    struct loop *loop = listener->link.options.loop;
+    if (listener->heard_us + SILENT_US > loop->now_us) {
+        listener->pinged = false;
+        loop_arm(loop, timer, listener->heard_us + SILENT_US);
+    } else if (!listener->pinged) {
+        listener->pinged = true;
+        resp_begin(link_out(&listener->link), 1);
+        resp_add_str(link_out(&listener->link), "PING");
+        loop_arm(loop, timer, loop->now_us + ANSWER_US);
+    } else {
+        link_fail(&listener->link, "it does not answer");
+    }
+}
+
+/* ---- what comes ---- */
+
+static void take_notice(const struct subscription *subscription, struct bytes message, bool own)
 {
     struct script_notice notice;
-    if (script_notice(subscription->options.space, message, &notice))
+    const struct subscription_options *options = &subscription->options;
+    if (script_notice(options->space, message, &notice))
         return; /* somebody else's, on our channel: it is not for us */
     switch (notice.kind) {
     case SCRIPT_READY_NOW:
-        consumers_ready(subscription->options.consumers, notice.topic, notice.partition);
+        consumers_ready(options->consumers, notice.topic, notice.partition,
+                        own ? TOLD_US : TOLD_ALL);
         break;
-    case SCRIPT_DUE:
-        promoter_due(subscription->options.promoter, notice.partition, notice.due_us);
+    case SCRIPT_HINT:
+        consumers_ready(options->consumers, notice.topic, notice.partition, TOLD_HINT);
         break;
+    case SCRIPT_DUE: promoter_due(options->promoter, notice.partition, notice.due_us); break;
     case SCRIPT_MADE:
         if (!notice.by_us)
-            partition_init_lost(subscription->options.partition_init, notice.partition);
+            partition_init_lost(options->partition_init, notice.partition);
         break;
-    case SCRIPT_MEMBER: members_heard(subscription->options.members, &notice.member); break;
+    case SCRIPT_MEMBER: members_heard(options->members, &notice.member); break;
     }
 }
 
-static void notified(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
+/* The server says by itself that a slot is not its any more. */
+static void slot_left(struct listener *listener, uint32_t partition)
 {
-    struct subscription *subscription = LIST_ENTRY(callbacks, struct subscription, callbacks);
+    struct subscription *subscription = listener->subscription;
+    struct topology *topology = subscription->options.topology;
+    if (subscription->hearings[partition].at != listener)
+        return;
+    stop_hearing(subscription, partition);
+    topology_suspect(topology, &topology->nodes[listener - subscription->listeners]);
+    subscription_look(subscription);
+}
+
+static void refused(struct listener *listener, const redisReply *reply)
+{
+    struct subscription *subscription = listener->subscription;
+    struct topology *topology = subscription->options.topology;
+    struct node *node = &topology->nodes[listener - subscription->listeners];
+    struct failure failure = failure_read(bytes_of(reply->str, (size_t)reply->len));
+    char room[SCRIPT_PREFIX_MAX + 16];
+    if (strncmp(reply->str, "ERR unknown command", 19) == 0) {
+        bool first = !listener->plain;
+        listener->plain = true;
+        if (first)
+            subscribe_all(listener);
+    } else if (failure.kind == FAILURE_MOVED && node->ready) {
+        for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
+            struct bytes tag = script_tag(subscription->options.space, i, room);
+            if (subscription->hearings[i].at == listener && topology_slot(tag) == failure.slot)
+                stop_hearing(subscription, i);
+        }
+        topology_moved(topology, node, &failure);
+        subscription_look(subscription);
+    } else {
+        if (failure.kind == FAILURE_CLUSTER_DOWN && node->ready)
+            topology_suspect(topology, node);
+        link_fail(&listener->link, reply->str);
+    }
+}
+
+static struct bytes text_of(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? bytes_of(reply->str, (size_t)reply->len) : BYTES("");
+}
+
+static void said(struct link_callbacks *callbacks, struct link *link, const redisReply *reply)
+{
+    struct listener *listener = LIST_ENTRY(callbacks, struct listener, callbacks);
+    struct subscription *subscription = listener->subscription;
+    uint32_t partition;
+    bool own;
+    listener->heard_us = link->options.loop->now_us;
     if (reply->type == REDIS_REPLY_ERROR) {
-        link_fail(link, reply->str);
+        refused(listener, reply);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_STRING)
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
+        return; /* a pong, too */
+    struct bytes kind = text_of(reply->element[0]), channel = text_of(reply->element[1]);
+    if (!script_channel_is(subscription->options.space, channel, &partition, &own))
         return;
-    if (strcmp(reply->element[0]->str, "subscribe") == 0) {
-        link_good(link);
-        subscription->heartbeats = subscription->options.members->heartbeats;
-        consumers_subscribed(subscription->options.consumers, true);
-        promoter_look(subscription->options.promoter);
-    } else if (strcmp(reply->element[0]->str, "message") == 0 &&
-               reply->element[2]->type == REDIS_REPLY_STRING) {
-        subscription->heartbeats = subscription->options.members->heartbeats;
-        take_notice(subscription, bytes_of(reply->element[2]->str, (size_t)reply->element[2]->len));
+    if (kind.len && kind.at[0] == 's' && !bytes_eq(kind, BYTES("subscribe")))
+        kind = bytes_of(kind.at + 1, kind.len - 1);
+    if (bytes_eq(kind, BYTES("subscribe"))) {
+        confirmed(listener, partition);
+    } else if (bytes_eq(kind, BYTES("unsubscribe"))) {
+        slot_left(listener, partition);
+    } else if (bytes_eq(kind, BYTES("message"))) {
+        if (partition == 0)
+            subscription->heartbeats = subscription->options.members->heartbeats;
+        take_notice(subscription, text_of(reply->element[2]), own);
     }
 }
 
-static bool is_served(const struct topology *topology, const struct redis_address *address)
-{
-    for (unsigned i = 0; i < topology->node_count; i++) {
-        const struct node *node = &topology->nodes[i];
-        if (node->ready && redis_address_eq(&node->link.address, address))
-            return true;
-    }
-    return false;
-}
+/* ---- where ---- */
 
 static bool is_deaf(const struct subscription *subscription)
 {
-    const struct subscription_options *options = &subscription->options;
-    return options->consumers->subscribed &&
-           options->members->heartbeats - subscription->heartbeats >= DEAF_HEARTBEATS;
+    const struct members *members = subscription->options.members;
+    return is_heard(subscription, 0) &&
+           members->heartbeats - subscription->heartbeats >= DEAF_HEARTBEATS;
 }
 
-/* The subscription is at any node that is there; if that one goes, at another. */
+/* Each partition is heard at the server that has it. */
 static void look(struct timer *timer)
 {
     struct subscription *subscription = LIST_ENTRY(timer, struct subscription, look);
-    struct link *link = &subscription->link;
-    struct node *any = topology_any(subscription->options.topology);
-    if (any && !(link->wanted && is_served(subscription->options.topology, &link->address)))
-        link_want(link, &any->link.address);
-    if (is_deaf(subscription))
-        link_fail(link, "no notices are heard");
+    const struct topology *topology = subscription->options.topology;
+    bool needed[REDIS_NODES_MAX] = {false};
+    for (uint32_t i = 0; i < subscription->options.space->partitions; i++) {
+        struct listener *listener = listener_of(subscription, i);
+        if (!listener)
+            continue; /* it is heard as before, or not */
+        needed[listener - subscription->listeners] = true;
+        link_want(&listener->link,
+                  &topology->nodes[listener - subscription->listeners].link.address);
+        if (subscription->hearings[i].at == listener)
+            continue;
+        stop_hearing(subscription, i);
+        if (is_up(listener))
+            subscribe(listener, i);
+    }
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        if (!needed[i] && subscription->listeners[i].link.wanted)
+            link_rest(&subscription->listeners[i].link);
+    }
+    if (is_deaf(subscription) && subscription->hearings[0].at)
+        link_fail(&subscription->hearings[0].at->link, "no notices are heard");
 }
 
 void subscription_look(struct subscription *subscription)
@@ -103,27 +271,65 @@ void subscription_look(struct subscription *subscription)
 
 void subscription_lost(struct subscription *subscription, const struct redis_address *address)
 {
-    if (redis_address_eq(&subscription->link.address, address))
-        link_rest(&subscription->link);
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        struct link *link = &subscription->listeners[i].link;
+        if (link->wanted && redis_address_eq(&link->address, address))
+            link_rest(link);
+    }
     subscription_look(subscription);
+}
+
+bool subscription_is_whole(const struct subscription *subscription)
+{
+    bool whole = true;
+    for (uint32_t i = 0; i < subscription->options.space->partitions; i++)
+        whole = whole && is_heard(subscription, i);
+    return whole;
+}
+
+const struct link *subscription_error(const struct subscription *subscription)
+{
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        const struct link *link = &subscription->listeners[i].link;
+        if (link->wanted && link->state != LINK_UP)
+            return link;
+    }
+    return &subscription->listeners[0].link;
+}
+
+void subscription_flush(struct subscription *subscription)
+{
+    for (unsigned i = 0; i < subscription->options.topology->node_count; i++)
+        link_flush(&subscription->listeners[i].link);
 }
 
 void subscription_init(struct subscription *subscription,
                        const struct subscription_options *options)
 {
-    struct link_options link = options->link;
-    *subscription = (struct subscription){
-        .options = *options,
-        .callbacks = {.up = subscribe, .down = subscription_ended, .message = notified},
-        .look.expired = look,
-    };
-    link.callbacks = &subscription->callbacks;
-    link.subscriber = true;
-    link_init(&subscription->link, &link);
+    *subscription = (struct subscription){.options = *options, .look.expired = look};
+    subscription->hearings =
+        mem_zalloc(options->space->partitions * sizeof(*subscription->hearings));
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        struct listener *listener = &subscription->listeners[i];
+        struct link_options link = options->link;
+        *listener = (struct listener){
+            .subscription = subscription,
+            .callbacks = {.up = went_up, .down = went_down, .message = said},
+            .alive.expired = look_alive,
+        };
+        link.callbacks = &listener->callbacks;
+        link.subscriber = true;
+        link_init(&listener->link, &link);
+    }
 }
 
 void subscription_fini(struct subscription *subscription)
 {
-    loop_cancel(subscription->options.link.loop, &subscription->look);
-    link_fini(&subscription->link);
+    struct loop *loop = subscription->options.link.loop;
+    loop_cancel(loop, &subscription->look);
+    for (unsigned i = 0; i < REDIS_NODES_MAX; i++) {
+        loop_cancel(loop, &subscription->listeners[i].alive);
+        link_fini(&subscription->listeners[i].link);
+    }
+    mem_free(subscription->hearings);
 }

@@ -28,6 +28,7 @@ static void topic_free(struct topic_cache *topic_cache, struct topic *topic)
 {
     map_remove(&topic_cache->by_name, name_hash(topic_name(topic)), topic->number);
     list_remove(&topic->idle);
+    list_remove(&topic->told);
     mem_free(topic->name);
     mem_free(topic->hints);
     pool_give(&topic_cache->all, topic->number);
@@ -67,6 +68,7 @@ static struct topic *topic_new(struct topic_cache *topic_cache, struct bytes nam
     topic_forget(topic, topic_cache->partitions);
     list_init(&topic->groups);
     list_init(&topic->idle);
+    list_init(&topic->told);
     map_add(&topic_cache->by_name, name_hash(name), number);
     return topic;
 }
@@ -127,9 +129,14 @@ void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank,
     }
 }
 
+void topic_forget_at(struct topic *topic, uint32_t partition)
+{
+    topic->hints[partition] = (struct hint){.what = UNKNOWN, .stale_answer = true};
+}
+
 void topic_forget(struct topic *topic, uint32_t partitions)
 {
     for (uint32_t i = 0; i < partitions; i++)
-        topic->hints[i] = (struct hint){.what = UNKNOWN, .stale_answer = true};
+        topic_forget_at(topic, i);
     topic->again_us = INT64_MAX;
 }

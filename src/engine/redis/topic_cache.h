@@ -2,7 +2,8 @@
  * What a daemon knows of the topics that its consumers ask for: for each partition, whether ready
  * jobs may be there.
  *
- *     EMPTY    it has none, and a mark is left there: a notice comes with the next one
+ *     EMPTY    it has none, and a mark is left there: a notice comes with the next one, to us or
+ *              to another daemon that waits
  *     TAKEN    we took the last one, and left no mark: who waits has to ask once more
  *     UNKNOWN  nobody has asked yet
  *     NOTICED  a notice came: it has some, or had until another daemon was quicker
@@ -26,6 +27,9 @@ struct hint {
     int64_t at_us;            /* READY, TAKEN, EMPTY: since when we know */
     uint8_t what;             /* enum hint_kind */
     bool stale_answer;        /* came since it was asked: an answer that says "none" is too old */
+    bool only_hint;           /* EMPTY: our mark there does not say that somebody waits */
+    bool shared;              /* EMPTY: others wait there, too, and may be told instead of us */
+    bool told;                /* of a ready job there, we alone: it is taken, or passed on */
 };
 
 struct topic {
@@ -36,7 +40,9 @@ struct topic {
     int64_t again_us;   /* when all is UNKNOWN again: a pause ends, a failed call is tried again */
     struct list groups; // place::in_topic
     struct list idle;   // topic_cache::idle, while no group asks for it
+    struct list told;   // consumers::told, while one of its hints is
     uint64_t waiters;
+    uint64_t parked;          /* of these, who wait for a job */
     struct lateness lateness; /* of jobs handed out here */
 };
 
@@ -67,6 +73,7 @@ void topic_promoted(struct topic *topic, uint32_t partition);
 void topic_see(struct topic *topic, uint32_t partition, struct script_rank rank, int64_t now_us);
 /* What we know is worth nothing: our marks may be gone. */
 void topic_forget(struct topic *topic, uint32_t partitions);
+void topic_forget_at(struct topic *topic, uint32_t partition);
 
 /* Below 0: a stands before b. */
 int rank_compare(struct script_rank a, struct script_rank b);

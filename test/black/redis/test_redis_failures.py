@@ -585,8 +585,8 @@ def test_a_user_without_rights_is_refused(laterd, redis):
 def test_a_user_without_rights_to_channels_is_refused(laterd, redis):
     """As Redis 7 makes them: scripts could not publish, and long polls would sleep."""
     redis.call("ACL", "SETUSER", "deaf", "on", ">pass", "~*", "resetchannels", "+@all")
-    assert "&laterd:*" in refusal(laterd, f"redis://deaf:pass@127.0.0.1:{redis.port}")
-    redis.call("ACL", "SETUSER", "deaf", "&laterd:*")
+    assert "&{laterd:*" in refusal(laterd, f"redis://deaf:pass@127.0.0.1:{redis.port}")
+    redis.call("ACL", "SETUSER", "deaf", "&{laterd:*")
     laterd(config(f"redis://deaf:pass@127.0.0.1:{redis.port}"))
 
 

@@ -13,7 +13,7 @@ import time
 import pytest
 from redis import REDIS_SERVER
 from redis import wait_until
-from redis_scripts import (BURIED, Connection, DELAYED, FOREVER, HOUR, Job, Queue, READY, RESERVED,
+from redis_scripts import (BURIED, Connection, DELAYED, Ear, FOREVER, HOUR, Job, Queue, READY, RESERVED,
                            RedisError, Server, place, script_text, valid)
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
@@ -102,35 +102,38 @@ def test_a_listed_reserve_that_has_enough_looks_no_further(queue):
 
 def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
     make_topics(queue, "t", "u")
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.reserve("t", "u", most=0, options="w")
     queue.push("t")
     queue.push("u")
-    ear.socket.settimeout(0.2)
-    assert ear.read()[2] == b"r3 u"
+    assert ear.hear() == b"r3 u"
     with pytest.raises(TimeoutError):
-        ear.read()
+        ear.hear()
     ear.close()
 
 
-def test_a_mark_of_two_daemons_is_eaten_by_neither(queue, script_port):
-    """Whoever promotes takes its own mark away and tells nobody; not one at which others wait."""
+def test_a_job_is_told_to_the_daemon_that_waits_longest(queue, script_port):
+    """Whoever promotes knows by itself if it is that one; else the other is told, and no third."""
     other = Queue(script_port, daemon=b"daemon-2")
-    ear = Connection(script_port)
-    ear.socket.settimeout(2)
     make_topics(queue, "t")
     for first, second in ((queue, other), (other, queue)):
+        ear = Ear(script_port, first.daemon, timeout=2)
         first.reserve("t", options="w"), second.reserve("t", options="w")
         second.push("t", due=second.now() + 50_000)
-        ear.call("SUBSCRIBE", "laterd:notice")
         wait_until(lambda: second.promote().count == 1)
-        assert ear.read()[2] == b"r3 t"
-        ear.call("UNSUBSCRIBE", "laterd:notice")
+        while (notice := ear.hear()) != b"r3 t":
+            assert notice[:1] == b"w"
+        first.reserve("t")
+        first.reserve("t", options="w")
+        second.push("t", due=second.now() + 50_000)
+        time.sleep(0.06)
+        answer, topics = second.run("promote", 100)
+        assert answer.count == 1 and topics == [b"t"]
         second.reserve("t")
+        second.run("topic", "u", "t", 0, 0, "")  # all marks go
+        ear.close()
     other.close()
-    ear.close()
 
 
 def test_an_id_names_one_live_job(queue):
@@ -388,25 +391,21 @@ def test_what_is_not_answered_yet_is_done_when_sent_again(queue):
 
 def test_a_mark_brings_one_notice(queue, script_port):
     make_topics(queue, "t", "u")
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     queue.push("t")
     until = queue.reserve("t", "u", most=2, options="w").jobs[0].until
     queue.push("t")
     queue.push("t")
     queue.push("u")
-    ear.socket.settimeout(0.2)
-    assert [ear.read()[2] for _ in range(3)] == [b"w3 %d" % until, b"r3 t", b"r3 u"]
+    assert [ear.hear() for _ in range(3)] == [b"w3 %d" % until, b"r3 t", b"r3 u"]
     with pytest.raises(TimeoutError):
-        ear.read()
+        ear.hear()
     ear.close()
 
 
-def test_a_promote_tells_its_asker_alone_where_nobody_else_waits(queue, script_port):
+def test_a_promote_tells_its_asker_alone_where_nobody_waits_longer(queue, script_port):
     make_topics(queue, "mine", "both", "other", "nobodys", "younger")
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
-    ear.socket.settimeout(0.2)
+    ear = Ear(script_port, queue.daemon, b"daemon-2")
     other = Queue(script_port, daemon=b"daemon-2")
     other.number = 1000
     for topic in ("mine", "both", "other", "nobodys", "younger"):
@@ -418,34 +417,30 @@ def test_a_promote_tells_its_asker_alone_where_nobody_else_waits(queue, script_p
     queue.number -= 5  # the promote was sent before that, and comes late
     time.sleep(0.06)
     answer, topics = queue.run("promote", 100)
-    assert answer.count == 5 and topics == [b"mine"]
-    told = [ear.read()[2] for _ in range(4)]
-    assert sorted(notice for notice in told if notice[:1] == b"r") == [b"r3 both", b"r3 other", b"r3 younger"]
+    assert answer.count == 5 and topics == [b"mine", b"both"]
+    told = [ear.hear() for _ in range(3)]
+    assert sorted(notice for notice in told if notice[:1] == b"r") == [b"r3 other", b"r3 younger"]
     other.close()
     ear.close()
 
 
 def test_the_end_of_a_pause_is_told(queue, script_port):
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.run("topic", "p", "t", FOREVER, 0, "")
     queue.reserve("t", options="w")
     queue.run("topic", "u", "t", 0, 0, "")
-    ear.socket.settimeout(1)
-    assert ear.read()[2] == b"r3 t"
+    assert ear.hear() == b"r3 t"
     ear.close()
 
 
 def test_a_pause_that_ends_sooner_than_it_did_is_told(queue, script_port):
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.run("topic", "p", "t", queue.now() + HOUR, 0, "")
     queue.reserve("t", options="w")
     queue.run("topic", "p", "t", queue.now() + HOUR // 60, 0, "")
-    ear.socket.settimeout(1)
-    assert ear.read()[2] == b"r3 t"
+    assert ear.hear() == b"r3 t"
     ear.close()
 
 
@@ -465,8 +460,7 @@ def test_who_may_not_publish_leaves_no_job_half_moved(queue):
 
 def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
     make_topics(queue, "t")
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     due = queue.now() + HOUR
     queue.promote()
     for step in (0, 1, -1):
@@ -474,16 +468,14 @@ def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
     queue.reserve("t")
     queue.push(ttr=HOUR // 2)
     until = queue.reserve("t").jobs[0].until
-    ear.socket.settimeout(0.2)
-    assert [ear.read()[2] for _ in range(3)] == [b"w3 %d" % at for at in (due, due - 1, until)]
+    assert [ear.hear() for _ in range(3)] == [b"w3 %d" % at for at in (due, due - 1, until)]
     with pytest.raises(TimeoutError):
-        ear.read()
+        ear.hear()
     ear.close()
 
 
 def test_daemons_hear_of_each_other(queue, script_port):
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     other = Queue(script_port, daemon=b"daemon-2")
     assert set(queue.beat()) == {b"daemon-1"}
     seen = other.beat("n")
@@ -491,7 +483,7 @@ def test_daemons_hear_of_each_other(queue, script_port):
     assert seen[b"daemon-1"][1] < queue.beat()[b"daemon-1"][1]
     assert set(other.beat("x")) == {b"daemon-1"}
     told = [b"bydaemon-1", b"bndaemon-2", b"bydaemon-1", b"bxdaemon-2"]
-    assert [ear.read()[2] for _ in told] == told
+    assert [ear.hear() for _ in told] == told
     other.close()
     ear.close()
 
@@ -619,13 +611,12 @@ def test_an_older_answer_in_the_same_place_is_not_taken_for_this_one(queue):
 
 
 def test_all_hear_that_a_partition_was_made_anew(queue, script_port):
-    ear = Connection(script_port)
-    ear.call("SUBSCRIBE", "laterd:notice")
+    ear = Ear(script_port, queue.daemon)
     queue.open()
     queue.redis.call("FLUSHALL")
     queue.open()
     queue.beat()
-    assert [ear.read()[2] for _ in range(2)] == [b"n3 daemon-1", b"bydaemon-1"]
+    assert [ear.hear() for _ in range(2)] == [b"n3 daemon-1", b"bydaemon-1"]
     ear.close()
 
 

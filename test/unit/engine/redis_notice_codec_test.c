@@ -98,7 +98,8 @@ static void what_is_due_meanwhile_is_promoted_next(void **state)
     promoter_init(&promoter, &(struct promoter_options){.space = &test->space,
                                                         .calls = &test->calls,
                                                         .loop = &test->loop,
-                                                        .believe_us = INT64_MAX,
+                                                        .heard = &ours,
+                                                        .believe_us = NOW_US,
                                                         .members = &members,
                                                         .promoting = ignore_partition});
     promoter_members_changed(&promoter);
@@ -132,13 +133,13 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
                                                            .calls = &test->calls,
                                                            .loop = &test->loop,
-                                                           .believe_us = INT64_MAX,
+                                                           .believe_us = NOW_US,
                                                            .waiters_max = 10,
                                                            .timeout_us = NOW_US});
-    consumers_subscribed(&consumers, true);
+    consumers_heard(&consumers, 0, true);
     consumers_reserve(&consumers, &reserve, &ticket);
     consumers_match(&consumers);
-    consumers_ready(&consumers, topic, 0);
+    consumers_ready(&consumers, topic, 0, TOLD_US);
     answer(test, 5, 16, none); /* empty, and a mark was left: before the notice */
     consumers_match(&consumers);
     assert_non_null(under_way(test));
@@ -148,10 +149,36 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     consumers_fini(&consumers);
 }
 
+static void one_told_of_a_job_that_it_does_not_need_passes_it_on(void **state)
+{
+    struct news_test *test = *state;
+    struct consumers consumers;
+    struct bytes topic = BYTES("t"), text;
+    consumers_init(&consumers, &(struct consumers_options){.space = &test->space,
+                                                           .calls = &test->calls,
+                                                           .loop = &test->loop,
+                                                           .believe_us = NOW_US,
+                                                           .waiters_max = 10,
+                                                           .timeout_us = NOW_US});
+    consumers_heard(&consumers, 0, true);
+    consumers_ready(&consumers, topic, 0, TOLD_HINT);
+    consumers_ready(&consumers, topic, 0, TOLD_ALL);
+    assert_null(under_way(test));
+    consumers_ready(&consumers, topic, 0, TOLD_US); /* nobody has ever asked for it here */
+    assert_non_null(under_way(test));
+    text = buf_bytes(&under_way(test)->request);
+    assert_non_null(memmem(text.at, text.len, "\r\np\r\n", 5));
+    answer(test, 5, 0, "");
+    assert_null(under_way(test));
+    consumers_fini(&consumers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_due_meanwhile_is_promoted_next, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_told_of_a_job_that_it_does_not_need_passes_it_on, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_notice_is_newer_than_the_answer_behind_it, setup,
                                         teardown),
     };

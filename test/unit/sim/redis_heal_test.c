@@ -337,21 +337,99 @@ static void park_in_a_cluster(struct client takers[TOPICS])
     turns(2 * SECOND_US);
 }
 
+/* The servers end all connections that hear notices, and let none come back. */
+static void deafen(void)
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct list *all = &servers[i]->conns;
+        sim_redis_settings(servers[i])->denied = " ssubscribe ";
+        for (struct list *at = all->next; at != all; at = at->next) {
+            struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
+            conn->closed = conn->closed || conn->channel_count;
+        }
+    }
+}
+
 /* Notices alone tell the promoter when to look, and those who wait that something was pushed. */
-static void p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices(void **state)
+static void p2_jobs_are_found_within_a_second_though_no_notice_is_heard(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    park_in_a_cluster(takers);
+    deafen();
+    turns(100 * MS);
+    assert_false(subscription_is_whole(&engine->subscription));
+    push_to_all_topics(now_us + 300 * MS);
+    turns(290 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].answers, 0);
+    turns(1810 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    for (unsigned i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->denied = NULL;
+    turns(4 * SECOND_US);
+    assert_true(subscription_is_whole(&engine->subscription));
+}
+
+/* Each server tells its partitions' notices itself; and whoever waits alone need not look. */
+static void p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node(void **state)
 {
     static struct client takers[TOPICS];
     (void)state;
     park_in_a_cluster(takers);
     cluster.lost_per_mille = 1000;
+    turns(5 * SECOND_US);
+    uint64_t before = scripts_sent();
+    turns(10 * SECOND_US);
+    assert_in_range(scripts_sent() - before, 9, 11); /* heartbeats */
     push_to_all_topics(now_us + 300 * MS);
-    turns(290 * MS);
-    for (unsigned i = 0; i < TOPICS; i++)
-        assert_int_equal(takers[i].answers, 0);
-    turns(1110 * MS);
+    turns(330 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
     cluster.lost_per_mille = 0;
+}
+
+static void a_slot_is_heard_where_it_moves(void **state)
+{
+    static struct client takers[TOPICS];
+    char tag[16];
+    (void)state;
+    park_in_a_cluster(takers);
+    for (uint32_t partition = 0; partition < options.partitions; partition++) {
+        int len = snprintf(tag, sizeof(tag), "{q:%u}", partition);
+        unsigned slot = sim_cluster_slot(bytes_of(tag, (size_t)len));
+        sim_cluster_begin_move(&cluster, slot, (cluster.owner[slot] + 1u) % MASTERS);
+        while (sim_cluster_move_key(&cluster, slot))
+            continue;
+    }
+    turns(SECOND_US); /* nobody asks for anything there but the heartbeat */
+    assert_true(subscription_is_whole(&engine->subscription));
+    push_to_all_topics(now_us);
+    turns(20 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+}
+
+/* The server answers commands, but what it sends to who hears notices gets lost. */
+static void p2_a_connection_on_which_nothing_comes_any_more_is_made_again(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    park_in_a_cluster(takers);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        struct list *all = &servers[i]->conns;
+        for (struct list *at = all->next; at != all; at = at->next) {
+            struct sim_redis_conn *conn = LIST_ENTRY(at, struct sim_redis_conn, place);
+            conn->blocked = conn->blocked || conn->channel_count; /* as if it waited */
+            conn->until_us = conn->blocked ? INT64_MAX : conn->until_us;
+        }
+    }
+    turns(3 * SECOND_US);
+    push_to_all_topics(now_us);
+    turns(20 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
 }
 
 static struct redis_engine *other_engine;
@@ -378,12 +456,8 @@ static void turns_of_both(int64_t us)
     }
 }
 
-/* One daemon's jobs are made ready by the other, who must look for itself; then so must the first,
- * for whom they are. */
-static void p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void **state)
+static void start_two(void)
 {
-    static struct client takers[TOPICS];
-    (void)state;
     in_a_cluster();
     options.waiters_max = options.topics_max = 100;
     assert_int_equal(start(), OK);
@@ -392,17 +466,78 @@ static void p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices(void
     change_daemon();
     assert_int_equal(start(), OK);
     turns_of_both(3 * SECOND_US);
-    park(takers);
-    turns_of_both(SECOND_US);
-    cluster.lost_per_mille = 1000;
-    push_to_all_topics(now_us + 300 * MS);
-    turns_of_both(2300 * MS);
-    for (unsigned i = 0; i < TOPICS; i++)
-        assert_int_equal(takers[i].count, 1);
-    cluster.lost_per_mille = 0;
+}
+
+static void stop_the_first(void)
+{
     stop();
     change_daemon();
     sim_network_end(network, 1);
+}
+
+/* One daemon's jobs are made ready by the other, who must look for itself; then so must the first,
+ * for whom they are. */
+static void p2_two_daemons_find_their_jobs_though_no_notice_is_heard(void **state)
+{
+    static struct client takers[TOPICS];
+    (void)state;
+    start_two();
+    park(takers);
+    turns_of_both(SECOND_US);
+    deafen();
+    push_to_all_topics(now_us + 300 * MS);
+    turns_of_both(2600 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    for (unsigned i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->denied = NULL;
+    stop_the_first();
+}
+
+/* Both wait for all topics, and the one that waits longer, so that it is told, does nothing. */
+static void p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_second(void **state)
+{
+    static struct client takers[TOPICS], hung[TOPICS];
+    (void)state;
+    start_two();
+    push_to_all_topics(now_us);
+    park(takers); /* they take the first ones: the topics are there */
+    turns_of_both(100 * MS);
+    change_daemon();
+    park(hung);
+    turns_of_both(100 * MS);
+    change_daemon();
+    park(takers);
+    turns_of_both(100 * MS);
+    push_to_all_topics(now_us);
+    turns(1200 * MS); /* of the second one alone */
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    stop_the_first();
+}
+
+/* Nobody is there any more for whom the daemon that is told had waited. */
+static void p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once(void **state)
+{
+    static struct client takers[TOPICS], leavers[TOPICS];
+    (void)state;
+    start_two();
+    push_to_all_topics(now_us);
+    park(takers);
+    turns_of_both(100 * MS);
+    change_daemon();
+    park(leavers);
+    turns_of_both(100 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        redis_engine_port(engine)->verbs->cancel(redis_engine_port(engine), &leavers[i].ticket);
+    change_daemon();
+    park(takers);
+    turns_of_both(100 * MS);
+    push_to_all_topics(now_us);
+    turns_of_both(20 * MS);
+    for (unsigned i = 0; i < TOPICS; i++)
+        assert_int_equal(takers[i].count, 1);
+    stop_the_first();
 }
 
 /* What is refused at once is asked again after a while, not at once. */
@@ -445,8 +580,13 @@ int main(void)
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
         STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
-        STARTED(p2_jobs_are_found_within_a_second_though_the_bus_loses_all_notices),
-        STARTED(p2_two_daemons_find_their_jobs_though_the_bus_loses_all_notices),
+        STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
+        STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
+        STARTED(a_slot_is_heard_where_it_moves),
+        STARTED(p2_a_connection_on_which_nothing_comes_any_more_is_made_again),
+        STARTED(p2_two_daemons_find_their_jobs_though_no_notice_is_heard),
+        STARTED(p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_second),
+        STARTED(p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once),
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };

@@ -87,14 +87,20 @@ static struct script_answer push(const char *topic, int64_t due_us)
     return ask(0);
 }
 
-static struct script_answer reserve_as(unsigned daemon, const char *topic, uint32_t max, bool bound,
-                                       bool wait)
+static struct script_answer reserve_marking(unsigned daemon, const char *topic, uint32_t max,
+                                            bool bound, enum script_mark mark)
 {
     struct bytes name = bytes_str(topic);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = &name, .topic_count = 1, .max = max, .bound = bound};
-    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, wait);
+    script_ask_reserve(&request, &spaces[daemon], &call, &cmd, max, mark);
     return ask(0);
+}
+
+static struct script_answer reserve_as(unsigned daemon, const char *topic, uint32_t max, bool bound,
+                                       bool wait)
+{
+    return reserve_marking(daemon, topic, max, bound, wait ? SCRIPT_MARK_WAIT : SCRIPT_NO_MARK);
 }
 
 static struct script_answer reserve(unsigned daemon, const char *topic, uint32_t max, bool bound)
@@ -128,9 +134,9 @@ static uint64_t fields(void)
 }
 
 /* How many notices have come that say `words`, since the last time. */
-static unsigned notices(const char *words)
+static unsigned heard_by(struct sim_redis_conn *who, const char *words)
 {
-    struct buf *out = sim_redis_output(listener);
+    struct buf *out = sim_redis_output(who);
     struct bytes in = buf_bytes(out);
     size_t len = strlen(words);
     const char *at;
@@ -141,6 +147,25 @@ static unsigned notices(const char *words)
     return count;
 }
 
+static unsigned notices(const char *words)
+{
+    return heard_by(listener, words);
+}
+
+/* A connection that hears what is told to the daemon alone. */
+static struct sim_redis_conn *listen_as(unsigned daemon)
+{
+    char room[SCRIPT_CHANNEL_MAX];
+    struct sim_redis_conn *who = sim_redis_accept(redis);
+    struct buf words = {0};
+    buf_addf(&words, "*2\r\n$10\r\nSSUBSCRIBE\r\n");
+    script_add(&words, script_channel(&spaces[daemon], 0, true, room));
+    sim_redis_input(who, buf_bytes(&words));
+    buf_fini(&words);
+    sim_redis_output(who)->len = 0;
+    return who;
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -149,7 +174,7 @@ static int start(void **state)
     redis = sim_redis_new(&(struct sim_redis_options){.host = "10.0.0.1", .port = 7000}, now_us);
     conn = sim_redis_accept(redis);
     listener = sim_redis_accept(redis);
-    sim_redis_input(listener, BYTES("*2\r\n$9\r\nSUBSCRIBE\r\n$13\r\nlaterd:notice\r\n"));
+    sim_redis_input(listener, BYTES("*2\r\n$10\r\nSSUBSCRIBE\r\n$17\r\n{laterd:0}:notice\r\n"));
     for (unsigned i = 0; i < DAEMONS; i++) {
         char name[9] = "daemon-0";
         name[7] = (char)('1' + i);
@@ -330,17 +355,104 @@ static void who_waits_for_topics_that_are_not_there_leaves_nothing(void **state)
     assert_int_equal(notices("r0 none-8"), 0);
 }
 
-static void a_mark_ends_with_the_next_job_or_its_topic(void **state)
+/* They wait for a topic that is there. */
+static struct script_answer wait_as(unsigned daemon)
 {
-    (void)state;
+    return reserve_as(daemon, "t", 1, false, true);
+}
+
+static void make_topic(void)
+{
     (void)push("t", 1);
     assert_int_equal(reserve(0, "t", 1, false).count, 1);
+}
+
+static void each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait(void **state)
+{
+    struct sim_redis_conn *listeners[DAEMONS];
+    (void)state;
+    make_topic();
     uint64_t before = fields();
-    for (unsigned i = 0; i < 3; i++)
-        assert_true(reserve_as(i, "t", 1, false, true).marked);
+    for (unsigned i = 0; i < DAEMONS; i++) {
+        struct script_answer answer = wait_as(i);
+        listeners[i] = listen_as(i);
+        assert_true(answer.marked);
+        assert_int_equal(answer.shared, i > 0);
+    }
+    assert_true(wait_as(1).marked); /* once more: it keeps its place */
     assert_int_equal(fields(), before + 1);
     (void)notices("r");
+    for (unsigned told = 0; told < DAEMONS; told++) {
+        (void)push("t", 1);
+        for (unsigned i = 0; i < DAEMONS; i++)
+            assert_int_equal(heard_by(listeners[i], "r0 t"), i == told);
+    }
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
     (void)push("t", 1);
+    assert_int_equal(notices("r0 t"), 0);
+}
+
+static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
+{
+    (void)state;
+    make_topic();
+    for (unsigned i = 0; i < DAEMONS; i++)
+        assert_true(wait_as(i).marked);
+    struct sim_redis_conn *last = listen_as(DAEMONS - 1);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(last, "r0 t"), 1);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
+}
+
+static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *first = listen_as(0), *second = listen_as(1);
+    (void)wait_as(0);
+    (void)wait_as(1);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(first, "r0 t"), 1);
+    assert_int_equal(heard_by(second, "r0 t"), 0);
+    (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON);
+    assert_int_equal(heard_by(second, "r0 t"), 1);
+    assert_int_equal(reserve(1, "t", 1, false).count, 1);
+    (void)wait_as(1);
+    (void)reserve_marking(0, "t", 0, false, SCRIPT_PASS_ON); /* there is none any more */
+    assert_int_equal(heard_by(second, "r0 t"), 0);
+}
+
+/* Who only looked is not woken, but learns that its knowledge is over. */
+static void who_does_not_wait_is_told_by_a_hint(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *waits = listen_as(0);
+    assert_false(reserve_marking(1, "t", 1, false, SCRIPT_MARK_HINT).shared);
+    assert_false(wait_as(0).shared);
+    (void)notices("r");
+    (void)push("t", 1);
+    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(notices("h0 t"), 1);
+    assert_int_equal(notices("r0 t"), 0);
+}
+
+/* More than a mark has room for: when those whom it names are all told, all others are. */
+static void no_daemon_is_one_too_many_to_wait(void **state)
+{
+    enum { MARKS = 64 };
+    char name[9];
+    (void)state;
+    make_topic();
+    struct script_space own = spaces[0];
+    for (unsigned i = 0; i < MARKS + 3; i++) {
+        (void)snprintf(name, sizeof(name), "d-%06u", i);
+        memcpy(spaces[0].daemon, name, SCRIPT_NAME);
+        assert_true(wait_as(0).marked);
+    }
+    spaces[0] = own;
+    (void)notices("r");
+    (void)push("t", 1); /* none of those who are named hears it */
     assert_int_equal(notices("r0 t"), 1);
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
@@ -469,7 +581,7 @@ static void a_reserve_of_very_many_topics_is_done(void **state)
     (void)push("t7", 1);
     struct script_call call = next_call();
     struct cmd_reserve cmd = {.topics = topics, .topic_count = 2000, .max = 2};
-    script_ask_reserve(&request, &spaces[0], &call, &cmd, 2, true);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, 2, SCRIPT_MARK_WAIT);
     assert_int_equal(ask(0).count, 2);
 }
 
@@ -499,7 +611,11 @@ int main(void)
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
         STARTED(p4_nothing_is_taken_from_a_daemon_that_lives_or_has_just_come),
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
-        STARTED(a_mark_ends_with_the_next_job_or_its_topic),
+        STARTED(each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait),
+        STARTED(a_daemon_that_nobody_hears_for_is_not_told),
+        STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
+        STARTED(who_does_not_wait_is_told_by_a_hint),
+        STARTED(no_daemon_is_one_too_many_to_wait),
         STARTED(p3_a_burst_of_one_topic_makes_no_other_late),
         STARTED(p3_what_is_due_behind_a_burst_is_not_late),
         STARTED(a_topics_jobs_become_ready_in_their_order),

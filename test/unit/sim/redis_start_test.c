@@ -26,8 +26,8 @@ static void a_right_that_is_missing_is_named(void **state)
 {
     (void)state;
     add_address(7000);
-    sim_redis_settings(servers[0])->denied = " publish zadd ";
-    refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +publish +zadd");
+    sim_redis_settings(servers[0])->denied = " spublish zadd ";
+    refused_with(ERR_UNSUPPORTED, "ACL SETUSER default +spublish +zadd");
 }
 
 static void a_wrong_password_is_told_at_once(void **state)
@@ -154,14 +154,14 @@ static void a_subscription_that_hears_nothing_is_made_anew(void **state)
     add_address(7000);
     assert_int_equal(start(), OK);
     turns(2 * SECOND_US);
-    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 1);
+    assert_int_equal(sim_redis_spublish(servers[0], BYTES("{q:0}:notice"), BYTES("-")), 1);
     struct list *all = &servers[0]->conns;
     for (struct list *at = all->next; at != all; at = at->next)
         sim_redis_unsubscribe(LIST_ENTRY(at, struct sim_redis_conn, place));
-    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 0);
+    assert_int_equal(sim_redis_spublish(servers[0], BYTES("{q:0}:notice"), BYTES("-")), 0);
     turns(5 * SECOND_US);
-    assert_int_equal(sim_redis_publish(servers[0], BYTES("q:notice"), BYTES("-")), 1);
-    assert_true(engine->consumers.subscribed);
+    assert_int_equal(sim_redis_spublish(servers[0], BYTES("{q:0}:notice"), BYTES("-")), 1);
+    assert_true(subscription_is_whole(&engine->subscription));
 }
 
 /* ---- commands ---- */

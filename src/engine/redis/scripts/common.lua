@@ -15,7 +15,7 @@ local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
 local INVALID, JOBS_LIMIT, TOPICS_LIMIT = 6, 7, 8
-local KEPT, REPLACED, MORE, MARKED, LOST = 1, 2, 4, 16, 32
+local KEPT, REPLACED, MORE, MARKED, LOST, SHARED = 1, 2, 4, 16, 32, 64
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 
 -- The request: is it sent again, where does its answer go, which one is it?
@@ -49,9 +49,12 @@ local function even_if_full()
     call('HDEL', hash, '')
 end
 
+-- Redis 7 passes messages on a sharded channel on to no other node of a cluster.
+local PUBLISH = redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH'
+
 -- Tells all daemons. It is no error if we may not: that must not leave a transition half done.
 local function publish(notice)
-    redis.pcall('PUBLISH', call('HGET', hash, 'c'), notice)
+    redis.pcall(PUBLISH, call('HGET', hash, 'c'), notice)
 end
 
 -- The number after `last`: about now, and of the same partition.

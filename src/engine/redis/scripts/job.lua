@@ -53,14 +53,6 @@ local function state_of_all()
     return unpack_bytes('<I8I8I8I8', state)
 end
 
--- The topic has a ready job: tell those who left a mark that they wait for one.
-local function tell_ready(topic)
-    if call('HDEL', hash, '#w' .. topic) == 1 then
-        local last, _, partitions = state_of_all()
-        publish(string.format('r%.0f ', last % partitions) .. topic)
-    end
-end
-
 -- Something is due at that time: tell the timer's owner if that is sooner than it knows.
 local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()

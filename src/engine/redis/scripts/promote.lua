@@ -1,6 +1,6 @@
 -- What is due becomes ready; leases whose ttr ran out end.
 -- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua; the
--- topics that have ready jobs now where the caller alone had left a mark: nobody else needs a notice.
+-- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
 -- If more is due than that, a topic gets no more than its share while others have something due:
 -- what is due first is looked through, over the rest of what one topic has at one instant at a
 -- leap, and what is due last, which other topics may have behind a burst.
@@ -69,21 +69,15 @@ for from = 1, #promoted, 500 do
     for i = from, upto do
         adds[#adds + 1], adds[#adds + 2] = 0, 'r' .. promoted[i]
         local topic = topic_of(promoted[i])
-        if not marks[topic] then marks[topic], topics[#topics + 1] = true, topic end
+        if not marks[topic] then marks[topic], topics[#topics + 1] = 0, topic end
+        marks[topic] = marks[topic] + 1
     end
     call('ZREM', delayed, unpack(promoted, from, upto))
     call('ZADD', order, unpack(adds))
 end
--- A mark that is younger than this request is none of its caller's: that has given it up meanwhile.
-local daemon, number, ours = sub(slot, 2, 9), unpack_bytes('<I8', request), {}
+local ours = {}
 for i = 1, #topics do
-    local mark = call('HGET', hash, '#w' .. topics[i])
-    if mark and sub(mark, 1, 8) == daemon and unpack_bytes('<I8', mark, 9) < number then
-        call('HDEL', hash, '#w' .. topics[i])
-        ours[#ours + 1] = topics[i]
-    elseif mark then
-        tell_ready(topics[i])
-    end
+    if tell_promoted(topics[i], marks[topics[i]]) then ours[#ours + 1] = topics[i] end
 end
 
 local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, math.min(most, LEASES))

@@ -1,5 +1,6 @@
--- Reserve. ARGV: 2 options: l listed order, b bound, w leave marks where there is no more; 3 how
--- many at most (0: only look what there is), 4 bytes of bodies after which to stop, 5 … topics.
+-- Reserve. ARGV: 2 options: l listed order, b bound, w leave marks where there is no more, or h the
+-- same, but nobody waits, p who asks needs no job: tell the next who waits where there are some; 3
+-- how many at most (0: only look what there is), 4 bytes of bodies after which to stop, 5 … topics.
 -- Answer: {it, head, content, …, firsts}; its next_us: when the first pause among the topics ends.
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
@@ -48,7 +49,7 @@ if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent
                 's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
                 sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20) .. name .. pack('<I8', lease))
             if sooner then -- as publish() has it
-                redis.pcall('PUBLISH', call('HGET', hash, 'c'),
+                redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH', call('HGET', hash, 'c'),
                     string.format('w%.0f %.0f', last % partitions, wake))
             end
             return { -- the first as say() has it

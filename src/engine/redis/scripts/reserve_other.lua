@@ -3,7 +3,8 @@ local AT_ONCE = 32 -- heads read together
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
-local wait = string.find(ARGV[2], 'w', 1, true)
+local waits = string.find(ARGV[2], 'w', 1, true)
+local wait = waits or string.find(ARGV[2], 'h', 1, true)
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
@@ -135,14 +136,22 @@ local flags = next(first_of) and MORE or 0
 -- A topic into which nothing was ever pushed needs no mark: its first job tells all daemons. So
 -- there are no more marks than topics, and they end with these.
 if wait and (most == 0 or count < most and bytes < most_bytes) then
-    flags = flags + MARKED
+    local shared = false
     for i = 1, #topics do
         local n, mark = #sets, found[4 * i + 1]
-        if not first_of[topics[i]] and mark ~= '*' and
-            (mark or call('HEXISTS', hash, '#p' .. topics[i]) == 1) then
-            local ours = not mark or sub(mark, 1, 8) == daemon
-            sets[n + 1], sets[n + 2] = '#w' .. topics[i], ours and daemon .. request or '*'
+        if not first_of[topics[i]] and (mark or call('HEXISTS', hash, '#p' .. topics[i]) == 1) then
+            local others
+            sets[n + 1] = '#w' .. topics[i]
+            sets[n + 2], others = with_mark(mark, daemon, waits)
+            shared = shared or others
         end
+    end
+    flags = flags + (shared and MARKED + SHARED or MARKED)
+end
+if string.find(ARGV[2], 'p', 1, true) then
+    even_if_full()
+    for i = 1, #topics do
+        if first_of[topics[i]] then pass_on(topics[i], found[4 * i + 1]) end
     end
 end
 if count > 0 and bound then

@@ -1,12 +1,9 @@
 -- Room for one more topic. Put before the scripts that make topics.
 local LOOK_AT = 64 -- topics looked at for one that is idle; the next call goes on behind them
 
--- All that is known of a topic that holds nothing goes. `mark` is its field #w, `own` the field s.
-local function forget_topic(topic, mark, own)
-    if mark then -- whoever left it asks again, and leaves another
-        local last, _, partitions = unpack_bytes('<I8I8I8', own)
-        publish(string.format('r%.0f ', last % partitions) .. topic)
-    end
+-- All that is known of a topic that holds nothing goes.
+local function forget_topic(topic)
+    tell_all(topic) -- whoever left a mark asks again, and leaves another
     local fields = {}
     for letter in string.gmatch('prfdxtlbkzhusw', '.') do
         fields[#fields + 1] = '#' .. letter .. topic
@@ -25,10 +22,10 @@ local function room_for_topic(most, now)
     for i = 1, #names do
         local topic = sub(names[i], 2)
         local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic,
-            '#x' .. topic, '#u' .. topic, '#w' .. topic, 's')
+            '#x' .. topic, '#u' .. topic)
         local gone = (count[2] or 0) + (count[3] or 0) + (count[4] or 0)
         if (count[1] or 0) - gone == 0 and tonumber(count[5] or 0) <= now then
-            forget_topic(topic, count[6], count[7])
+            forget_topic(topic)
             call('HSET', hash, 'e', topic)
             return true
         end

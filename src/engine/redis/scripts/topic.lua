@@ -54,7 +54,7 @@ if what == 't' then
 end
 
 local count = call('HMGET', hash, '#p' .. topic, '#f' .. topic, '#d' .. topic, '#x' .. topic,
-    '#u' .. topic, '#w' .. topic, 's')
+    '#u' .. topic)
 local jobs = (count[1] or 0) - (count[2] or 0) - (count[3] or 0) - (count[4] or 0)
 local in_use = jobs > 0 or tonumber(count[5] or 0) > now
 
@@ -63,7 +63,7 @@ if (not there and (what ~= 'p' or ARGV[6] == 'e')) or (ARGV[6] == 'u' and not in
 end
 if what == 'x' and jobs <= 0 then
     even_if_full()
-    forget_topic(topic, count[6], count[7])
+    forget_topic(topic)
     return { keep('', say(OK, 0, 0, 0, now, 0, 0))[1] }
 end
 if not there then
@@ -78,5 +78,5 @@ if till <= now then till = 0 end -- over already
 local seconds = math.floor((till - now) / 1000000 + 0.5)
 call('HSET', hash, '#u' .. topic, till, '#s' .. topic, till > 0 and seconds * 1000000 or 0)
 if what == 'p' then call('HINCRBY', hash, '#z' .. topic, 1) end
-tell_ready(topic) -- who waits asks again, and learns when the pause ends now
+tell_all(topic) -- who waits asks again, and learns when the pause ends now
 return { keep('', say(OK, 0, what == 'x' and MORE or 0, 0, now, 0, 0))[1] }
