@@ -207,6 +207,7 @@ void sim_redis_save(struct sim_redis *redis)
 void sim_redis_restart(struct sim_redis *redis, enum sim_redis_kept kept)
 {
     size_t marks = redis->mark_count;
+    redis->starts++;
     close_all(redis);
     memset(redis->known, 0, sizeof(redis->known));
     if (kept == SIM_REDIS_KEEPS_NOTHING)

@@ -39,6 +39,7 @@ struct sim_redis {
     size_t applied;           /* of a replica: marks of its own log that it took */
     struct sim_redis *replicas[SIM_REDIS_REPLICAS_MAX];
     unsigned replica_count;
+    unsigned starts;             /* but for the first */
     struct sim_cluster *cluster; /* NULL: none */
     char master_host[64];        /* of a sentinel: whom it names; empty: nobody */
     uint16_t master_port;

@@ -233,7 +233,7 @@ class Queue:
 
     def open(self, partitions=None, places=4096):
         return self.ask("open", self.partition, partitions or self.partitions,
-                        "{laterd:%d}:notice" % self.partition, 2, places, 0)
+                        "{laterd:%d}:notice" % self.partition, 2, places, 0, 0)
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""

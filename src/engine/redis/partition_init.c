@@ -146,7 +146,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
         opening->since_us = now_of(partition_init);
     opening->was_there = true;
     opening->scanned_at = NULL;
-    if (answer.count && !answer.replaced)
+    if (answer.count && !answer.replaced && !answer.state) /* others took us for dead */
         partition_init->options.calls->partitions[opening->partition].clock.suspect = true;
     clock_sync_read(call, parts, count);
     if (answer.count)

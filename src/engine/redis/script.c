@@ -31,6 +31,7 @@ enum err script_space_init(struct script_space *space, struct bytes prefix, uint
         return ERR_INVALID;
     *space = (struct script_space){.partitions = partitions};
     space->ahead_us = mem_zalloc(partitions * sizeof(*space->ahead_us));
+    space->newest = mem_zalloc(partitions * sizeof(*space->newest));
     memcpy(space->prefix, prefix.at, prefix.len);
     memcpy(space->daemon, daemon, sizeof(space->daemon));
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
@@ -45,7 +46,9 @@ void script_space_fini(struct script_space *space)
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++)
         buf_fini(&space->scripts[kind].text);
     mem_free(space->ahead_us);
+    mem_free(space->newest);
     space->ahead_us = NULL;
+    space->newest = NULL;
 }
 
 struct bytes script_text(const struct script_space *space, enum script_kind kind)
@@ -609,13 +612,14 @@ void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call, uint32_t places, uint64_t set_count)
 {
     char room[SCRIPT_CHANNEL_MAX];
-    script_begin(out, space, call, SCRIPT_OPEN, 6);
+    script_begin(out, space, call, SCRIPT_OPEN, 7);
     script_add_i64(out, call->partition);
     script_add_i64(out, space->partitions);
     script_add(out, script_channel(space, call->partition, false, room));
     script_add_i64(out, SCRIPT_LAYOUT);
     script_add_i64(out, places);
     script_add_i64(out, (int64_t)set_count);
+    script_add_i64(out, (int64_t)space->newest[call->partition]);
 }
 
 void script_ask_set_clock(struct buf *out, const struct script_space *space,

@@ -18,8 +18,8 @@
  * R2 A job lives in partition `seq % partitions`. That of a client's id is a hash of the id, and
  * the job's number is made there, so both names lead to one place.
  *
- * R3 Numbers and leases are about the microsecond of their making and only grow, so that none is
- * given twice even if Redis forgot its last seconds, and numbers order jobs of all partitions.
+ * R3 Numbers and leases are about the microsecond of their making, or somewhat more, and only grow:
+ * none is given twice even if Redis forgot its last minutes (open.lua), and numbers order jobs.
  *
  * R4 A change leaves its answer in a ring of SCRIPT_RING places per daemon and partition. A request
  * sent again (script_mark_again) is answered from there and does nothing.
@@ -76,6 +76,7 @@ struct script_space {
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
     int64_t *ahead_us;
+    uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
         struct buf text;
         char digest[SCRIPT_DIGEST];
@@ -163,7 +164,8 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  * The first call to each partition over a new connection: makes the partition, if need be, and
  * leaves word there that answers and connections of this daemon are in it, the answers in the first
  * `places` of its ring: before it takes others it must say so by this call. The clock of one that
- * is made counts as set `set_count` times. The answer: err
+ * is made counts as set `set_count` times. The answer: state (not 0: this server has started since
+ * the partition was opened last, or is another); err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
  * it left are gone); lost (what was in a sorted set is gone: see script_ask_rebuild). ERR_INVALID

@@ -229,6 +229,18 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
     return read_jobs(space, &whole, arena, answer);
 }
 
+/* Numbers grow, and so do the leases of an answer. */
+static void see_numbers(const struct script_space *space, uint32_t partition,
+                        const struct reply *reply)
+{
+    if (!reply->count || !reply->jobs)
+        return;
+    const struct job_view *last = &reply->jobs[reply->count - 1];
+    uint64_t number = last->lease > last->ref.seq ? last->lease : last->ref.seq;
+    if (number > space->newest[partition] && in_range(number))
+        space->newest[partition] = number;
+}
+
 enum err script_read(const struct script_space *space, enum cmd_kind kind,
                      const struct script_parts *parts, struct arena *arena,
                      struct script_answer *out_answer)
@@ -252,6 +264,7 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
                                : read_jobs(space, &jobs, arena, &answer);
     if (err)
         return err;
+    see_numbers(space, parts->partition, &answer.reply);
     *out_answer = answer;
     return OK;
 }
@@ -275,16 +288,17 @@ bool script_read_clock(const struct bytes *parts, uint32_t count, int64_t *out_q
     int64_t queue_us = script_clock(parts, count);
     struct bytes text = count == 2 ? parts[1] : (struct bytes){0};
     bool back = text.len && text.at[0] == '-';
-    uint64_t shift_us;
+    uint64_t shift_us, set_count;
     if (back)
         text = bytes_of(text.at + 1, text.len - 1);
-    if (!queue_us || get_u8(parts[0].at) != OK || !bytes_to_u64(text, &shift_us) ||
-        !in_range(shift_us))
+    if (!queue_us || get_u8(parts[0].at) != OK || !script_take_number(&text, &shift_us) ||
+        !in_range(shift_us) || text.len == 0 || text.at[0] != ' ' ||
+        !bytes_to_u64(bytes_of(text.at + 1, text.len - 1), &set_count) || !in_range(set_count))
         return false;
     *out_queue_us = queue_us;
     *out_shift_us = back ? -(int64_t)shift_us : (int64_t)shift_us;
-    *out_set_count = get_u64(parts[0].at + 16);
-    return in_range(*out_set_count);
+    *out_set_count = set_count;
+    return true;
 }
 
 uint32_t script_damaged(const struct script_space *space, const struct script_parts *parts,

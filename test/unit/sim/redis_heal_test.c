@@ -292,6 +292,80 @@ static void p3_redis_clock_may_be_an_hour_ahead_for_a_while(void **state)
     survive_a_leap_of(3600 * INT64_C(1000000));
 }
 
+static void tell_server(struct sim_redis *server, struct bytes command)
+{
+    struct sim_redis_conn *conn = sim_redis_accept(server);
+    sim_redis_input(conn, command);
+    sim_redis_hang_up(conn);
+}
+
+/* Another daemon has set the partition's clock five seconds ahead: it is heard of by a heartbeat,
+   and what is due is planned by it. */
+static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **state)
+{
+    static struct client taker, pusher;
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    int64_t began_us = now_us;
+    a_job_for_who_waits(&taker, &pusher, began_us + 10 * SECOND_US);
+    turns(SECOND_US);
+    tell_server(servers[0], BYTES("*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n"
+                                  "$7\r\n5000000\r\n$1\r\nn\r\n$1\r\n1\r\n"));
+    turns(began_us + 4900 * MS - now_us);
+    assert_int_equal(taker.answers, 0);
+    turns(200 * MS);
+    assert_int_equal(taker.count, 1);
+}
+
+/* The correction is in Redis: a daemon that starts now finds the right time, too. */
+static void p3_a_leap_is_set_right_for_daemons_that_come_later(void **state)
+{
+    static struct client taker, pusher;
+    (void)state;
+    add_address(7000);
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    int64_t due_us = now_us + 20 * SECOND_US;
+    struct client nobody;
+    a_job_for_who_waits(&taker, &pusher, due_us);
+    sim_redis_settings(servers[0])->ahead_us = 3600 * INT64_C(1000000);
+    turns(SECOND_US);
+    stop();
+    assert_int_equal(start(), OK);
+    a_job_for_who_waits(&taker, &nobody, due_us + 3600 * INT64_C(1000000));
+    turns(due_us - now_us - 10 * MS);
+    assert_int_equal(taker.answers, 0);
+    turns(100 * MS);
+    assert_int_equal(taker.count, 1);
+}
+
+/* A replica takes over, whose clock is off by so much: a job that was pushed before is due when it
+   was to be. */
+static void p3_a_failover_to_another_clock_makes_no_job_early_or_late(void **state)
+{
+    static struct client taker, pusher;
+    (void)state;
+    in_a_cluster();
+    for (int i = 0; i < SERVERS; i++)
+        sim_redis_settings(servers[i])->ahead_us = i < MASTERS ? 2 * SECOND_US : -5 * SECOND_US;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    int64_t due_us = now_us + 10 * SECOND_US;
+    a_job_for_who_waits(&taker, &pusher, due_us);
+    turns(SECOND_US);
+    for (int i = 0; i < MASTERS; i++) {
+        sim_redis_catch_up(servers[MASTERS + i]);
+        sim_cluster_take_over(&cluster, servers[MASTERS + i], servers[i]);
+    }
+    turns(due_us - now_us - 10 * MS);
+    assert_int_equal(taker.answers, 0);
+    turns(200 * MS);
+    assert_int_equal(taker.count, 1);
+}
+
 /* ---- notices ---- */
 
 enum { TOPICS = 12 };
@@ -580,6 +654,9 @@ int main(void)
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
         STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
+        STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
+        STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
+        STARTED(p3_a_failover_to_another_clock_makes_no_job_early_or_late),
         STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
         STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
         STARTED(a_slot_is_heard_where_it_moves),

@@ -166,6 +166,16 @@ static struct sim_redis_conn *listen_as(unsigned daemon)
     return who;
 }
 
+static void load_scripts(void)
+{
+    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
+        buf_addf(&request, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n");
+        script_add(&request, script_text(&spaces[0], kind));
+    }
+    sim_redis_input(conn, buf_bytes(&request));
+    request.len = 0;
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -181,12 +191,7 @@ static int start(void **state)
         if (script_space_init(&spaces[i], BYTES("laterd"), 1, name))
             return -1;
     }
-    for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++) {
-        buf_addf(&request, "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n");
-        script_add(&request, script_text(&spaces[0], kind));
-    }
-    sim_redis_input(conn, buf_bytes(&request));
-    request.len = 0;
+    load_scripts();
     assert_int_equal(open_as(0, 256).err, OK);
     return 0;
 }
@@ -601,6 +606,66 @@ static void a_due_time_that_lua_cannot_count_is_refused(void **state)
     assert_int_equal(script_route(&spaces[0], &cmd, &partition, &err), SCRIPT_REFUSED);
 }
 
+/* ---- numbers and leases ---- */
+
+/* Redis starts again, with what it had saved or with nothing. */
+static void restart(enum sim_redis_kept kept)
+{
+    sim_redis_restart(redis, kept);
+    conn = sim_redis_accept(redis);
+    listener = sim_redis_accept(redis);
+    load_scripts();
+}
+
+/* A job is pushed and reserved. Returns its number, *out_lease is its lease. */
+static uint64_t cycle(uint64_t *out_lease)
+{
+    uint64_t seq = push("t", 1).seq;
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    *out_lease = get_u64(parts[1].at + JOB_HEAD_LEASE);
+    return seq;
+}
+
+/* With many partitions, each number of one takes so many microseconds of them all: in one that is
+   busy, numbers run ahead of the clock, and it does not tell any more which were given. */
+static void p4_numbers_and_leases_are_not_given_again(enum sim_redis_kept kept, bool remembered)
+{
+    uint64_t lease, lease_before = 0, before = 0;
+    script_space_fini(&spaces[0]);
+    assert_int_equal(script_space_init(&spaces[0], BYTES("wide"), 256, "daemon-1"), OK);
+    assert_int_equal(open_as(0, 256).err, OK);
+    for (int i = 0; i < 2000; i++) {
+        if (i == 1000)
+            sim_redis_save(redis);
+        before = cycle(&lease_before);
+        now_us += 10;
+    }
+    assert_true((int64_t)before > now_us + SECOND_US / 2);
+    restart(kept);
+    spaces[0].newest[0] = remembered ? lease_before : 0;
+    struct script_answer answer = open_as(0, 256);
+    assert_int_equal(answer.err, OK);
+    assert_true(answer.replaced || answer.state);
+    assert_true(cycle(&lease) > lease_before);
+    assert_true(lease > lease_before && lease % 256 == 0);
+    assert_int_equal(open_as(0, 256).state, 0); /* it is the same Redis */
+    uint64_t after = cycle(&lease);
+    assert_int_equal(open_as(0, 256).state, 0);
+    assert_int_equal(cycle(&lease), after + 512); /* nothing is left out for that */
+}
+
+static void p4_numbers_are_not_given_again_after_a_save_came_back(void **state)
+{
+    (void)state;
+    p4_numbers_and_leases_are_not_given_again(SIM_REDIS_KEEPS_SAVED, false);
+}
+
+static void p4_numbers_are_not_given_again_while_somebody_remembers_them(void **state)
+{
+    (void)state;
+    p4_numbers_and_leases_are_not_given_again(SIM_REDIS_KEEPS_NOTHING, true);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -623,6 +688,8 @@ int main(void)
         STARTED(large_bodies_are_not_read_before_they_are_wanted),
         STARTED(a_reserve_of_very_many_topics_is_done),
         STARTED(a_due_time_that_lua_cannot_count_is_refused),
+        STARTED(p4_numbers_are_not_given_again_after_a_save_came_back),
+        STARTED(p4_numbers_are_not_given_again_while_somebody_remembers_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 -- Answer: {it, a record of 17 bytes for each daemon: its name, how, and when it said so}; seq: see
 -- set_clock.lua.
 local daemon, how, most_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 's', 'm', 'k')
+local found = call('HMGET', hash, 's', 'm', 'n')
 if not found[1] then return redis.error_reply(CLOSED) end
 
 local records, others = {}, found[2] or ''
