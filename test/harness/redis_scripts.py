@@ -23,10 +23,11 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
-PARTS = {"push": ["clock", "push", "common", "marks", "job", "room", "push_other"],
-         "reserve": ["clock", "reserve", "common", "marks", "reserve_other"],
+OTHER, END = b"local function other(KEYS, ARGV)\n", b"end\n"  # around what is not the common case
+PARTS = {"push": ["clock", OTHER, "common", "marks", "job", "room", "push_other", END, "push"],
+         "reserve": ["clock", OTHER, "common", "marks", "reserve_other", END, "reserve"],
          "topic": ["clock", "common", "marks", "job", "room", "topic"],
-         "end": ["end", "clock", "common", "marks", "job", "end_other"],
+         "end": ["clock", OTHER, "common", "marks", "job", "end_other", END, "end"],
          "list": ["clock", "common", "marks", "job", "walk", "list"],
          "sweep": ["clock", "common", "marks", "job", "walk", "sweep"]}
 HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
@@ -93,6 +94,9 @@ def script_text(name):
     parts = PARTS.get(name, ["clock", "common", "marks", "job", name])
     text = b""
     for part in parts:
+        if isinstance(part, bytes):
+            text += part
+            continue
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
             text += file.read()
     return re.sub(rb"HEAD\.([A-Z_]+)", lambda found: head_word(found[1].decode()), text)

@@ -272,6 +272,8 @@ static struct ask *ask_for(struct wait_group *group, uint32_t topics, uint32_t p
     enum script_mark mark = ask->waits ? SCRIPT_MARK_WAIT : SCRIPT_MARK_HINT;
     script_ask_reserve(&call->request, consumers->options.space, &call->id, &reserve, max,
                        consumers->heard[partition] ? mark : SCRIPT_NO_MARK);
+    call->joins = topics == 1 ? SCRIPT_RESERVE : 0;
+    call->jobs = max;
     call->at_most_once = max > 0;
     call->on_timeout = asked_long_ago;
     group->asking[partition] = true;

@@ -66,7 +66,8 @@ static void send_together(struct node *node, struct script_request **requests, u
         struct script_request *request = requests[i];
         group->requests[i] = request;
         texts[i] = buf_bytes(&request->request);
-        one_partition = one_partition && request->id.partition == requests[0]->id.partition;
+        one_partition = one_partition && request->joins != SCRIPT_RESERVE &&
+                        request->id.partition == requests[0]->id.partition;
         script_request_is_sent(request, node);
     }
     script_join(link_out(&node->link), texts, count, one_partition);
@@ -111,10 +112,12 @@ static void send_list(struct script_requests *calls, struct node *node, struct l
 void request_group_send(struct script_requests *calls, struct node *node)
 {
     struct request_group *group = script_requests_group(calls, node);
-    group->end_count = group->push_count = 0;
+    group->end_count = group->push_count = group->reserve_count = 0;
+    group->jobs = 0;
     group->bytes = 0;
     send_list(calls, node, &group->ends);
     send_list(calls, node, &group->pushes);
+    send_list(calls, node, &group->reserves);
 }
 
 /* ---- gathering ---- */
@@ -135,16 +138,22 @@ void request_group_add(struct script_requests *calls, struct node *node,
     list_remove(&call->unsent);
     if (call->joins == SCRIPT_END && has_push_of(group, call->id_hash))
         request_group_send(calls, node);
+    if (call->joins == SCRIPT_RESERVE && group->jobs + 1 + call->jobs > GROUP_JOBS_MAX)
+        request_group_send(calls, node);
     if (call->joins == SCRIPT_END) {
         group->end_count++;
         list_add_tail(&group->ends, &call->unsent);
+    } else if (call->joins == SCRIPT_RESERVE) {
+        group->reserve_count++;
+        group->jobs += 1 + call->jobs;
+        list_add_tail(&group->reserves, &call->unsent);
     } else {
         group->push_ids[group->push_count++] = call->id_hash;
         list_add_tail(&group->pushes, &call->unsent);
     }
     group->bytes += call->request.len;
     if (group->end_count == GROUP_MAX || group->push_count == GROUP_MAX ||
-        group->bytes >= GROUP_BYTES_MAX)
+        group->reserve_count == GROUP_MAX || group->bytes >= GROUP_BYTES_MAX)
         request_group_send(calls, node);
 }
 
@@ -153,4 +162,5 @@ void request_group_init(struct request_group *group)
     *group = (struct request_group){.bytes = 0};
     list_init(&group->ends);
     list_init(&group->pushes);
+    list_init(&group->reserves);
 }

@@ -227,10 +227,11 @@ void script_ask_reap_dead(struct buf *out, const struct script_space *space,
                           const struct script_call *call, const struct script_reap *reap);
 
 /*
- * Appends one request out of `count` > 1 of script_ask(), all pushes or all finishes and deletes:
- * the script does them in this order. Its answer is an array with that of each, or with an error in
- * its place. `one_partition`: all are for the same one. (Else those that are should stand together:
- * they cost less then; and the partitions must be on one server, which is no cluster's.)
+ * Appends one request out of `count` > 1 of script_ask(), all pushes, or all finishes and deletes,
+ * or all reserves of one topic: the script does them in this order. Its answer is an array with
+ * that of each, or with an error in its place. `one_partition`: all are for the same one, and no
+ * reserves. (Else those that are should stand together: they cost less then; and the partitions
+ * must be on one server, which is no cluster's.)
  */
 void script_join(struct buf *out, const struct bytes *requests, uint32_t count, bool one_partition);
 

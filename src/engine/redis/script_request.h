@@ -37,8 +37,10 @@ struct script_request {
     bool probes; /* where replicas were too few: looks whether they are back, but does not wait */
     bool reads_clock; /* its answer's time is not held between bounds */
     bool in_ring; /* has a place in the ring: all but those made by script_requests_new_unkept */
-    /* SCRIPT_PUSH, SCRIPT_END: may go in one call with others of that kind; 0: goes alone. */
+    /* SCRIPT_PUSH, SCRIPT_END, SCRIPT_RESERVE (of one topic): may go in one call with others of
+       that kind; 0: goes alone. */
     enum script_kind joins;
+    uint32_t jobs;    /* that it reserves, at most */
     uint64_t id_hash; /* of the client's id, if it joins others; 0: it has none */
     int64_t deadline_us;
     int64_t retry_at_us;

@@ -136,16 +136,10 @@ static void add_text(struct buf *out, struct bytes text)
 
 void script_write(struct buf *out, enum script_kind kind)
 {
-    if (kind != SCRIPT_END)
-        ADD(out, clock);
-    if (kind == SCRIPT_PUSH)
-        ADD(out, push);
-    if (kind == SCRIPT_RESERVE)
-        ADD(out, reserve);
-    if (kind == SCRIPT_END)
-        ADD(out, end);
-    if (kind == SCRIPT_END) /* whose common case has no need of it */
-        ADD(out, clock);
+    bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
+    ADD(out, clock);
+    if (hot)
+        buf_add_str(out, "local function other(KEYS, ARGV)\n");
     ADD(out, common);
     ADD(out, marks);
     if (kind != SCRIPT_RESERVE)
@@ -171,4 +165,12 @@ void script_write(struct buf *out, enum script_kind kind)
     case SCRIPT_SET_CLOCK: ADD(out, set_clock); break;
     case SCRIPT_COUNT: break;
     }
+    if (hot)
+        buf_add_str(out, "end\n");
+    if (kind == SCRIPT_PUSH)
+        ADD(out, push);
+    if (kind == SCRIPT_RESERVE)
+        ADD(out, reserve);
+    if (kind == SCRIPT_END)
+        ADD(out, end);
 }

@@ -229,6 +229,31 @@ static void requests_to_partitions_of_one_server_are_one_call(void **state)
     assert_int_equal(jobs_there(), 32);
 }
 
+/* All partitions are looked at, and then asked, in a call each time; nobody gets another's job. */
+static void p4_reserves_from_partitions_of_one_server_are_one_call(void **state)
+{
+    struct cmd take = {.kind = CMD_RESERVE,
+                       .reserve = {.topics = &topic, .topic_count = 1, .max = 1}};
+    struct engine *port;
+    (void)state;
+    start_on_one_server(16);
+    turns(SECOND_US);
+    push_names(0, 12);
+    turns(20 * MS);
+    for (unsigned i = 0; i < 12; i++)
+        (void)begin(i, &take);
+    port = redis_engine_port(engine);
+    port->verbs->match(port);
+    assert_int_equal(calls_sent(0), 1);
+    turns(50 * MS);
+    for (unsigned i = 0; i < 12; i++) {
+        is_answered(i, OK);
+        assert_int_equal(clients[i].count, 1);
+        for (unsigned before = 0; before < i; before++)
+            assert_int_not_equal(clients[before].seq, clients[i].seq);
+    }
+}
+
 /* A cluster refuses a call of several slots. */
 static void requests_to_a_cluster_are_a_call_for_each_partition(void **state)
 {
@@ -299,6 +324,7 @@ int main(void)
         STARTED(a_turns_requests_about_one_job_keep_their_order),
         STARTED(p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each),
         STARTED(requests_to_partitions_of_one_server_are_one_call),
+        STARTED(p4_reserves_from_partitions_of_one_server_are_one_call),
         STARTED(requests_to_a_cluster_are_a_call_for_each_partition),
         STARTED(p2_a_partition_that_fails_does_not_take_others_with_it),
     };

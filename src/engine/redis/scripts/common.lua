@@ -6,7 +6,8 @@
 -- behind it, are put in from job_head.h when the text is made. Numbers are doubles: exact up to
 -- FOREVER, in 2255.
 -- Half of a script's time is Lua's own: strings that are spliced beat tables, and functions that
--- a hot script does not need come behind its last line (job.lua).
+-- the common case of a hot script does not need are made within one, other(), which it calls for
+-- the other cases, with the keys and arguments of one request.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local call, sub, char = redis.call, string.sub, string.char
 local pack, unpack_bytes = struct.pack, struct.unpack
@@ -19,18 +20,10 @@ local KEPT, REPLACED, MORE, MARKED, LOST, SHARED = 1, 2, 4, 16, 32, 64
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 
 -- The request: is it sent again, where does its answer go, which one is it?
-local asked = ARGV[1]
-local again, slot, request = sub(asked, 1, 1) == '1', sub(asked, 2, 12), sub(asked, 13, 20)
-
--- From here on it is for this one of several requests, whose keys come after so many others.
-local function take_request(text, keys)
-    asked, again, slot, request = text, sub(text, 1, 1) == '1', sub(text, 2, 12), sub(text, 13, 20)
-    hash, delayed, reserved, order =
-        KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
-end
+local again, slot, request = sub(ARGV[1], 1, 1) == '1', sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20)
 
 local function clock()
-    return clock_of(asked)
+    return clock_of(ARGV[1])
 end
 
 local function say(err, state, flags, count, now, next_us, seq)

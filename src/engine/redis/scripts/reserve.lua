@@ -1,60 +1,82 @@
--- Reserve. ARGV: 2 options: l listed order, b bound, w leave marks where there is no more, or h the
--- same, but nobody waits, p who asks needs no job: tell the next who waits where there are some; 3
--- how many at most (0: only look what there is), 4 bytes of bodies after which to stop, 5 … topics.
+-- Reserve, one, or several, each as if it came by itself: then each is for one topic. KEYS: four for
+-- each. ARGV, for each: 1 the request, 2 options: l listed order, b bound, w leave marks where there
+-- is no more, or h the same, but nobody waits, p who asks needs no job: tell the next who waits where
+-- there are some; 3 how many at most (0: only look what there is), 4 bytes of bodies after which to
+-- stop (of several, those of all before count, too), 5 … topics.
 -- Answer: {it, head, content, …, firsts}; its next_us: when the first pause among the topics ends.
 -- `firsts` has 12 bytes for each topic asked for: priority and rank of the first job that is still
 -- ready there, NONE, or UNSEEN if nobody looked; it is empty if the request was sent again.
--- Here is the common case, one job of one topic that has some, before anything is made that it does
--- not need; the others are in reserve_other.lua.
+-- Of several: an array of such answers. Here is the common case, one job of one topic that has some;
+-- the others are in reserve_other.lua, which is other().
 local call, sub, byte = redis.call, string.sub, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack
 -- Behind every place in a topic: 21 bytes.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
-if ARGV[3] == '1' and not ARGV[6] and byte(ARGV[1]) == 48 then -- it is not sent again
-    local hash, order, topic, now = KEYS[1], KEYS[4], ARGV[5], clock_of(ARGV[1])
-    local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
-    local ready, name, job = {}, nil, {}
-    if found[1] and tonumber(found[2] or 0) <= now then -- it is not paused
-        local key = 'r' .. string.char(#topic) .. topic
-        ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
-    end
-    local candidate, second = ready[1], ready[2]
-    if candidate then
-        name = sub(candidate, -8)
-        job = call('HMGET', hash, 'j' .. name, 'b' .. name)
-    end
-    local raw = job[1]
-    if raw then
-        local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
-        local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
-        if till < 9007199254740991 then
-            local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
-            local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[1], 3, 10)
-            local lease = now - now % partitions + last % partitions -- as number_after() has it
-            if lease <= last then lease = last + partitions end
-            local sooner = till < wake
-            if sooner then wake = till end
-            call('ZREM', order, candidate)
-            call('ZADD', KEYS[3], till, sub(candidate, 2))
-            if string.find(ARGV[2], 'b', 1, true) then
-                flags, holder = flags + 1, daemon
-                call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)
+local PER_ASK = 5
+local count, answers, bytes = #KEYS / 4, { '' }, 0
+for at = 1, count do
+    local base, keys, answer = (at - 1) * PER_ASK, (at - 1) * 4, nil
+    if ARGV[base + 3] == '1' and (count > 1 or not ARGV[6]) and bytes < 65536 and
+        byte(ARGV[base + 1]) == 48 then -- it is not sent again
+        local hash, order, topic = KEYS[keys + 1], KEYS[keys + 4], ARGV[base + 5]
+        local now = clock_of(ARGV[base + 1])
+        local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
+        local ready, name, job = {}, nil, {}
+        if found[1] and tonumber(found[2] or 0) <= now then -- it is not paused
+            local key = 'r' .. string.char(#topic) .. topic
+            ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
+        end
+        local candidate, second = ready[1], ready[2]
+        if candidate then
+            name = sub(candidate, -8)
+            job = call('HMGET', hash, 'j' .. name, 'b' .. name)
+        end
+        local raw = job[1]
+        if raw then
+            local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
+            local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
+            if till < 9007199254740991 then
+                local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
+                local holder, daemon = '\0\0\0\0\0\0\0\0', sub(ARGV[base + 1], 3, 10)
+                local lease = now - now % partitions + last % partitions -- as number_after() has it
+                if lease <= last then lease = last + partitions end
+                local sooner = till < wake
+                if sooner then wake = till end
+                call('ZREM', order, candidate)
+                call('ZADD', KEYS[keys + 3], till, sub(candidate, 2))
+                if string.find(ARGV[base + 2], 'b', 1, true) then
+                    flags, holder = flags + 1, daemon
+                    call('ZADD', order, '0', 'h' .. daemon .. name, '0', 'd' .. daemon)
+                end
+                if reserves < 65535 then reserves = reserves + 1 end
+                local head = pack(HEAD.STATE_TO_HOLDER, 3, flags, reserves, till, lease, holder) ..
+                    sub(raw, HEAD.FAILURES)
+                call('HSET', hash, 'j' .. name, head, '#r' .. topic, (found[3] or 0) + 1,
+                    '#h' .. topic, (found[4] or 0) + 1,
+                    's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
+                    sub(ARGV[base + 1], 2, 12), sub(ARGV[base + 1], 13, 20) .. name .. pack('<I8', lease))
+                if sooner then -- as publish() has it
+                    redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH',
+                        call('HGET', hash, 'c'), string.format('w%.0f %.0f',
+                            last % partitions, wake))
+                end
+                answer = { -- the first as say() has it
+                    pack('<BBBBI4I8I8I8', 0, 0, second and 4 or 0, 0, 1, 9007199254740991, 0, now),
+                    head, job[2] or '', second and sub(second, -20, -9) or NONE }
             end
-            if reserves < 65535 then reserves = reserves + 1 end
-            local head = pack(HEAD.STATE_TO_HOLDER, 3, flags, reserves, till, lease, holder) ..
-                sub(raw, HEAD.FAILURES)
-            call('HSET', hash, 'j' .. name, head, '#r' .. topic, (found[3] or 0) + 1,
-                '#h' .. topic, (found[4] or 0) + 1,
-                's', pack('<I8I8I8I8', lease, pushed, partitions, wake),
-                sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20) .. name .. pack('<I8', lease))
-            if sooner then -- as publish() has it
-                redis.pcall(redis.REDIS_VERSION_NUM and 'SPUBLISH' or 'PUBLISH', call('HGET', hash, 'c'),
-                    string.format('w%.0f %.0f', last % partitions, wake))
-            end
-            return { -- the first as say() has it
-                pack('<BBBBI4I8I8I8', 0, 0, second and 4 or 0, 0, 1, 9007199254740991, 0, now),
-                head, job[2] or '', second and sub(second, -20, -9) or NONE }
         end
     end
+    if not answer and count == 1 then
+        answer = other(KEYS, ARGV)
+    elseif not answer then
+        local own = { unpack(ARGV, base + 1, base + PER_ASK) }
+        own[4] = math.max(0, own[4] - bytes)
+        answer = other({ unpack(KEYS, keys + 1, keys + 4) }, own)
+    end
+    answers[at] = answer
+    if count > 1 then
+        for i = 3, #answer - 1, 2 do bytes = bytes + #answer[i] end
+    end
 end
+return count == 1 and answers[1] or answers

@@ -1,4 +1,6 @@
 -- Reserve, all but the common case: see reserve.lua.
+local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
+local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
 local AT_ONCE = 32 -- heads read together
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
