@@ -206,6 +206,8 @@ struct engine_stats;
 
 struct reply {
     enum err err;
+    const char *why; /* with an error: what err_text() does not say, a clause for people, such as
+                        the value and its limit; or NULL */
     enum cmd_kind kind;
     enum job_state state;      /* ERR_WRONG_STATE: the job's */
     bool kept;                 /* PUSH with IF_EXISTS_KEEP: the job was there already */

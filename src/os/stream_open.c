@@ -46,9 +46,10 @@ static void wait_anew(struct opening *connector)
 
 static void too_slow(struct timer *timer)
 {
+    static const char *const texts[] = {
+        [LOOKING_UP] = STREAM_NAME_SLOW, [CONNECTING] = STREAM_SLOW, [AGREEING] = STREAM_TLS_SLOW};
     struct opening *connector = LIST_ENTRY(timer, struct opening, timer);
-    stream_break(connector->stream,
-                 connector->state == LOOKING_UP ? STREAM_NAME_SLOW : STREAM_SLOW);
+    stream_break(connector->stream, texts[connector->state]);
 }
 
 static void watch_for(struct os_stream *stream, uint32_t interest)

@@ -44,6 +44,8 @@ struct metric_sink {
     void (*fact)(struct metric_sink *sink, const struct fact *fact);
     /* So many of what does not stop the service and still wants somebody to look at it. */
     void (*warning)(struct metric_sink *sink, const char *what, uint64_t count);
+    /* Why the service is stopped, or what it waits for: a clause. Without passwords. */
+    void (*reason)(struct metric_sink *sink, const char *text);
 };
 
 #endif

@@ -126,6 +126,7 @@ static inline void stream_close(struct stream *stream, enum stream_close how)
 /* Texts of stream->error that others look for; else it is what the system or TLS says. */
 #define STREAM_NAME_SLOW "looking up its name takes too long"
 #define STREAM_SLOW      "it does not answer a new connection"
+#define STREAM_TLS_SLOW  "it does not answer a TLS hello"
 #define STREAM_CLOSED    "it closed the connection"
 
 #endif

@@ -6,6 +6,8 @@
 #include "cli/show.h"
 #include "cli/text.h"
 
+enum { STATS_OLD_S = 3 }; /* sums of an engine that sums rarely are as old in good times */
+
 static const char *const totals[STATS_TOTALS] = {"pushed",   "reserved", "finished", "timeouts",
                                                  "released", "deleted",  "buried",   "kicked"};
 
@@ -44,6 +46,10 @@ static void add_store(struct buf *out, const json_t *stats)
 {
     const json_t *store = json_object_get(stats, "store");
     char disk[TEXT_ROOM], live[TEXT_ROOM], syncs[TEXT_ROOM];
+    double age_s = store ? real_of(store, "stats_age_ms") / 1000 : 0;
+    if (age_s >= STATS_OLD_S)
+        buf_addf(out, "%-10s  jobs and totals are those of %.0f s ago: /readyz tells why\n",
+                 "store", age_s);
     if (!store || strcmp(show_string(store, "kind"), "shared") == 0)
         return; /* that of others has figures of its own */
     uint64_t segments = show_count(store, "segments"), sync_count = show_count(store, "syncs");

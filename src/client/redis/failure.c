@@ -121,15 +121,19 @@ const char *failure_hint(struct bytes text)
         {"No such master", "redis.url ends in the name by which the sentinels know the master"},
         {"TLS: the certificate", "look at redis.tls_ca, and at the names in its certificate"},
         {"certificate required", "it wants to see redis.tls_certificate and redis.tls_key"},
-        {"NOAUTH", "it asks for a password: put user:password@ into redis.url, or a sentinel's "
-                   "into redis.sentinel_password"},
-        {"WRONGPASS", "look at user and password in redis.url, or a sentinel's in "
-                      "redis.sentinel_user and redis.sentinel_password"},
-        {"ERR AUTH", "redis.url has a password, and this server has none"},
+        {"NOAUTH", "it asks for a password: set LATERD_REDIS_PASSWORD, or put user:password@ into "
+                   "redis.url; a sentinel's is redis.sentinel_password"},
+        {"WRONGPASS", "look at user and password in redis.url, or at LATERD_REDIS_PASSWORD; a "
+                      "sentinel's are redis.sentinel_user and redis.sentinel_password"},
+        {"ERR AUTH", "redis.url or LATERD_REDIS_PASSWORD has a password, and this server has none"},
         {"DB index", "look at the number at the end of redis.url, and at its setting databases"},
         {"Connection refused", "nobody listens there: does Redis run, and is this its port?"},
         {"Connection reset", "it ended; or, if it never answered, it may want TLS (rediss://)"},
-        {"answer a new connection", "it hangs, or a firewall is between, or it speaks no TLS"},
+        {"answer a TLS hello", "most likely it speaks no TLS on this port: write redis:// in "
+                               "redis.url, or name its tls-port"},
+        {"wrong version number", "it does not speak TLS on this port: write redis:// in redis.url, "
+                                 "or name its tls-port"},
+        {"answer a new connection", "it hangs, or a firewall is between"},
         {"it does not answer", "it hangs, or the network between is cut"},
         {"it closed the connection", "it stopped, or cut this client off: its log says why"},
         {"No such file", "redis.url is unix:// and what its setting unixsocket says"},

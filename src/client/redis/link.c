@@ -323,6 +323,19 @@ void link_flush(struct link *link)
 
 /* ---- replies in ---- */
 
+int64_t link_counts_bound_us(unsigned bucket)
+{
+    return bucket == LINK_TIMES - 1 ? INT64_MAX : (int64_t)64 << bucket;
+}
+
+static void count_round_trip(struct link_counts *counts, int64_t took_us)
+{
+    uint64_t us = took_us > 0 ? (uint64_t)took_us : 0;
+    unsigned bucket = us <= 64 ? 0 : 58 - (unsigned)__builtin_clzll(us - 1);
+    counts->round_trips[bucket < LINK_TIMES ? bucket : LINK_TIMES - 1]++;
+    counts->round_trips_us += us;
+}
+
 static void hand_out(struct link *link, redisReply *reply)
 {
     bool is_message = link->options.subscriber && link->state == LINK_UP;
@@ -337,6 +350,8 @@ static void hand_out(struct link *link, redisReply *reply)
     }
     struct link_call *call = LIST_ENTRY(link->calls.next, struct link_call, place);
     list_remove(&call->place);
+    if (link->options.counts)
+        count_round_trip(link->options.counts, link->options.loop->now_us - call->sent_us);
     call->done(call, reply);
 }
 

@@ -48,13 +48,26 @@ struct link_callbacks {
     void (*message)(struct link_callbacks *callbacks, struct link *link, const redisReply *reply);
 };
 
+enum { LINK_TIMES = 20 }; /* buckets of round trips */
+
+/* What connections have done since the start, for metrics. */
+struct link_counts {
+    uint64_t connects, losses; /* of servers that took commands */
+    uint64_t round_trips[LINK_TIMES];
+    uint64_t round_trips_us; /* their sum */
+};
+
+/* The longest round trip that is counted in a bucket, in microseconds. */
+int64_t link_counts_bound_us(unsigned bucket);
+
 struct link_options {
     struct link_callbacks *callbacks;
     struct loop *loop;
     const char *user, *password;
     unsigned db;
-    struct tls *tls;    /* NULL: none; not over Unix sockets */
-    bool subscriber;    /* its replies are all messages */
+    struct tls *tls;            /* NULL: none; not over Unix sockets */
+    bool subscriber;            /* its replies are all messages */
+    struct link_counts *counts; /* of all that share it; NULL: nobody counts. Borrowed */
     int64_t timeout_us; /* for the look-up of its name, for connecting, and without a byte of the
                            answers that are owed */
 };

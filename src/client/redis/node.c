@@ -159,6 +159,9 @@ static void role_told(struct link_call *call, redisReply *reply)
         node->master = master_of(reply);
     if (is_master(reply)) {
         node->ready = true;
+        node->since_us = loop_of(node)->now_us;
+        if (node->link.options.counts)
+            node->link.options.counts->connects++;
         link_good(&node->link);
         if (!node->suspect)
             say_here(node);
@@ -185,6 +188,10 @@ static void link_down(struct link_callbacks *callbacks, struct link *link)
 {
     (void)link;
     struct node *node = LIST_ENTRY(callbacks, struct node, link_callbacks);
+    if (node->ready || !node->since_us)
+        node->since_us = loop_of(node)->now_us;
+    if (node->ready && node->link.options.counts)
+        node->link.options.counts->losses++;
     node->ready = false;
     end_stall(node);
     say_away(node);

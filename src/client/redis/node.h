@@ -28,6 +28,7 @@ struct node {
     struct link_call role;
     struct node_callbacks *callbacks;
     bool ready;
+    int64_t since_us;            /* when it became ready, or was lost; 0: it has never been tried */
     bool replica;                /* it said so, the last time */
     struct redis_address master; /* replica: of whom; an empty host: it did not say */
     bool suspect;                /* it came, but was found not ready for us, the last time */

@@ -400,6 +400,7 @@ void topology_init(struct topology *topology, const struct topology_options *opt
                  .password = url->password,
                  .db = url->db,
                  .tls = options->tls,
+                 .counts = &topology->counts,
                  .timeout_us = options->timeout_us},
         .callbacks = {.ready = node_ready, .lost = node_lost, .slow = node_slow},
         .map_again.expired = map_is_wanted,
@@ -453,13 +454,21 @@ void topology_suspect(struct topology *topology, struct node *node)
     want_map(topology);
 }
 
-const struct link *topology_error(const struct topology *topology)
+const struct node *topology_bad_node(const struct topology *topology)
 {
     for (unsigned i = 0; i < topology->node_count; i++) {
         const struct node *node = &topology->nodes[i];
         if (in_use(node) && (!node->ready || node->stalled_us))
-            return &node->link;
+            return node;
     }
+    return NULL;
+}
+
+const struct link *topology_error(const struct topology *topology)
+{
+    const struct node *node = topology_bad_node(topology);
+    if (node)
+        return &node->link;
     return topology->node_count ? NULL : sentinels_error(&topology->sentinels);
 }
 

@@ -71,6 +71,7 @@ struct topology {
     unsigned older;         /* maps in a row that were refused for their epoch */
     /* Sentinel */
     struct sentinels sentinels;
+    struct link_counts counts; /* of all nodes that there have been */
 };
 
 void topology_init(struct topology *topology, const struct topology_options *options);
@@ -86,6 +87,8 @@ struct node *topology_any(struct topology *topology);
 /* The node at this address, to be asked once (ASK); NULL if it takes no commands now. */
 struct node *topology_at(struct topology *topology, const struct redis_address *address);
 
+/* The node that keeps us from serving: it is not ready, or says "not now"; NULL: none. */
+const struct node *topology_bad_node(const struct topology *topology);
 /* The connection that keeps us from serving, with its reason; NULL: none. For messages. */
 const struct link *topology_error(const struct topology *topology);
 

@@ -48,9 +48,16 @@ static void pending_begin(struct pending_command *pending, struct redis_engine *
 static void pending_answer(struct pending_command *pending, const struct reply *reply)
 {
     struct ticket *ticket = pending->ticket;
+    struct redis_error reason;
+    struct reply explained;
     pending->ticket = NULL;
     if (!ticket)
         return;
+    if (reply->err == ERR_AGAIN && redis_reason(pending->redis, &reason)) {
+        explained = *reply;
+        explained.why = reason.text;
+        reply = &explained;
+    }
     ticket->held = NULL;
     ticket->answered(ticket, reply);
 }
@@ -283,6 +290,8 @@ static void gathering_end(struct gathering *gathering)
     struct redis_engine *redis = gathering->pending.redis;
     int64_t took_us = redis->options.loop->now_us - gathering->began_us;
     bool stats = gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
+    if (stats && !gathering->err)
+        redis->stats_us = redis->options.loop->now_us;
     if (!stats || gathering->err || took_us < STATS_SLOW_US) {
         gathering_free(gathering);
         return;

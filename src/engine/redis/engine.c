@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/redis/engine_parts.h"
+#include "port/stream.h"
 
 enum {
     OPEN_US = 5 * 1000 * 1000,  /* how long a start waits for Redis */
@@ -184,8 +185,14 @@ static bool must_return(const struct cmd *cmd)
 
 static enum submitted answer_at_once(const struct cmd *cmd, struct ticket *ticket, enum err err)
 {
+    struct reply reply = {.err = err, .kind = cmd->kind};
+    struct redis_error reason;
+    if (err == ERR_UNSUPPORTED) {
+        redis_why_refused(cmd, &reason);
+        reply.why = reason.text;
+    }
     if (ticket)
-        ticket->answered(ticket, &(struct reply){.err = err, .kind = cmd->kind});
+        ticket->answered(ticket, &reply);
     return SUBMIT_ANSWERED;
 }
 
@@ -264,9 +271,7 @@ static enum err engine_health(const struct engine *engine)
 
 static void engine_describe(const struct engine *engine, struct metric_sink *sink)
 {
-    (void)engine;
-    if (sink->fact)
-        sink->fact(sink, &(struct fact){.name = "kind", .type = FACT_TEXT, .text = "shared"});
+    redis_describe((const struct redis_engine *)engine, sink);
 }
 
 static const struct engine_verbs verbs = {
@@ -429,7 +434,8 @@ static void why_not(const struct redis_engine *redis, struct redis_error *out_er
         link = subscription_error(&redis->subscription);
     struct bytes name = redis_address_text(&link->address, room, sizeof(room));
     char said[REDIS_TROUBLE_MAX];
-    failure_say(link->error[0] ? link->error : "it does not answer", said, sizeof(said));
+    const char *silent = redis->options.url.tls ? STREAM_TLS_SLOW : "it does not answer";
+    failure_say(link->error[0] ? link->error : silent, said, sizeof(said));
     (void)snprintf(out_error->text, sizeof(out_error->text), "%.*s: %.300s", (int)name.len, name.at,
                    said);
 }
@@ -441,7 +447,7 @@ static void say_waiting(struct timer *timer)
     if (redis->preflight.serving || redis->preflight.unfit)
         return;
     why_not(redis, &error);
-    log_event(LOG_WARN, "redis_waiting", "seconds=%d for=\"%.300s\"", OPEN_US / 1000000,
+    log_event(LOG_WARN, "redis_waiting", "at_most_s=%d for=\"%.300s\"", OPEN_US / 1000000,
               error.text);
 }
 

@@ -34,6 +34,7 @@ struct redis_engine {
     struct rates rates;
     struct gathering *kept_stats; /* of command.c: the last ones that took long; NULL: none */
     int64_t keep_stats_until_us;
+    int64_t stats_us;          /* when `stats` was true; 0: never */
     struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;
     struct budget *budget; /* see engine_verbs::use_budget; or NULL */
@@ -49,6 +50,12 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
                               struct ticket *ticket);
 enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
                                  struct ticket *ticket);
+/* Why Redis does not serve us now, a clause without addresses and passwords; false: it does. */
+bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reason);
+/* What of the command Redis could not hold: ERR_UNSUPPORTED of script_route(). */
+void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason);
+/* engine_verbs::describe. */
+void redis_describe(const struct redis_engine *redis, struct metric_sink *sink);
 /* The engine ends. */
 void command_forget_stats(struct redis_engine *redis);
 /* Nobody waits for the answer any more. */

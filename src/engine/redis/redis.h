@@ -5,6 +5,7 @@
  *
  *     engine.c          the verbs of the port
  *     command.c         commands and their answers
+ *     describe.c        metrics, and why Redis does not serve us
  *     fanout.c          commands on topics: one answer out of all partitions
  *     consumers.c       parked reserves: who waits
  *     fetch.c           their requests for jobs

@@ -11,7 +11,6 @@
 #define CHANNEL_END ":notice"
 
 enum {
-    TOPICS_MAX = 2000,                 /* of a reserve: Lua cannot pass on many more */
     BODIES_AT_ONCE = 256 * 1024,       /* of a reserve: no more jobs follow then */
     PLACES_MAX = 4000,                 /* looked at by a reserve in all its topics */
     REQUEST_BYTES = 44,                /* of ARGV[1]: see add_request() */
@@ -172,7 +171,7 @@ static enum script_route route_push(const struct script_space *space, const stru
 
 static enum script_route route_reserve(const struct cmd_reserve *reserve, enum err *out_err)
 {
-    if (reserve->topic_count > TOPICS_MAX) {
+    if (reserve->topic_count > SCRIPT_TOPICS_MAX) {
         *out_err = ERR_UNSUPPORTED;
         return SCRIPT_REFUSED;
     }

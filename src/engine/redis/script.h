@@ -33,14 +33,17 @@
 #include "base/arena.h"
 #include "core/cmd.h"
 
+#define SCRIPT_FOREVER INT64_C(9007199254740991) /* 2^53 - 1: stands for INT64_MAX */
+
 enum {
     SCRIPT_PARTITIONS_MAX = 1024,
-    SCRIPT_PREFIX_MAX = 64,  /* bytes */
-    SCRIPT_RING = 4096,      /* requests to one partition that may be unanswered: others wait */
-    SCRIPT_RING_FIRST = 256, /* of these, how many a daemon begins with: see script_ask_open */
-    SCRIPT_DIGEST = 40,      /* hex digits of SHA-1 */
-    SCRIPT_PARTS_MAX = 4096, /* of any answer */
-    SCRIPT_NAME = 8,         /* bytes of a daemon's name */
+    SCRIPT_TOPICS_MAX = 2000, /* of a reserve: Lua cannot pass on many more */
+    SCRIPT_PREFIX_MAX = 64,   /* bytes */
+    SCRIPT_RING = 4096,       /* requests to one partition that may be unanswered: others wait */
+    SCRIPT_RING_FIRST = 256,  /* of these, how many a daemon begins with: see script_ask_open */
+    SCRIPT_DIGEST = 40,       /* hex digits of SHA-1 */
+    SCRIPT_PARTS_MAX = 4096,  /* of any answer */
+    SCRIPT_NAME = 8,          /* bytes of a daemon's name */
     SCRIPT_MEMBERS_MAX = 1024,
     SCRIPT_CHANNEL_MAX = SCRIPT_PREFIX_MAX + 48,
 };

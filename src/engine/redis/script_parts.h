@@ -9,8 +9,6 @@
 #include "engine/redis/job_head.h"
 #include "engine/redis/script.h"
 
-#define SCRIPT_FOREVER INT64_C(9007199254740991) /* 2^53 - 1: stands for INT64_MAX */
-
 enum {
     SCRIPT_LAYOUT = 2,                  /* raise it when what lies in Redis changes */
     SCRIPT_HEAD_BYTES = JOB_HEAD_BYTES, /* of a job, before its topic */

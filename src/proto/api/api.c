@@ -90,8 +90,10 @@ void api_problem_addf(struct problem *problem, const char *format, ...)
     api_problem_add(problem, text);
 }
 
-void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err)
+void api_problem_of(struct problem *problem, const struct api_limits *limits,
+                    const struct reply *reply)
 {
+    enum err err = reply->err;
     static const struct api_limits none;
     const struct api_limits *of = limits ? limits : &none;
     uint64_t limit = err == ERR_JOBS_LIMIT      ? of->jobs
@@ -101,9 +103,15 @@ void api_problem_of(struct problem *problem, const struct api_limits *limits, en
                      : err == ERR_DISK_LIMIT    ? of->disk_bytes
                                                 : 0;
     api_problem_set(problem, api_status(err), err_name(err), "", err_text(err));
-    problem->err = err;
     if (limit)
         api_problem_addf(problem, "; the limit is %llu", (unsigned long long)limit);
+    if (reply->why && err == ERR_AGAIN) /* it says more than the usual text, and needs the room */
+        api_problem_set(problem, problem->status, problem->code, "", "not now, try again");
+    problem->err = err;
+    if (reply->why) {
+        api_problem_add(problem, ": ");
+        api_problem_add(problem, reply->why);
+    }
 }
 
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,

@@ -36,8 +36,9 @@ void api_problem_set(struct problem *problem, int status, const char *code, cons
 void api_problem_add(struct problem *problem, const char *text);
 void api_problem_addf(struct problem *problem, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What the engine refused, with the limit's value if it was one; `limits` may be NULL. */
-void api_problem_of(struct problem *problem, const struct api_limits *limits, enum err err);
+/* Why the engine refused, with the limit's value if it was one; `limits` may be NULL. */
+void api_problem_of(struct problem *problem, const struct api_limits *limits,
+                    const struct reply *reply);
 /* The body of a job has so many bytes, which is too many. */
 void api_problem_body(struct problem *problem, int status, const char *field, uint64_t bytes,
                       const struct api_limits *limits);

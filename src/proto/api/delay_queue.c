@@ -286,7 +286,7 @@ void delay_queue_reply(const struct api_output *output, const struct reply *repl
                                         (reply->err == ERR_DRAINING && kind == CMD_RESERVE));
     if (reply->err != OK && !nothing) {
         struct problem problem;
-        api_problem_of(&problem, output->format->limits, reply->err);
+        api_problem_of(&problem, output->format->limits, reply);
         send_failure(output, 200, problem.detail);
     } else if (kind == CMD_PUSH) {
         api_send(output, 200, text_plain,

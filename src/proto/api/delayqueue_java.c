@@ -194,7 +194,7 @@ void delayqueue_java_reply(const struct api_output *output, const struct reply *
     struct buf body = {0};
     if (reply->err != OK && !nothing) {
         struct problem problem;
-        api_problem_of(&problem, output->format->limits, reply->err);
+        api_problem_of(&problem, output->format->limits, reply);
         problem.status = 200;
         send_failure(output, &problem);
         return;

@@ -318,7 +318,7 @@ static struct problem problem_of(const struct response_format *format, const str
 {
     enum err err = reply->err;
     struct problem problem;
-    api_problem_of(&problem, format->limits, err);
+    api_problem_of(&problem, format->limits, reply);
     bool of_job = cmd_traits(kind)->subject == CMD_ON_JOB;
     if (err == ERR_NOT_FOUND)
         api_problem_set(&problem, problem.status, problem.code, "",

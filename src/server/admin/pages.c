@@ -21,12 +21,17 @@ static void add_warning(struct metric_sink *sink, const char *what, uint64_t cou
     buf_addf(((struct text_sink *)sink)->out, "%s: %llu\n", what, (unsigned long long)count);
 }
 
+static void add_reason(struct metric_sink *sink, const char *text)
+{
+    buf_addf(((struct text_sink *)sink)->out, "%s\n", text);
+}
+
 static void ready_page(struct server *server, const struct response_format *format, struct buf *out)
 {
     enum err err = server_health(server);
     struct buf body = {0};
     buf_addf(&body, "%s\n", err ? err_text(err) : "ready");
-    struct text_sink sink = {.sink.warning = add_warning, .out = &body};
+    struct text_sink sink = {.sink.warning = add_warning, .sink.reason = add_reason, .out = &body};
     server->engine->verbs->describe(server->engine, &sink.sink);
     respond(server, format, err ? 503 : 200, "text/plain; charset=utf-8", buf_bytes(&body), out);
     buf_fini(&body);

@@ -231,6 +231,7 @@ struct timed {
     struct sim_loop *sim;
     struct sim_host host;
     struct link link;
+    struct link_counts counts;
 };
 
 static void pass(struct timed *timed, int64_t us)
@@ -256,7 +257,9 @@ static void begin_timed(struct timed *timed)
                                                    .loop = sim_loop_port(timed->sim),
                                                    .user = "",
                                                    .password = "",
+                                                   .counts = &timed->counts,
                                                    .timeout_us = TIMEOUT_US});
+    timed->counts = (struct link_counts){0};
     link_want(&timed->link, &(struct redis_address){.host = "10.0.0.1", .port = 6379});
     downs = 0;
     told = false;
@@ -336,6 +339,31 @@ static void a_server_with_much_to_do_is_not_left_while_it_answers(void **state)
     end_timed(&timed);
 }
 
+static void round_trips_are_counted_by_how_long_they_took(void **state)
+{
+    static struct timed timed;
+    static const int64_t took_us[] = {64, 65, 5000, 100000};
+    static const unsigned buckets[] = {0, 1, 7, 11};
+    (void)state;
+    begin_timed(&timed);
+    sim_peer_send(far_end, BYTES("+PONG\r\n"));
+    pass(&timed, 0);
+    timed.counts = (struct link_counts){0};
+    for (int i = 0; i < 4; i++) {
+        struct link_call call = {.done = answered};
+        link_expect(&timed.link, &call);
+        pass(&timed, took_us[i]);
+        sim_peer_send(far_end, BYTES("+OK\r\n"));
+        pass(&timed, 0);
+        assert_int_equal(timed.counts.round_trips[buckets[i]], 1);
+        assert_true(took_us[i] <= link_counts_bound_us(buckets[i]));
+        assert_true(buckets[i] == 0 || took_us[i] > link_counts_bound_us(buckets[i] - 1));
+    }
+    assert_int_equal(timed.counts.round_trips_us, 64 + 65 + 5000 + 100000);
+    assert_int_equal(link_counts_bound_us(LINK_TIMES - 1), INT64_MAX);
+    end_timed(&timed);
+}
+
 static void a_link_that_nobody_wants_does_not_come_back(void **state)
 {
     static struct timed timed;
@@ -359,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_greeting_that_is_not_answered_ends_the_link_which_comes_back_later),
         cmocka_unit_test(a_server_that_is_silent_for_too_long_is_left),
         cmocka_unit_test(a_server_with_much_to_do_is_not_left_while_it_answers),
+        cmocka_unit_test(round_trips_are_counted_by_how_long_they_took),
         cmocka_unit_test(a_link_that_nobody_wants_does_not_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

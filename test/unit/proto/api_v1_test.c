@@ -649,6 +649,21 @@ static void errors_have_their_status(void **state)
     }
 }
 
+static void what_the_engine_says_more_of_an_error_is_told(void **state)
+{
+    (void)state;
+    struct call call = v1(HTTP_M_GET, "/v1/jobs/a", NULL);
+    struct reply reply = {.kind = CMD_GET, .err = ERR_AGAIN, .why = "Redis is away"};
+    assert_non_null(
+        strstr(answer(&call, &reply), "\"detail\":\"not now, try again: Redis is away\""));
+    assert_non_null(strstr(fixture_out.at, "Retry-After"));
+    reply.err = ERR_UNSUPPORTED;
+    reply.why = "due in 2300";
+    assert_non_null(
+        strstr(answer(&call, &reply), "\"detail\":\"this engine cannot do that: due in 2300\""));
+    assert_int_equal(status(), 501);
+}
+
 static void an_empty_reserve_is_204(void **state)
 {
     (void)state;
@@ -703,6 +718,7 @@ int main(void)
         cmocka_unit_test(a_finish_in_a_batch_is_answered_with_its_status),
         cmocka_unit_test(a_job_is_shown_whole),
         cmocka_unit_test(errors_have_their_status),
+        cmocka_unit_test(what_the_engine_says_more_of_an_error_is_told),
         cmocka_unit_test(an_empty_reserve_is_204),
         cmocka_unit_test(the_servers_own_pages_are_on_every_listener),
     };

@@ -1,0 +1,151 @@
+/* What the engine tells of itself: why it does not serve, its metrics, and what /v1/stats shows. */
+#include <stdio.h>
+
+#include "base/rfc3339.h"
+#include "engine/redis/engine_parts.h"
+
+/* ---- why not ---- */
+
+static unsigned unreached(const struct redis_engine *redis)
+{
+    unsigned count = 0;
+    for (uint32_t i = 0; i < redis->space.partitions; i++)
+        count += !script_requests_is_open(&redis->calls, i);
+    return count;
+}
+
+/* "Redis is away since 2026-11-22T18:00:00.000Z: Connection refused". No address: clients see it.
+ */
+static void add_bad_node(struct buf *out, const struct node *node)
+{
+    buf_add_str(out, node->ready ? "Redis says \"not now\"" : "Redis is away");
+    int64_t since_us = node->ready ? node->stalled_us : node->since_us;
+    if (since_us) {
+        buf_add_str(out, " since ");
+        rfc3339_add(out, since_us);
+    }
+    if (node->link.error[0])
+        buf_addf(out, ": %s", node->link.error);
+}
+
+static void add_reason(const struct redis_engine *redis, struct buf *out)
+{
+    const struct node *node = topology_bad_node(&redis->topology);
+    unsigned count = unreached(redis);
+    bool speaks = node && (!node->ready || node->said_stalled);
+    if (speaks)
+        add_bad_node(out, node);
+    else if (count && redis->topology.node_count == 0)
+        buf_addf(out, "no sentinel names a master: %s", topology_error(&redis->topology)->error);
+    else if (redis->preflight.stray)
+        buf_add_str(out, "a key of the queue is none of laterd's: the log has redis_unfit");
+    else if (count)
+        buf_addf(out, "%u of %u partitions of the queue have not answered yet", count,
+                 redis->space.partitions);
+    else if (redis->preflight.evicts)
+        buf_add_str(out, "Redis may evict keys: set its maxmemory-policy to noeviction");
+    else if (redis->partition_init.rebuilding)
+        buf_add_str(out, "a part of the queue that Redis lost is put back");
+    else if (script_requests_lacks_replicas(&redis->calls, 0))
+        buf_addf(out, "fewer than redis.wait_replicas = %u replicas have the last change",
+                 redis->options.wait_replicas);
+}
+
+bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reason)
+{
+    struct buf text = {0};
+    add_reason(redis, &text);
+    if (text.len)
+        (void)snprintf(out_reason->text, sizeof(out_reason->text), "%.*s", (int)text.len, text.at);
+    bool known = text.len > 0;
+    buf_fini(&text);
+    return known;
+}
+
+void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason)
+{
+    struct buf text = {0};
+    if (cmd->kind == CMD_RESERVE) {
+        buf_addf(&text, "a reserve on Redis names up to %u topics", (unsigned)SCRIPT_TOPICS_MAX);
+    } else {
+        buf_add_str(&text, "due at ");
+        rfc3339_add(&text, cmd->kind == CMD_PUSH ? cmd->push.due_us : cmd->job.due_us);
+        buf_add_str(&text, "; the latest due time on Redis is ");
+        rfc3339_add(&text, SCRIPT_FOREVER - 1);
+    }
+    (void)snprintf(out_reason->text, sizeof(out_reason->text), "%.*s", (int)text.len, text.at);
+    buf_fini(&text);
+}
+
+/* ---- metrics ---- */
+
+static void gauge(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_GAUGE, .value = value});
+}
+
+static void counter(struct metric_sink *sink, const char *name, const char *help, uint64_t value)
+{
+    sink->metric(
+        sink, &(struct metric){.name = name, .help = help, .type = METRIC_COUNTER, .value = value});
+}
+
+/* For how long all servers that we need have been taking commands; 0: one does not. */
+static int64_t connected_us(const struct redis_engine *redis)
+{
+    const struct topology *topology = &redis->topology;
+    int64_t since_us = 0;
+    if (unreached(redis))
+        return 0;
+    for (unsigned i = 0; i < topology->node_count; i++) {
+        const struct node *node = &topology->nodes[i];
+        if (node->ready && node->since_us > since_us)
+            since_us = node->since_us;
+    }
+    return redis->options.loop->now_us - since_us;
+}
+
+static int64_t stats_age_us(const struct redis_engine *redis)
+{
+    return redis->stats_us ? redis->options.loop->now_us - redis->stats_us : 0;
+}
+
+static void describe_metrics(const struct redis_engine *redis, struct metric_sink *sink)
+{
+    const struct link_counts *counts = &redis->topology.counts;
+    struct durations trips = {counts->round_trips, LINK_TIMES, link_counts_bound_us,
+                              counts->round_trips_us};
+    unsigned nodes = 0;
+    for (unsigned i = 0; i < redis->topology.node_count; i++)
+        nodes += redis->topology.nodes[i].ready;
+    gauge(sink, "redis_connected", "1 if every partition of the queue is reached.",
+          !unreached(redis));
+    gauge(sink, "redis_connected_seconds", "For how long the servers have all been connected.",
+          (uint64_t)(connected_us(redis) / 1000000));
+    gauge(sink, "redis_servers", "Redis servers that take commands.", nodes);
+    counter(sink, "redis_connects_total", "Connections to servers that took commands.",
+            counts->connects);
+    counter(sink, "redis_losses_total", "Those of them that have ended.", counts->losses);
+    sink->metric(sink, &(struct metric){.name = "redis_round_trip_seconds",
+                                        .help = "From a command to its reply from Redis.",
+                                        .type = METRIC_HISTOGRAM,
+                                        .durations = &trips});
+    gauge(sink, "redis_stats_age_seconds", "How old the sums over all topics are.",
+          (uint64_t)(stats_age_us(redis) / 1000000));
+}
+
+void redis_describe(const struct redis_engine *redis, struct metric_sink *sink)
+{
+    struct redis_error reason;
+    if (sink->fact) {
+        sink->fact(sink, &(struct fact){.name = "kind", .type = FACT_TEXT, .text = "shared"});
+        sink->fact(sink, &(struct fact){.name = "stats_age_ms",
+                                        .type = FACT_DURATION,
+                                        .value = (uint64_t)stats_age_us(redis)});
+    }
+    if (sink->metric)
+        describe_metrics(redis, sink);
+    if (sink->reason && redis_reason(redis, &reason))
+        sink->reason(sink, reason.text);
+}
