@@ -152,7 +152,7 @@ void stream_bury(struct os_stream *stream)
     if (stream->source.fd >= 0)
         (void)close(stream->source.fd); /* leaves epoll, too */
     stream->dead = true;
-    buf_fini(&stream->out); /* what is in `in` may be under the handler's eyes */
+    discard_buf(&stream->loop->discard, &stream->out); /* `in` may be under the handler's eyes */
     list_remove(&stream->place);
     list_add_tail(&stream->loop->dead, &stream->place);
     stream->loop->stream_count--;
@@ -163,8 +163,7 @@ void streams_free_dead(struct os_loop *loop)
     while (!list_empty(&loop->dead)) {
         struct os_stream *stream = LIST_ENTRY(loop->dead.next, struct os_stream, place);
         list_remove(&stream->place);
-        buf_fini(&stream->in);
-        buf_fini(&stream->out);
+        discard_buf(&loop->discard, &stream->in);
         stream_open_free(stream);
         mem_free(stream);
     }
@@ -234,7 +233,7 @@ static void stream_writable(struct os_stream *stream)
         count_moved(stream, sent);
     }
     if (stream_kept(stream) == 0) {
-        buf_fini(&stream->out);
+        discard_buf(&stream->loop->discard, &stream->out);
         stream->out_at = 0;
         if (stream->closing && stream->ended) {
             stream_bury(stream);
@@ -436,7 +435,7 @@ static size_t verb_unsent(const struct stream *base)
 static size_t verb_held(const struct stream *base)
 {
     const struct os_stream *stream = (const struct os_stream *)base;
-    return stream->in.cap + stream->out.cap;
+    return stream->in.cap + stream->out.cap + (stream->tls ? tls_held_bytes(stream->tls) : 0);
 }
 
 static void verb_resume(struct stream *base)

@@ -78,6 +78,12 @@ enum tls_agreed tls_agree(struct tls_session *session)
     return TLS_FAILED;
 }
 
+size_t tls_held_bytes(const struct tls_session *session)
+{
+    (void)session;
+    return 0;
+}
+
 void tls_shut(struct tls_session *session)
 {
     (void)session;
@@ -98,6 +104,9 @@ const char *tls_error(const struct tls_session *session)
 
 #include "base/mem.h"
 
+/* About what a session takes without its buffers, and with both, which have a record each. */
+enum { SESSION_BYTES = 24 * 1024, SESSION_FULL_BYTES = SESSION_BYTES + 2 * 17 * 1024 };
+
 struct tls {
     SSL_CTX *context;
 };
@@ -107,6 +116,33 @@ struct tls_session {
     bool waits;
     char error[128];
 };
+
+/* ---- memory ---- */
+
+static void *count_alloc(size_t size_bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    return mem_alloc(size_bytes);
+}
+
+static void *count_realloc(void *old, size_t size_bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    return mem_realloc(old, size_bytes);
+}
+
+static void count_free(void *at, const char *file, int line)
+{
+    (void)file, (void)line;
+    mem_free(at);
+}
+
+/* So that limits.memory_bytes bounds it, too. Refused, and no matter, once OpenSSL has memory: by
+ * an earlier call of this, or because others use it in this process. */
+static void count_memory(void)
+{
+    (void)CRYPTO_set_mem_functions(count_alloc, count_realloc, count_free);
+}
 
 static const char *last_error(void)
 {
@@ -156,7 +192,8 @@ static enum err set_up_client(SSL_CTX *context, const struct tls_options *option
 static enum err set_up_server(SSL_CTX *context, const struct tls_options *options,
                               struct tls_error *error)
 {
-    static const unsigned char id[] = "laterd"; /* sessions of ours may be resumed */
+    static const unsigned char id[] = "laterd";                /* sessions of ours may be resumed */
+    (void)SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS); /* most clients are idle mostly */
     (void)SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1); /* it is short enough */
     (void)SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);       /* costs us more than them */
     if (!options->certificate[0]) {
@@ -183,6 +220,7 @@ static enum err tls_new(const SSL_METHOD *method,
                         const struct tls_options *options, struct tls **out_tls,
                         struct tls_error *out_error)
 {
+    count_memory();
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(method);
     if (!context) {
@@ -334,6 +372,12 @@ bool tls_waits(const struct tls_session *session)
 bool tls_holds(const struct tls_session *session)
 {
     return SSL_has_pending(session->ssl);
+}
+
+size_t tls_held_bytes(const struct tls_session *session)
+{
+    return SSL_has_pending(session->ssl) || SSL_want_write(session->ssl) ? SESSION_FULL_BYTES
+                                                                         : SESSION_BYTES;
 }
 
 void tls_shut(struct tls_session *session)

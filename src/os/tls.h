@@ -13,6 +13,7 @@
 #define LATERD_OS_TLS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -64,6 +65,9 @@ ssize_t tls_receive(struct tls_session *session, void *room, size_t room_bytes);
 bool tls_waits(const struct tls_session *session);
 /* It holds bytes that were received and not read yet: the socket does not report them. */
 bool tls_holds(const struct tls_session *session);
+/* Memory of the session, as far as it is known: for who counts what a connection takes. mem_used()
+   counts all that OpenSSL has. O(1). */
+size_t tls_held_bytes(const struct tls_session *session);
 /* Tells the other side that nothing more will be sent. */
 void tls_shut(struct tls_session *session);
 const char *tls_error(const struct tls_session *session);

@@ -17,6 +17,9 @@
 enum {
     RETRY_US = 20 * 1000,   /* "not now" is asked again after this */
     REOPEN_US = 100 * 1000, /* a partition with a key of another type is opened again so often */
+    SLICE_BYTES =
+        256 * 1024,    /* of what has waited, sent in a turn: to send a MiB takes milliseconds */
+    CALL_BYTES = 1024, /* a call counts as so many more */
     SPARE_CALLS = 1024,
     SPARE_REQUEST_BYTES = 16 * 1024,
     SAY_EVERY_US = 10 * 1000 * 1000, /* an error of the same kind is logged so often */
@@ -252,16 +255,17 @@ bool script_request_may_go(struct script_request *call, const struct node *node)
     return there;
 }
 
-static void try_to_send(struct script_request *call)
+/* True: it was sent, or is in the group that is sent next. */
+static bool try_to_send(struct script_request *call)
 {
     struct script_requests *calls = call->calls;
     struct partition *partition = partition_of(call);
     struct node *node = topology_node(calls->options.topology, partition->slot);
     if (!node || (partition->open_at != node && !call->urgent))
-        return; /* when there is, send_waiting() is called */
+        return false; /* when there is, send_waiting() is called */
     if (call->retry_at_us > now_of(call)) {
         loop_arm_by(calls->options.loop, &partition->retry, call->retry_at_us);
-        return;
+        return false;
     }
     call->addressed = node;
     clock_sync_bound_again(call);
@@ -271,17 +275,57 @@ static void try_to_send(struct script_request *call)
         request_group_send(calls, node);
         script_request_send_to(call, node);
     }
+    return true;
+}
+
+/* True: all that waits was tried. False: the slice is over before. */
+static bool send_some(struct partition *partition)
+{
+    struct script_requests *calls = partition->requests;
+    struct list *next;
+    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
+        struct script_request *call = LIST_ENTRY(at, struct script_request, unsent);
+        int64_t bytes = CALL_BYTES + (int64_t)call->request.len;
+        next = at->next;
+        if (calls->slice_left <= 0)
+            return false;
+        if (try_to_send(call))
+            calls->slice_left -= bytes;
+    }
+    return true;
+}
+
+/* After a connection was lost there may be many MiB: what is behind is sent in slices, one a turn,
+ * in its order, and what is new waits behind it. */
+static void send_slice(struct script_requests *calls)
+{
+    struct loop *loop = calls->options.loop;
+    while (!list_empty(&calls->behind) && calls->slice_left > 0) {
+        struct partition *partition = LIST_ENTRY(calls->behind.next, struct partition, behind);
+        bool all = calls->left || send_some(partition);
+        list_remove(&partition->behind);
+        if (!all)
+            list_add_tail(&calls->behind, &partition->behind);
+    }
+    if (calls->slice_left < SLICE_BYTES)
+        loop_arm_by(loop, &calls->next_slice, loop->now_us + 1); /* not in this turn */
+}
+
+static void begin_slice(struct timer *timer)
+{
+    struct script_requests *calls = LIST_ENTRY(timer, struct script_requests, next_slice);
+    calls->slice_left = SLICE_BYTES;
+    send_slice(calls);
 }
 
 static void send_waiting(struct partition *partition)
 {
-    struct list *next;
-    if (partition->requests->left)
+    struct script_requests *calls = partition->requests;
+    if (calls->left || list_empty(&partition->unsent))
         return;
-    for (struct list *at = partition->unsent.next; at != &partition->unsent; at = next) {
-        next = at->next;
-        try_to_send(LIST_ENTRY(at, struct script_request, unsent));
-    }
+    if (list_empty(&partition->behind))
+        list_add_tail(&calls->behind, &partition->behind);
+    send_slice(calls);
 }
 
 static void retry(struct timer *timer)
@@ -524,6 +568,9 @@ void script_requests_init(struct script_requests *calls,
     char tag[SCRIPT_PREFIX_MAX + 16];
     uint32_t count = options->space->partitions;
     *calls = (struct script_requests){.options = *options};
+    list_init(&calls->behind);
+    calls->next_slice.expired = begin_slice;
+    calls->slice_left = SLICE_BYTES;
     calls->partitions = mem_zalloc(count * sizeof(struct partition));
     for (uint32_t i = 0; i < count; i++) {
         struct partition *partition = &calls->partitions[i];
@@ -533,6 +580,7 @@ void script_requests_init(struct script_requests *calls,
         list_init(&partition->calls);
         list_init(&partition->unsent);
         list_init(&partition->roomless);
+        list_init(&partition->behind);
         partition->places = partition->places_wanted = SCRIPT_RING_FIRST;
         partition->slot = topology_slot(script_tag(options->space, i, tag));
     }
@@ -557,6 +605,7 @@ void script_requests_fini(struct script_requests *calls)
         loop_cancel(calls->options.loop, &partition->retry);
         loop_cancel(calls->options.loop, &partition->deadline);
     }
+    loop_cancel(calls->options.loop, &calls->next_slice);
     while (calls->spare) {
         struct script_request *call = script_request_take(calls);
         buf_fini(&call->request);
@@ -600,6 +649,7 @@ void script_requests_send(struct script_request *call, void *owner,
                           void (*done)(void *owner, struct script_request *call, enum err err,
                                        const struct bytes *parts, uint32_t count))
 {
+    const struct script_requests *calls = call->calls;
     call->owner = owner;
     call->done = done;
     set_deadline(call);
@@ -608,7 +658,8 @@ void script_requests_send(struct script_request *call, void *owner,
         return;
     }
     list_add_tail(&partition_of(call)->unsent, &call->unsent);
-    try_to_send(call);
+    if (call->urgent || calls->left || list_empty(&partition_of(call)->behind))
+        (void)try_to_send(call);
 }
 
 void script_requests_node_ready(struct script_requests *calls, struct node *node)

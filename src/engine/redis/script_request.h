@@ -60,6 +60,7 @@ struct partition {
     struct list calls;                    // call::place: not answered yet, by number
     struct list unsent;                   // call::unsent
     struct list roomless;                 // call::unsent: wait for a place in the ring
+    struct list behind;                   // script_requests::behind: unsent ones can go, in slices
     struct timer retry;                   /* to send what waits for its time to be sent again */
     struct timer deadline;                /* armed while there are calls: the oldest is too old */
     uint64_t number;                      /* of the newest request */
@@ -118,6 +119,9 @@ struct script_requests {
     bool apart;                   /* as told, or as a node said */
     struct script_request *spare; /* by next_spare: their memory is used again */
     unsigned spare_count;
+    struct list behind;       // partition::behind
+    struct timer next_slice;  /* armed after a slice, for the next turn */
+    int64_t slice_left;       /* of what may be sent of `behind` in this turn, in bytes */
     bool left;                /* see script_requests_leave */
     uint64_t retried, failed; /* counts, for the log */
     int64_t said_us;          /* when an error was logged last, */

@@ -281,6 +281,73 @@ static void a_call_that_opens_is_sent_again_as_soon_as_others(void **state)
     assert_ptr_equal(call->sent_to, &test->bed.topology.nodes[0]);
 }
 
+/* Of 8 KiB, as a push has them. */
+static struct script_request *send_large(struct place_test *test)
+{
+    static const char body[8 * 1024];
+    struct script_request *call = script_requests_new_unkept(&test->bed.calls, 0);
+    script_ask_promote(&call->request, &test->bed.space, &call->id, 1); /* any request */
+    buf_add(&call->request, body, sizeof(body));
+    script_requests_send(call, test, given_up);
+    return call;
+}
+
+static unsigned owed_by(const struct node *node)
+{
+    unsigned count = 0;
+    uint64_t number = 0;
+    const struct list *head = &node->link.calls;
+    for (const struct list *at = head->next; at != head; at = at->next) {
+        const struct script_request *call =
+            LIST_ENTRY(at, const struct script_request, on_link.place);
+        assert_true(call->id.number > number); /* in the order in which they were made */
+        number = call->id.number;
+        count++;
+    }
+    return count;
+}
+
+static size_t never_sent(const struct stream *stream)
+{
+    (void)stream;
+    return 1;
+}
+
+/* A turn must not take long: a connection that was lost while many calls were under way comes back.
+ * What is new meanwhile does not overtake what waits. */
+static void what_has_waited_is_sent_in_slices(void **state)
+{
+    enum { CALLS = 300, SLICE_BYTES = 256 * 1024, SOME_BYTES = 16 * 1024 };
+    struct place_test *test = *state;
+    make_nodes(test, 1);
+    test->bed.url.topology = REDIS_SINGLE;
+    struct node *node = &test->bed.topology.nodes[0];
+    const struct stream_verbs verbs = {.unsent = never_sent}; /* it keeps what is sent */
+    struct stream stream = {.verbs = &verbs};
+    node->link.stream = &stream;
+    for (unsigned i = 0; i < CALLS; i++)
+        assert_null(send_large(test)->sent_to); /* it is not open */
+    script_requests_open(&test->bed.calls, 0, node, 64);
+    unsigned sent = 0, turns = 0, before;
+    size_t bytes = 0;
+    do {
+        before = sent;
+        sent = owed_by(node);
+        assert_true(sent > before);
+        assert_true(node->link.out.len - bytes <= SLICE_BYTES + SOME_BYTES);
+        bytes = node->link.out.len;
+        if (turns++ == 0)
+            assert_null(send_large(test)->sent_to);      /* behind those that wait */
+        calls_bed_at(&test->bed, test->bed.loop.now_us); /* the same turn */
+        assert_int_equal(owed_by(node), sent);
+        calls_bed_at(&test->bed, test->bed.loop.now_us + 1);
+    } while (sent < CALLS + 1);
+    assert_true(turns > CALLS * 8 * 1024 / SLICE_BYTES);
+    assert_ptr_equal(send_large(test)->sent_to, node); /* nothing waits any more */
+    calls_bed_at(&test->bed, test->bed.loop.now_us + 2);
+    node->link.stream = NULL;
+}
+
 /* ---- partitions that are opened ---- */
 
 static void told_open(void *owner, uint32_t partition)
@@ -433,6 +500,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_partition_that_moves_while_it_is_opened_is_not_open,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(news_of_a_new_queue_are_no_loss, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_has_waited_is_sent_in_slices, setup, teardown),
         cmocka_unit_test_setup_teardown(a_call_that_opens_is_sent_again_as_soon_as_others, setup,
                                         teardown),
     };

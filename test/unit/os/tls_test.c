@@ -29,6 +29,7 @@ int main(void)
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/mem.h"
 #include "os/clock.h"
 #include "os/listen.h"
 #include "os/loop.h"
@@ -341,6 +342,27 @@ static void a_listener_talks_to_its_clients_by_tls(void **state)
     end_listening(&listening);
 }
 
+/* OpenSSL's memory counts against limits.memory_bytes, and a connection's share of it against
+ * limits.buffer_bytes. */
+static void p8_what_tls_takes_is_counted(void **state)
+{
+    (void)state;
+    struct listening listening;
+    struct bed *bed = &listening.bed;
+    listen_by_tls(&listening, "", HANDSHAKE_US);
+    size_t before = mem_used();
+    struct tls_session *session = tls_begin(bed->tls, bed->far_fd, NULL);
+    size_t session_bytes = mem_used() - before, held = tls_held_bytes(session);
+    tls_end(session);
+    assert_int_equal(mem_used(), before);
+    assert_true(session_bytes > 1024);
+    begin_client(bed, certificate, NULL, NULL);
+    buf_add_str(&bed->far_out, "hello");
+    UNTIL(bed, bytes_eq(buf_bytes(&bed->got), BYTES("hello")));
+    assert_true(stream_held(bed->stream) >= held);
+    end_listening(&listening);
+}
+
 /* It has ended its sending, and reads on. */
 static void a_client_may_end_its_side_and_still_read(void **state)
 {
@@ -482,6 +504,7 @@ static void a_listeners_files_must_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(p8_what_tls_takes_is_counted),
         cmocka_unit_test(a_listener_talks_to_its_clients_by_tls),
         cmocka_unit_test(a_client_may_end_its_side_and_still_read),
         cmocka_unit_test(a_client_that_knows_another_authority_is_never_seen),

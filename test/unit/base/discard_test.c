@@ -1,0 +1,75 @@
+/* Large buffers are given back a piece at a time, small ones at once. */
+#include "base/discard.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+
+enum { PIECE = DISCARD_PIECE_BYTES };
+
+static struct buf filled(size_t bytes)
+{
+    struct buf buf = {0};
+    buf_reserve_to(&buf, bytes, bytes);
+    memset(buf.at, 7, bytes);
+    buf.len = bytes;
+    return buf;
+}
+
+static void a_small_buffer_goes_at_once(void **state)
+{
+    (void)state;
+    struct discard discard = {0};
+    size_t before = mem_used();
+    struct buf buf = filled(1000);
+    discard_buf(&discard, &buf);
+    assert_true(buf.at == NULL && buf.cap == 0);
+    assert_int_equal(mem_used(), before);
+    assert_false(discard_step(&discard));
+}
+
+static void large_ones_go_a_piece_a_step(void **state)
+{
+    (void)state;
+    enum { FIRST = 5, SECOND = 3 };
+    struct discard discard = {0};
+    size_t before = mem_used();
+    struct buf first = filled((size_t)FIRST * PIECE + 1), second = filled((size_t)SECOND * PIECE);
+    discard_buf(&discard, &first);
+    discard_buf(&discard, &second);
+    unsigned steps = 0;
+    size_t used = mem_used();
+    for (bool more = true; more; steps++) {
+        more = discard_step(&discard);
+        assert_true(mem_used() <= used && used - mem_used() <= (size_t)PIECE + 64 * 1024);
+        used = mem_used();
+    }
+    assert_int_equal(mem_used(), before);
+    assert_true(steps >= FIRST + SECOND && steps <= FIRST + SECOND + 2);
+}
+
+static void the_end_gives_back_all(void **state)
+{
+    (void)state;
+    struct discard discard = {0};
+    size_t before = mem_used();
+    struct buf first = filled(4 * (size_t)PIECE), second = filled(2 * (size_t)PIECE);
+    discard_buf(&discard, &first);
+    discard_buf(&discard, &second);
+    (void)discard_step(&discard);
+    discard_fini(&discard);
+    assert_int_equal(mem_used(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_small_buffer_goes_at_once),
+        cmocka_unit_test(large_ones_go_a_piece_a_step),
+        cmocka_unit_test(the_end_gives_back_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
