@@ -106,17 +106,34 @@ static void rebuild_step(struct opening *opening)
     script_requests_send(call, opening, rebuilt);
 }
 
-void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition)
+static void rebuild(struct opening *opening, const char *reason, const char *hint)
 {
-    struct opening *opening = &partition_init->openings[partition];
+    struct partition_init *partition_init = opening->partition_init;
     if (opening->rebuilding)
         return;
-    log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"", partition,
-              "a sorted set of the queue was lost, and is made again from the jobs' heads",
-              "set maxmemory-policy to noeviction, and let nobody else write to these keys");
+    log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"",
+              opening->partition, reason, hint);
     opening->rebuilding = true;
     partition_init->rebuilding++;
     rebuild_from_start(opening);
+}
+
+void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition)
+{
+    rebuild(&partition_init->openings[partition],
+            "a sorted set of the queue was lost, and is made again from the jobs' heads",
+            "set maxmemory-policy to noeviction, and let nobody else write to these keys");
+}
+
+/* A job may have been taken out of one sorted set, and not been put into another. */
+static void look_after_error(struct opening *opening)
+{
+    struct partition *partition =
+        &opening->partition_init->options.calls->partitions[opening->partition];
+    if (partition->halfway)
+        rebuild(opening, "an error of Redis has stopped a script halfway: all jobs are looked at",
+                "let nobody else write to these keys, nor take rights from laterd's user");
+    partition->halfway = false;
 }
 
 /* ---- opening ---- */
@@ -159,6 +176,7 @@ static void opened(void *owner, struct script_request *call, enum err err,
         partition_init->options.forgotten(partition_init->options.owner);
     if (answer.lost)
         partition_init_rebuild(partition_init, opening->partition);
+    look_after_error(opening);
 }
 
 static void open_it(struct opening *opening)

@@ -440,16 +440,19 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         break;
     case FAILURE_WRONG_TYPE:
         say(calls, text.at);
+        partition_of(call)->halfway = true;
         if (now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until somebody gives the right back */
         say(calls, text.at);
+        partition_of(call)->halfway = true;
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
         say(calls, text.at);
+        partition_of(call)->halfway = true;
         script_request_fail(call, ERR_IO);
         break;
     }

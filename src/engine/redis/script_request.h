@@ -70,6 +70,7 @@ struct partition {
     uint32_t places;                      /* of the ring, which Redis knows of */
     uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
+    bool halfway; /* an error may have stopped a script between two writes */
     struct queue_clock clock;
     bool clock_asked;           /* is under way: see clock_sync.h */
     int64_t clock_asked_us;     /* last */

@@ -299,6 +299,36 @@ static void tell_server(struct sim_redis *server, struct bytes command)
     sim_redis_hang_up(conn);
 }
 
+/* Somebody puts another key in the place of the reserved jobs, and the set back a second later. */
+static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
+{
+    static struct client taker, pusher;
+    struct buf filler = {0};
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(3 * SECOND_US);
+    buf_addf(&filler, "*4\r\n$4\r\nZADD\r\n$7\r\n{q:0}:r\r\n$4\r\n+inf\r\n$65\r\n");
+    for (int i = 0; i < 65; i++)
+        buf_add_char(&filler, (char)0xff);
+    buf_add_str(&filler, "\r\n");
+    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:r\r\n"));
+    tell_server(servers[0], BYTES("*3\r\n$3\r\nSET\r\n$7\r\n{q:0}:r\r\n$1\r\nx\r\n"));
+    a_job_for_who_waits(&taker, &pusher, now_us);
+    turns(SECOND_US);
+    assert_int_equal(pusher.err, OK);
+    assert_int_equal(taker.count, 0);
+    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:r\r\n"));
+    tell_server(servers[0], buf_bytes(&filler));
+    buf_fini(&filler);
+    turns(2 * SECOND_US);
+    if (!taker.count)
+        a_job_for_who_waits(&taker, &pusher, now_us + 60 * INT64_C(1000000));
+    turns(2 * SECOND_US);
+    assert_int_equal(taker.count, 1);
+}
+
 /* Another daemon has set the partition's clock five seconds ahead: it is heard of by a heartbeat,
    and what is due is planned by it. */
 static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **state)
@@ -654,6 +684,7 @@ int main(void)
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
         STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
+        STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
         STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
         STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
         STARTED(p3_a_failover_to_another_clock_makes_no_job_early_or_late),
