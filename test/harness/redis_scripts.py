@@ -198,9 +198,7 @@ class Queue:
         if number is None:
             self.number += 1
             number = self.number
-        request = (b"1" if again else b"0") + b"a" + self.daemon
-        request += struct.pack(">H", number % 4096) + struct.pack("<Q", number)
-        request += struct.pack("<QQQ", 0, FOREVER, 0)  # no bounds of the clock
+        request = self.request(number, again)
         self.last = (script, args, number)
         parts = self.redis.call("EVALSHA", self.digests[script], 4, *self.keys, request, *args)
         if isinstance(parts, bytes):  # alone it stands for an array of one
@@ -209,6 +207,12 @@ class Queue:
         if script == "push" and answer.err == "ok" and len(parts) == 1:  # the head is what was sent
             parts.append(args[0] + struct.pack("<QQ", answer.seq, answer.now) + args[1])
         return answer, parts[1:]
+
+    def request(self, number, again=False, place=None):
+        """ARGV[1] of a script; `place` in the ring, if it is not the usual one."""
+        place = number % 4096 if place is None else place
+        return ((b"1" if again else b"0") + b"a" + self.daemon + struct.pack(">H", place)
+                + struct.pack("<QQQQ", number, 0, FOREVER, 0))  # no bounds of the clock
 
     def repeat(self):
         """The reply to the last request was lost: it is sent again."""

@@ -28,7 +28,7 @@ def fill(queue, count, topic, due, ttr=HOUR):
         packet = min(count, 500)
         for place_in_ring in range(packet):
             queue.number += 1
-            request = b"0a" + queue.daemon + struct.pack(">H", place_in_ring) + struct.pack("<Q", queue.number)
+            request = queue.request(queue.number, place=place_in_ring)
             queue.redis.send("EVALSHA", digest, 4, *queue.keys, request, head[:56], head[72:], b"x" * 256, due,
                              start, "#p" + topic, "", "d", "j", FOREVER, 0)
         for _ in range(packet):
@@ -54,6 +54,7 @@ def within(queue, name, ask):
     assert middle <= MOST_US, f"{name}: calls take {middle} us, nine in ten at most {most} us"
 
 
+@pytest.mark.serial
 def test_no_script_takes_longer_than_its_share(script_port):
     queue = Queue(script_port)
     queue.redis.call("FLUSHALL")

@@ -527,8 +527,9 @@ static void compare_data(struct pair *pair)
         }
         (void)snprintf(key, sizeof(key), "{laterd:%d}:h", partition);
         static const char sorted[] = "local a, b = redis.call('HGETALL', KEYS[1]), {} "
-                                     "for i = 1, #a, 2 do b[#b + 1] = struct.pack('>I4', #a[i]) .. "
-                                     "a[i] .. a[i + 1] end table.sort(b, function(x, y) "
+                                     "for i = 1, #a, 2 do if a[i] ~= 'y' then " /* run_id */
+                                     "b[#b + 1] = struct.pack('>I4', #a[i]) .. "
+                                     "a[i] .. a[i + 1] end end table.sort(b, function(x, y) "
                                      "for i = 1, math.min(#x, #y) do "
                                      "local p, q = string.byte(x, i), string.byte(y, i) "
                                      "if p ~= q then return p < q end end return #x < #y end) "
