@@ -262,7 +262,7 @@ static void run_hincrby(struct command_run *run)
 static void run_zadd(struct command_run *run)
 {
     struct value *value;
-    bool only_new = false, only_old = false;
+    bool only_new = false, only_old = false, only_less = false;
     uint32_t from = 2;
     int64_t added = 0;
     double score;
@@ -271,6 +271,8 @@ static void run_zadd(struct command_run *run)
             only_new = true;
         else if (is_word(run, from, "xx"))
             only_old = true;
+        else if (is_word(run, from, "lt"))
+            only_less = true;
         else
             break;
     }
@@ -291,7 +293,9 @@ static void run_zadd(struct command_run *run)
         (void)read_double(word(run, i), &score); /* it was good above */
         if ((only_new && at != SIZE_MAX) || (only_old && at == SIZE_MAX))
             continue;
-        if (at != SIZE_MAX && !(value->items[at].score < score || value->items[at].score > score))
+        if (at != SIZE_MAX &&
+            (only_less ? value->items[at].score <= score
+                       : !(value->items[at].score < score || value->items[at].score > score)))
             continue;
         value = need_key(run, value, VALUE_ZSET);
         added += zset_set(value, word(run, i + 1), score);
@@ -419,6 +423,21 @@ static void count_range(struct command_run *run, bool by_lex)
     resp_integer(run->out, count);
 }
 
+static void run_zremrangebylex(struct command_run *run)
+{
+    struct value *value;
+    struct bound low, high;
+    int64_t gone = 0;
+    if (!read_bounds(run, true, &low, &high) || !key_of(run, VALUE_ZSET, &value))
+        return;
+    size_t at = value ? first_inside(value, &low, true) : 0;
+    for (; value && at < value->count && !outside(&value->items[at], &high, true, 1); gone++)
+        zset_remove_at(value, at);
+    drop_if_empty(run, value);
+    run->dirty = gone > 0;
+    resp_integer(run->out, gone);
+}
+
 static void run_zcount(struct command_run *run)
 {
     count_range(run, false);
@@ -451,15 +470,19 @@ static bool read_limit(struct command_run *run, int64_t *skip, int64_t *most, bo
     return true;
 }
 
+static void add_item(struct command_run *run, const struct value_item *item, bool scores)
+{
+    resp_bulk(run->out, item->member);
+    if (scores)
+        resp_double(run->out, item->score);
+}
+
 static void add_items(struct command_run *run, const struct value *value, size_t from, size_t to,
                       bool scores)
 {
     resp_array(run->out, (to - from) * (scores ? 2 : 1));
-    for (size_t i = from; i < to; i++) {
-        resp_bulk(run->out, value->items[i].member);
-        if (scores)
-            resp_double(run->out, value->items[i].score);
-    }
+    for (size_t i = from; i < to; i++)
+        add_item(run, &value->items[i], scores);
 }
 
 static void show_range(struct command_run *run, bool by_lex)
@@ -487,6 +510,27 @@ static void show_range(struct command_run *run, bool by_lex)
 static void run_zrangebyscore(struct command_run *run)
 {
     show_range(run, false);
+}
+
+/* From the highest score down: its bounds come in that order. */
+static void run_zrevrangebyscore(struct command_run *run)
+{
+    struct value *value;
+    struct bound low, high;
+    int64_t skip = 0, most = -1;
+    bool scores = false;
+    if (!read_limit(run, &skip, &most, &scores) || !read_bounds(run, false, &high, &low) ||
+        !key_of(run, VALUE_ZSET, &value))
+        return;
+    size_t from = value ? first_inside(value, &low, false) : 0, to = value ? value->count : 0;
+    while (to > from && outside(&value->items[to - 1], &high, false, 1))
+        to--;
+    size_t count = skip < 0 || (size_t)skip >= to - from ? 0 : to - from - (size_t)skip;
+    if (most >= 0 && (size_t)most < count)
+        count = (size_t)most;
+    resp_array(run->out, count * (scores ? 2 : 1));
+    for (size_t i = 0; i < count; i++)
+        add_item(run, &value->items[to - 1 - (size_t)skip - i], scores);
 }
 
 static void run_zrangebylex(struct command_run *run)
@@ -597,12 +641,14 @@ const struct command *command_find(struct bytes name)
         {"hlen", 2, 0, 1, 1, run_hlen},
         {"zadd", -4, W | M, 1, 1, run_zadd},
         {"zrem", -3, W, 1, 1, run_zrem},
+        {"zremrangebylex", 4, W, 1, 1, run_zremrangebylex},
         {"zscore", 3, 0, 1, 1, run_zscore},
         {"zcard", 2, 0, 1, 1, run_zcard},
         {"zcount", 4, 0, 1, 1, run_zcount},
         {"zlexcount", 4, 0, 1, 1, run_zlexcount},
         {"zrange", -4, 0, 1, 1, run_zrange},
         {"zrangebyscore", -4, 0, 1, 1, run_zrangebyscore},
+        {"zrevrangebyscore", -4, 0, 1, 1, run_zrevrangebyscore},
         {"zrangebylex", -4, 0, 1, 1, run_zrangebylex},
         {"time", 1, L, 0, 0, run_time},
         {"set", 3, W | M, 1, 1, run_set},

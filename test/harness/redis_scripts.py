@@ -239,9 +239,9 @@ class Queue:
         seconds, micros = self.redis.call("TIME")
         return int(seconds) * 1000000 + int(micros)
 
-    def open(self, partitions=None, places=4096):
+    def open(self, partitions=None, places=4096, layout=3):
         return self.ask("open", self.partition, partitions or self.partitions,
-                        "{laterd:%d}:notice" % self.partition, 2, places, 0, 0)
+                        "{laterd:%d}:notice" % self.partition, layout, places, 0, 0)
 
     def beat(self, how="y", kept_us=HOUR):
         """{daemon: (how, when)}, as all daemons have said."""
@@ -275,9 +275,10 @@ class Queue:
         head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
         start = bytes([len(topic)]) + topic.encode() + struct.pack(">I", priority)
         start += b"" if ranks == "a" else struct.pack(">Q", due)
+        delayed = b"w" + start[:1 + len(topic)] + struct.pack(">QI", due, priority)
         jobs, topics = limits or (0, 0)
         return self.ask("push", head[:56], head[72:], body, due, start, "#p" + topic, id and "i" + id,
-                        ranks, exists, jobs or FOREVER, topics)
+                        ranks, exists, jobs or FOREVER, topics, delayed)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
         return self.ask("reserve", options, most, most_bytes, *topics)
@@ -321,8 +322,8 @@ class Queue:
         if answer.err != "ok":
             return None
         names = ("ready urgent buried oldest held pushed reserved finished deleted "
-                 "replaced timeouts released buried_ever kicked pauses pause_until pause_us").split()
-        figures = dict(zip(names, struct.unpack("<17Q", parts[1])))
+                 "replaced timeouts released buried_ever kicked pauses pause_until pause_us next_due").split()
+        figures = dict(zip(names, struct.unpack("<18Q", parts[1])))
         elsewhere = "finished deleted replaced ready buried held".split()
         figures["delayed"] = figures["pushed"] - sum(figures[name] for name in elsewhere)
         return figures
@@ -336,6 +337,11 @@ def place(job):
     return bytes([job.topic_len]) + job.topic.encode() + struct.pack(">IQQ", job.priority, rank, job.seq)
 
 
+def delayed_place(job):
+    rank = struct.pack(">Q", job.created) if job.flags & 2 else b""
+    return bytes([job.topic_len]) + job.topic.encode() + struct.pack(">QIQ", job.due, job.priority, job.seq) + rank
+
+
 def valid(queue):
     """Every live job is in exactly one structure, and every place has its job. Returns the jobs."""
     redis = queue.redis
@@ -344,9 +350,8 @@ def valid(queue):
     where = {}
     filler = b"\xff" * 65
     flat = redis.call("ZRANGE", queue.keys[1], 0, -1, "WITHSCORES")
-    for member, score in zip(flat[::2], flat[1::2]):
-        if member != filler:
-            where.setdefault(member[-8:], []).append((DELAYED, member, int(score)))
+    firsts = {member[1:].decode(): int(score) for member, score in zip(flat[::2], flat[1::2]) if member != filler}
+    assert all(member == filler or member[:1] == b"\0" for member in flat[::2])
     flat = redis.call("ZRANGE", queue.keys[2], 0, -1, "WITHSCORES")
     for member, score in zip(flat[::2], flat[1::2]):
         if member != filler:
@@ -356,6 +361,9 @@ def valid(queue):
         kind, rest = member[:1], member[1:]
         if kind == b"r":
             where.setdefault(rest[-8:], []).append((READY, rest, 0))
+        elif kind == b"w":
+            at = 2 + rest[0] + 12
+            where.setdefault(rest[at - 1:at + 7], []).append((DELAYED, rest, 0))
         elif kind == b"b":
             where.setdefault(rest[-8:], []).append((BURIED, rest, 0))
         elif kind == b"t":
@@ -380,10 +388,12 @@ def valid(queue):
                 assert job.state == BURIED
                 since = struct.pack(">QQ", job.until, job.seq)
                 assert member == bytes([job.topic_len]) + job.topic.encode() + since
+            elif state == DELAYED:
+                assert member == delayed_place(job)
             else:
                 assert member == place(job)
             if state == DELAYED:
-                assert job.state == 1 and score == job.due
+                assert job.state == 1 and firsts[job.topic] <= job.due
             if state == RESERVED:
                 assert job.state == RESERVED and score == job.until and job.lease > 0
             else:
@@ -392,7 +402,7 @@ def valid(queue):
             holds.discard((job.holder, name))
             if job.id:
                 assert fields[b"i" + job.id.encode()] == name
-    assert not where and not holds
+    assert not where and not holds and set(firsts) <= topics
     assert sum(1 for field in fields if field[:1] == b"b" and len(field) == 9) == len(jobs)
     assert sum(1 for field in fields if field[:1] == b"i") == sum(1 for job in jobs.values() if job.id)
     pushed = struct.unpack("<4Q", fields[b"s"])[1]

@@ -23,7 +23,6 @@ enum part_state { PART_IDLE, PART_ASKED, PART_DONE };
 struct part {
     enum part_state state;
     bool absent;     /* it does not know the topic, or does not use it */
-    bool searches;   /* TOPIC: its figures are here, its first delayed job is looked for */
     struct buf from; /* where its slice goes on; empty: from the start */
 };
 
@@ -73,14 +72,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 /* Jobs in this state lie in order of time, other topics' between them; else in that of places. */
 static bool by_time(enum job_state state)
 {
-    return state == JOB_DELAYED || state == JOB_RESERVED;
-}
-
-/* The cursor's time on the partition's clock: see ordered_of(). */
-static int64_t cursor_us(const struct fanout *fanout, uint32_t partition)
-{
-    int64_t first = fanout->after.first;
-    return fanout->state == JOB_DELAYED ? script_time_in(fanout->space, partition, first) : first;
+    return state == JOB_RESERVED;
 }
 
 static struct listing listing_of(const struct fanout *fanout)
@@ -95,10 +87,34 @@ static void add_big_endian(struct buf *out, uint64_t number, unsigned bytes)
         buf_add_char(out, (char)(number >> (8 * bytes)));
 }
 
+/* The cursor's place, as scripts/job.lua makes it, in a set where a topic's jobs lie together. */
+static void add_cursor_place(const struct fanout *fanout, uint32_t partition, struct buf *out)
+{
+    static const char letters[JOB_STATES] = {
+        [JOB_DELAYED] = 'w', [JOB_READY] = 'r', [JOB_BURIED] = 'b'};
+    const struct cursor *after = &fanout->after;
+    struct bytes topic = fanout->cmd.topic.topic;
+    buf_add_char(out, letters[fanout->state]);
+    buf_add_char(out, (char)topic.len);
+    buf_add_bytes(out, topic);
+    if (fanout->state == JOB_DELAYED) {
+        int64_t due_us = script_time_in(fanout->space, partition, after->first);
+        add_big_endian(out, (uint64_t)due_us, 8);
+        add_big_endian(out, (uint64_t)after->second, 4);
+    } else if (fanout->state == JOB_READY) {
+        add_big_endian(out, (uint64_t)after->first, 4);
+        add_big_endian(out, (uint64_t)after->second, 8);
+    } else {
+        add_big_endian(out, (uint64_t)after->first, 8);
+    }
+    add_big_endian(out, after->seq, 8);
+    if (fanout->state == JOB_DELAYED)
+        buf_add_char(out, '\xff'); /* behind the rank that may follow */
+}
+
 /* The page begins where the last one ended. walk.lua says how a place to go on at is spelled. */
 static enum err begin_at_cursor(struct fanout *fanout, struct bytes cursor)
 {
-    const struct cmd_topic *cmd = &fanout->cmd.topic;
     struct listing listing = listing_of(fanout);
     enum err err = cursor_read(&listing, cursor, &fanout->after);
     const struct cursor *after = &fanout->after;
@@ -110,17 +126,11 @@ static enum err begin_at_cursor(struct fanout *fanout, struct bytes cursor)
     for (uint32_t i = 0; i < fanout->space->partitions; i++) {
         struct buf *from = &fanout->parts[i].from;
         if (by_time(fanout->state)) {
-            buf_add_i64(from, cursor_us(fanout, i));
+            buf_add_i64(from, after->first);
             buf_add_char(from, ' ');
-            continue;
+        } else {
+            add_cursor_place(fanout, i, from);
         }
-        buf_add_char(from, fanout->state == JOB_READY ? 'r' : 'b');
-        buf_add_char(from, (char)cmd->topic.len);
-        buf_add_bytes(from, cmd->topic);
-        add_big_endian(from, (uint64_t)after->first, fanout->state == JOB_READY ? 4 : 8);
-        if (fanout->state == JOB_READY)
-            add_big_endian(from, (uint64_t)after->second, 8);
-        add_big_endian(from, after->seq, 8);
     }
     return OK;
 }
@@ -186,17 +196,17 @@ static void add_state(struct buf *out, enum job_state state)
 static void ask_list(struct fanout *fanout, struct buf *out, const struct script_call *call)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
-    bool peeks = fanout->cmd.kind == CMD_PEEK, searches = fanout->cmd.kind == CMD_TOPIC;
+    bool peeks = fanout->cmd.kind == CMD_PEEK;
     bool leaves_out =
         fanout->goes_on && by_time(fanout->state); /* else nothing before the cursor comes */
     script_begin(out, fanout->space, call, SCRIPT_LIST, 7);
     script_add(out, peeks ? BYTES("p") : BYTES("l"));
-    add_state(out, searches ? JOB_DELAYED : fanout->state);
+    add_state(out, fanout->state);
     script_add(out, cmd->topic);
     script_add(out, buf_bytes(&fanout->parts[call->partition].from));
-    script_add_i64(out, leaves_out ? cursor_us(fanout, call->partition) : -1);
+    script_add_i64(out, leaves_out ? fanout->after.first : -1);
     script_add_i64(out, leaves_out ? (int64_t)fanout->after.seq : 0);
-    script_add_i64(out, searches ? 1 : least(fanout->page_max, HEADS_AT_ONCE));
+    script_add_i64(out, least(fanout->page_max, HEADS_AT_ONCE));
 }
 
 static void ask_sweep(struct fanout *fanout, struct buf *out, const struct script_call *call)
@@ -210,22 +220,22 @@ static void ask_sweep(struct fanout *fanout, struct buf *out, const struct scrip
     script_add_i64(out, least(cmd->max - fanout->changed, SWEEP_MAX));
 }
 
-/* What falls due is counted with the first page of all topics. */
-static bool counts_due(const struct fanout *fanout, const struct buf *from)
+/* What falls due is counted with each page of all topics. */
+static bool counts_due(const struct fanout *fanout)
 {
     return fanout->cmd.kind == CMD_TOPICS && fanout->cmd.topic.stats &&
-           fanout->cmd.topic.due_within && !from->len;
+           fanout->cmd.topic.due_within;
 }
 
 /* topic.lua's ARGV[6]. */
-static struct bytes option_of(const struct fanout *fanout, const struct buf *from)
+static struct bytes option_of(const struct fanout *fanout)
 {
     const struct cmd_topic *cmd = &fanout->cmd.topic;
     if (cmd->in_use && !fanout->in_all)
         return BYTES("u");
     if (cmd->must_exist && !fanout->in_all)
         return BYTES("e");
-    return counts_due(fanout, from) ? BYTES("d") : BYTES("");
+    return counts_due(fanout) ? BYTES("d") : BYTES("");
 }
 
 static void ask_topic(struct fanout *fanout, struct buf *out, const struct script_call *call)
@@ -253,7 +263,7 @@ static void ask_topic(struct fanout *fanout, struct buf *out, const struct scrip
     script_add(out, name);
     script_add_i64(out, number);
     script_add_i64(out, fanout->space->topics_max);
-    script_add(out, option_of(fanout, from));
+    script_add(out, option_of(fanout));
 }
 
 void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call *call)
@@ -263,7 +273,7 @@ void fanout_ask(struct fanout *fanout, struct buf *out, const struct script_call
     fanout->asked++;
     if (sweeps(fanout))
         ask_sweep(fanout, out, call);
-    else if (fanout->jobs || fanout->parts[call->partition].searches)
+    else if (fanout->jobs)
         ask_list(fanout, out, call);
     else
         ask_topic(fanout, out, call);
@@ -283,15 +293,16 @@ static int order_of(const struct ordered *a, const struct ordered *b)
 }
 
 /*
- * Delayed jobs by due time, ready ones as they would be taken, reserved ones by the end of their
- * ttr, buried ones by the time of their burial. Only due times are on our clock, for clients see
- * them. The cursor is the last one's `first`, `second` and number.
+ * Delayed jobs by due time and priority, ready ones as they would be taken, reserved ones by the
+ * end of their ttr, buried ones by the time of their burial. Only due times are on our clock, for
+ * clients see them. The cursor is the last one's `first`, `second` and number.
  */
 static struct ordered ordered_of(const struct fanout *fanout, const struct script_head *head)
 {
     struct ordered ordered = {.first = head->since_us, .view = head->view};
     if (fanout->state == JOB_DELAYED) {
         ordered.first = head->view.due_us;
+        ordered.second = head->view.priority;
     } else if (fanout->state == JOB_READY) {
         ordered.first = head->view.priority;
         ordered.second = head->rank_us;
@@ -338,8 +349,7 @@ static void offer(struct fanout *fanout, const struct script_head *head)
 }
 
 /* How far a search in order of time has come: nothing before it is left. 0: that is not known. */
-static int64_t reached_us(const struct fanout *fanout, const struct part *part,
-                          enum job_state state)
+static int64_t reached_us(const struct part *part)
 {
     struct bytes from = buf_bytes(&part->from);
     const char *space = from.len ? memchr(from.at, ' ', from.len) : NULL;
@@ -347,9 +357,7 @@ static int64_t reached_us(const struct fanout *fanout, const struct part *part,
     if (!space || !bytes_to_u64(bytes_of(from.at, (size_t)(space - from.at)), &at_us) ||
         at_us > (uint64_t)SCRIPT_FOREVER)
         return 0;
-    uint32_t partition = (uint32_t)(part - fanout->parts);
-    return state == JOB_DELAYED ? script_time_out(fanout->space, partition, (int64_t)at_us)
-                                : (int64_t)at_us;
+    return (int64_t)at_us;
 }
 
 /* Could the partition's next slice bring a job that belongs on the page? `last` was its last. */
@@ -361,7 +369,7 @@ static bool matters(struct fanout *fanout, const struct part *part, const struct
         return true;
     const struct ordered *end = &fanout->jobs[fanout->page_max - 1];
     bool before = by_time(fanout->state) /* jobs of one instant come in any order */
-                      ? reached_us(fanout, part, fanout->state) <= end->first
+                      ? reached_us(part) <= end->first
                       : !last || order_of(last, end) < 0;
     fanout->more = fanout->more || !before;
     return before;
@@ -447,10 +455,9 @@ static int64_t time_of(const struct fanout *fanout, const struct part *part, uin
     return script_time_out(fanout->space, partition, (int64_t)(us < most_us ? us : most_us));
 }
 
-/* Adds one partition's figures of a topic, in the order of scripts/topic.lua. Returns how many of
- * its jobs are delayed there. */
-static uint64_t add_figures(const struct fanout *fanout, const struct part *part,
-                            struct topic_view *topic, struct bytes figures, int64_t now_us)
+/* Adds one partition's figures of a topic, in the order of scripts/topic.lua. */
+static void add_figures(const struct fanout *fanout, const struct part *part,
+                        struct topic_view *topic, struct bytes figures, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
     for (size_t i = 0; i < SCRIPT_FIGURES; i++)
@@ -459,8 +466,7 @@ static uint64_t add_figures(const struct fanout *fanout, const struct part *part
     topic->jobs[JOB_READY] += of[0];
     topic->jobs[JOB_BURIED] += of[2];
     topic->jobs[JOB_RESERVED] += of[4];
-    uint64_t delayed = of[5] > gone + hang ? of[5] - gone - hang : 0;
-    topic->jobs[JOB_DELAYED] += delayed;
+    topic->jobs[JOB_DELAYED] += of[5] > gone + hang ? of[5] - gone - hang : 0;
     topic->urgent += of[1];
     topic->oldest_ready_us = sooner(topic->oldest_ready_us, time_of(fanout, part, of[3]));
     topic->pushed += of[5];
@@ -478,7 +484,8 @@ static uint64_t add_figures(const struct fanout *fanout, const struct part *part
         topic->pause_until_us = pause_us;
         topic->pause_us = pause_us == INT64_MAX ? INT64_MAX - now_us : (int64_t)of[16];
     }
-    return delayed;
+    if (fanout->cmd.kind == CMD_TOPIC && !fanout->cmd.topic.brief)
+        topic->next_due_us = sooner(topic->next_due_us, time_of(fanout, part, of[17]));
 }
 
 static bool add_due(struct fanout *fanout, struct bytes counts)
@@ -494,7 +501,7 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
                             const struct script_answer *answer, const struct bytes *parts,
                             uint32_t count)
 {
-    if (counts_due(fanout, &part->from) && !add_due(fanout, parts[--count]))
+    if (counts_due(fanout) && !add_due(fanout, parts[--count]))
         return ERR_CORRUPT;
     if (count % 2 == 0)
         return ERR_CORRUPT;
@@ -502,13 +509,7 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
         if (parts[i].len == 0 || parts[i].len > TOPIC_NAME_MAX ||
             parts[i + 1].len != 8 * SCRIPT_FIGURES)
             return ERR_CORRUPT;
-        uint64_t delayed =
-            add_figures(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
-        if (fanout->cmd.kind == CMD_TOPIC && !fanout->cmd.topic.brief && delayed) {
-            part->searches = true;
-            part->state = PART_IDLE;
-            return OK;
-        }
+        add_figures(fanout, part, topic_of(fanout, parts[i]), parts[i + 1], answer->now_us);
     }
     if (!answer->more || count < 3)
         return OK;
@@ -520,31 +521,6 @@ static enum err take_topics(struct fanout *fanout, struct part *part,
     } else if (!fanout->last.len || bytes_cmp(last, fanout->last) < 0) {
         fanout->last = arena_copy(&fanout->arena, last);
     }
-    return OK;
-}
-
-/* A slice of the search for the topic's first delayed job. It ends where another partition's is
- * sooner. */
-static enum err take_search(struct fanout *fanout, struct part *part,
-                            const struct script_answer *answer, const struct bytes *parts,
-                            uint32_t count)
-{
-    struct topic_view *topic = &fanout->topics[0];
-    struct script_head head;
-    if (count < 2 || fanout->topic_count != 1)
-        return ERR_CORRUPT;
-    part->from.len = 0;
-    buf_add_bytes(&part->from, parts[1]);
-    if (count > 2) {
-        enum err err =
-            script_read_head(fanout->space, parts[2], answer->now_us, &fanout->arena, &head);
-        if (!err)
-            topic->next_due_us = sooner(topic->next_due_us, head.view.due_us);
-        return err;
-    }
-    int64_t soonest_us = topic->next_due_us ? topic->next_due_us : INT64_MAX;
-    if (answer->more && reached_us(fanout, part, JOB_DELAYED) < soonest_us)
-        part->state = PART_IDLE;
     return OK;
 }
 
@@ -615,8 +591,6 @@ enum err fanout_take(struct fanout *fanout, uint32_t partition, const struct byt
         err = take_sweep(fanout, part, &answer, parts, count);
     else if (!absent && fanout->jobs)
         err = take_jobs(fanout, part, &answer, parts, count);
-    else if (!answer.err && part->searches)
-        err = take_search(fanout, part, &answer, parts, count);
     else if (!answer.err && (fanout->cmd.kind == CMD_TOPIC || fanout->cmd.kind == CMD_TOPICS))
         err = take_topics(fanout, part, &answer, parts, count);
     if (err)

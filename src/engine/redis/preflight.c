@@ -50,6 +50,8 @@ static const struct {
     {ALWAYS, {"ZRANGEBYLEX", KEY, "+", "-"}},
     {ALWAYS, {"ZRANGEBYSCORE", KEY, "1", "0"}},
     {ALWAYS, {"ZREM", KEY, ""}},
+    {ALWAYS, {"ZREMRANGEBYLEX", KEY, "+", "-"}},
+    {ALWAYS, {"ZREVRANGEBYSCORE", KEY, "0", "1"}},
     {ALWAYS, {"ZSCORE", KEY, ""}},
 };
 

@@ -450,6 +450,18 @@ static void add_place(struct buf *out, const struct cmd_push *push, int64_t due_
     script_add(out, bytes_of(place, len));
 }
 
+/* The same of its place while it is delayed. */
+static void add_delayed_place(struct buf *out, const struct cmd_push *push, int64_t due_us)
+{
+    char place[2 + TOPIC_NAME_MAX + 8 + 4];
+    place[0] = 'w';
+    place[1] = (char)push->topic.len;
+    size_t len = put(place, 2, push->topic);
+    len = put_big_endian(place, len, (uint64_t)due_us, 8);
+    len = put_big_endian(place, len, push->priority, 4);
+    script_add(out, bytes_of(place, len));
+}
+
 /* Strings that C can make are made here: each that the script made would cost Redis more. */
 static void ask_push(struct buf *out, const struct script_space *space,
                      const struct script_call *call, const struct cmd_push *push)
@@ -458,7 +470,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
     int64_t due_us = script_time_in(space, call->partition, push->due_us);
     struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
-    script_begin(out, space, call, SCRIPT_PUSH, 11);
+    script_begin(out, space, call, SCRIPT_PUSH, 12);
     add_head(out, push, due_us, call->now_us);
     add_pair(out, push->content_type, push->body);
     script_add_i64(out, due_us);
@@ -469,6 +481,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
     script_add(out, bytes_of(&exists[push->if_exists], 1));
     script_add_i64(out, space->jobs_max ? (int64_t)space->jobs_max : SCRIPT_FOREVER);
     script_add_i64(out, space->topics_max);
+    add_delayed_place(out, push, due_us);
 }
 
 /* ---- one job ---- */

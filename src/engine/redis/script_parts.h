@@ -10,7 +10,7 @@
 #include "engine/redis/script.h"
 
 enum {
-    SCRIPT_LAYOUT = 2,                  /* raise it when what lies in Redis changes */
+    SCRIPT_LAYOUT = 3,                  /* raise it when what lies in Redis changes */
     SCRIPT_HEAD_BYTES = JOB_HEAD_BYTES, /* of a job, before its topic */
     /* In a head: number and time of making, which only the script knows. */
     SCRIPT_MADE_AT = JOB_HEAD_SEQ,
@@ -20,9 +20,9 @@ enum {
     SCRIPT_ARRIVAL = 2, /* in order of arrival */
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_MEMBER_BYTES = 17, /* of an answer to a heartbeat */
-    SCRIPT_FIGURES = 17,      /* of a topic */
+    SCRIPT_FIGURES = 18,      /* of a topic */
     SCRIPT_HEADS_MAX = 1000,  /* jobs, and jobs kicked or cleared, in one call */
-    SCRIPT_TOPICS_PAGE = 200, /* each takes some ten microseconds */
+    SCRIPT_TOPICS_PAGE = 100, /* each takes some ten microseconds */
 };
 
 /* A job's head as it lies in Redis; its times are Redis'. */

@@ -22,7 +22,8 @@ def fill(queue, count, topic, due, ttr=HOUR):
     """Pushes in packets of 500."""
     head = HEAD.pack(1, 0, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, 0, 0, 5, 1, due, 0, 0, ttr, len(topic), 0, 0, 0, 256, 77)
     head += topic.encode()
-    start = bytes([len(topic)]) + topic.encode() + struct.pack(">IQ", 5, due)
+    key = bytes([len(topic)]) + topic.encode()
+    start, delayed = key + struct.pack(">IQ", 5, due), b"w" + key + struct.pack(">QI", due, 5)
     digest = queue.redis.call("SCRIPT", "LOAD", script_text("push"))
     while count > 0:
         packet = min(count, 500)
@@ -30,7 +31,7 @@ def fill(queue, count, topic, due, ttr=HOUR):
             queue.number += 1
             request = queue.request(queue.number, place=place_in_ring)
             queue.redis.send("EVALSHA", digest, 4, *queue.keys, request, head[:56], head[72:], b"x" * 256, due,
-                             start, "#p" + topic, "", "d", "j", FOREVER, 0)
+                             start, "#p" + topic, "", "d", "j", FOREVER, 0, delayed)
         for _ in range(packet):
             queue.redis.read()
         count -= packet

@@ -76,7 +76,8 @@ static void assert_begins(enum job_state state, struct bytes place, struct bytes
 static void a_page_begins_in_the_place_where_the_last_one_ended(void **state)
 {
     (void)state;
-    assert_begins(JOB_DELAYED, BYTES("5 "), BYTES("5"));
+    assert_begins(JOB_DELAYED, BYTES("w\1t\0\0\0\0\0\0\0\5\0\0\0\6\0\0\0\0\0\0\0\7\xff"),
+                  BYTES("-1"));
     assert_begins(JOB_RESERVED, BYTES("5 "), BYTES("5"));
     assert_begins(JOB_READY, BYTES("r\1t\0\0\0\5\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\7"), BYTES("-1"));
     assert_begins(JOB_BURIED, BYTES("b\1t\0\0\0\0\0\0\0\5\0\0\0\0\0\0\0\7"), BYTES("-1"));
@@ -121,7 +122,7 @@ static void a_cursor_of_another_listing_is_refused_and_nobody_is_asked(void **st
 static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **state)
 {
     struct cmd cmd = {.kind = CMD_LIST,
-                      .topic = {.topic = BYTES("t"), .state = JOB_DELAYED, .max = 1}};
+                      .topic = {.topic = BYTES("t"), .state = JOB_RESERVED, .max = 1}};
     struct fanout *fanout = fanout_new(&space, &cmd);
     char first[SCRIPT_ANSWER_BYTES], head[HEAD_ROOM];
     (void)state;
@@ -129,16 +130,16 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     struct bytes parts[] = {
         first_part(first, 0, 4, 1),
         BYTES("9 1"),
-        head_part(head, (struct head){JOB_DELAYED, 8, 2000000, BYTES("")}),
+        head_part(head, (struct head){JOB_RESERVED, 8, 2000000, BYTES("")}),
     };
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
-    assert_true(fanout_wants(fanout, 0)); /* another may be due then, with a lower number */
+    assert_true(fanout_wants(fanout, 0)); /* another may end then, with a lower number */
     ask_all(fanout);
-    parts[2] = head_part(head, (struct head){JOB_DELAYED, 4, 2000000, BYTES("")});
+    parts[2] = head_part(head, (struct head){JOB_RESERVED, 4, 2000000, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     ask_all(fanout);
-    parts[1] = BYTES("2000001 1");
-    parts[2] = head_part(head, (struct head){JOB_DELAYED, 12, 2000001, BYTES("")});
+    parts[1] = BYTES("78 1"); /* they all end at 77 */
+    parts[2] = head_part(head, (struct head){JOB_RESERVED, 12, 2000001, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     assert_false(fanout_wants(fanout, 0));
     for (uint32_t i = 1; i < 4; i++) {
@@ -186,38 +187,28 @@ static void counts_are_added_up(void **state)
     fanout_free(fanout);
 }
 
-static void the_first_delayed_job_is_looked_for_until_another_is_sooner(void **state)
+static void a_topics_next_due_time_is_the_soonest_of_its_partitions(void **state)
 {
     struct cmd cmd = {.kind = CMD_TOPIC, .topic = {.topic = BYTES("t")}};
-    struct fanout *fanout = fanout_new(&space, &cmd);
-    char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES], head[HEAD_ROOM];
+    static const uint64_t due_us[4] = {0, 2000070, 2000050, 2000060}; /* the first has none */
+    char first[SCRIPT_ANSWER_BYTES], room[8 * SCRIPT_FIGURES];
     (void)state;
-    ask_all(fanout);
-    for (uint32_t i = 0; i < 4; i++) { /* the last two have no delayed job */
-        struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"),
-                                figures(room, 10, i < 2 ? 2 : 9, 1)};
-        assert_int_equal(fanout_take(fanout, i, parts, 3), OK);
-        assert_int_equal(fanout_wants(fanout, i), i < 2);
+    for (int brief = 0; brief < 2; brief++) {
+        cmd.topic.brief = brief;
+        struct fanout *fanout = fanout_new(&space, &cmd);
+        ask_all(fanout);
+        for (uint32_t i = 0; i < 4; i++) {
+            struct bytes parts[] = {first_part(first, 0, 0, 1), BYTES("t"),
+                                    figures(room, 10, 2, 1)};
+            put_u64(room + 17 * 8, due_us[i]);
+            assert_int_equal(fanout_take(fanout, i, parts, 3), OK);
+        }
+        assert_true(fanout_done(fanout));
+        struct reply reply;
+        fanout_reply(fanout, &reply);
+        assert_int_equal(reply.topics[0].next_due_us, brief ? 0 : 2000050);
+        fanout_free(fanout);
     }
-    ask_all(fanout);
-    struct bytes none[] = {first_part(first, 0, 4, 0), BYTES("2000000 1")};
-    assert_int_equal(fanout_take(fanout, 0, none, 2), OK);
-    assert_true(fanout_wants(fanout, 0));
-    struct bytes found[] = {
-        none[0],
-        BYTES("2000050 1"),
-        head_part(head, (struct head){JOB_DELAYED, 5, 2000050, BYTES("")}),
-    };
-    assert_int_equal(fanout_take(fanout, 1, found, 3), OK);
-    assert_false(fanout_wants(fanout, 1));
-    ask_all(fanout);
-    none[1] = BYTES("2000060 1");
-    assert_int_equal(fanout_take(fanout, 0, none, 2), OK);
-    assert_true(fanout_done(fanout));
-    struct reply reply;
-    fanout_reply(fanout, &reply);
-    assert_int_equal(reply.topics[0].next_due_us, 2000050);
-    fanout_free(fanout);
 }
 
 static void a_page_of_topics_ends_where_a_partitions_page_does(void **state)
@@ -342,7 +333,7 @@ int main(void)
         cmocka_unit_test(a_cursor_of_another_listing_is_refused_and_nobody_is_asked),
         cmocka_unit_test(a_partition_goes_on_while_jobs_of_one_instant_may_be_missing),
         cmocka_unit_test(counts_are_added_up),
-        cmocka_unit_test(the_first_delayed_job_is_looked_for_until_another_is_sooner),
+        cmocka_unit_test(a_topics_next_due_time_is_the_soonest_of_its_partitions),
         cmocka_unit_test(a_page_of_topics_ends_where_a_partitions_page_does),
         cmocka_unit_test(kicking_goes_from_partition_to_partition_up_to_max),
         cmocka_unit_test(a_topic_is_gone_when_no_partition_keeps_it),

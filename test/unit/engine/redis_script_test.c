@@ -126,7 +126,7 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
                                      .queue_us = 7},
                &cmd);
     struct args args = args_of(&out);
-    assert_int_equal(args.count, 7 + 12);
+    assert_int_equal(args.count, 7 + 13);
     assert_bytes(args.at[0], BYTES("EVALSHA"));
     assert_bytes(args.at[1], bytes_of(script_digest(&space, SCRIPT_PUSH), SCRIPT_DIGEST));
     assert_bytes(args.at[3], BYTES("{laterd:2}:h"));
@@ -147,7 +147,8 @@ static void a_push_carries_its_head_and_its_checksum(void **state)
     assert_bytes(argv(&args, 10), BYTES("j"));
     assert_bytes(argv(&args, 11), BYTES("9007199254740991"));
     assert_bytes(argv(&args, 12), BYTES("0"));
-    for (uint32_t i = 1; i <= 12; i++)
+    assert_bytes(argv(&args, 13), BYTES("w\6orders\0\0\0\0\x07\x5b\xcd\x15\1\2\3\4"));
+    for (uint32_t i = 1; i <= 13; i++)
         assert_bytes(script_argument(buf_bytes(&out), i), argv(&args, i));
     struct arena arena = {0};
     struct script_head read;

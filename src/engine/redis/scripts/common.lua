@@ -1,7 +1,8 @@
 -- What all scripts share, put before each of them. The keys: `hash` holds jobs ('j' and the number:
 -- the head, 'b' and the number: content type and body), ids ('i' and the id), answers ('a'), counts
--- ('#') and the partition's own fields; `delayed` and `reserved` are sorted by time; `order` has
--- equal scores and is sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics.
+-- ('#') and the partition's own fields; `delayed` (topics that have delayed jobs) and `reserved`
+-- (jobs) are sorted by time; `order` has equal scores and is sorted by bytes: 'b' buried, 'h' held
+-- by a connection, 'r' ready, 't' topics, 'w' waiting until they are due.
 -- docs/redis-layout.md has every byte; a head's places and formats, HEAD with a point and a name
 -- behind it, are put in from job_head.h when the text is made. Numbers are doubles: exact up to
 -- FOREVER, in 2255.

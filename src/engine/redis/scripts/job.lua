@@ -30,6 +30,19 @@ local function place_of(job)
     return char(#job.topic) .. job.topic .. pack('>I4I8I8', job.priority, rank, job.seq)
 end
 
+-- Where a job waits until it is due: behind its topic, in the order of due times. `delayed` has when
+-- the first one of each topic is due, or sooner, for that one may have gone: promote.lua looks.
+local function delayed_place(job)
+    local at = 'w' .. char(#job.topic) .. job.topic .. pack('>I8I4I8', job.due, job.priority, job.seq)
+    if job.flags < ARRIVAL or job.created == job.due then return at end
+    return at .. pack('>I8', job.created)
+end
+
+local function link_delayed(job)
+    call('ZADD', order, 0, delayed_place(job))
+    call('ZADD', delayed, 'LT', job.due, '\0' .. job.topic)
+end
+
 local function buried_place(job)
     return 'b' .. char(#job.topic) .. job.topic .. pack('>I8I8', job.till, job.seq)
 end
@@ -74,8 +87,9 @@ local function lift(job)
         end
     elseif job.state == BURIED then
         call('ZREM', order, buried_place(job))
-    elseif call('ZREM', delayed, place_of(job)) == 0 then
-        call('ZREM', order, 'r' .. place_of(job))
+    elseif call('ZREM', order, delayed_place(job)) == 0 and
+        call('ZREM', order, 'r' .. place_of(job)) == 0 then
+        call('ZREM', delayed, place_of(job)) -- layout 2 had it there: see promote.lua
     end
     if job.state == RESERVED then
         if is_bound(job) then job.flags = job.flags - BOUND end
@@ -101,7 +115,7 @@ local function place(job, state, now)
         call('ZADD', order, 0, 'r' .. place_of(job))
         tell_ready(job.topic)
     else
-        call('ZADD', delayed, job.due, place_of(job))
+        link_delayed(job)
         tell_due(job.due)
     end
     job.raw = head_of(job)

@@ -48,6 +48,12 @@ if not found[1] then
     flags = REPLACED
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
 end
+-- Layout 3 has delayed jobs behind their topics: promote.lua moves those that are elsewhere.
+if found[2] == '2' and ARGV[5] == '3' and unpack_bytes('<I8', found[1], 17) == partitions then
+    even_if_full()
+    found[2] = '3'
+    call('HSET', hash, 'v', '3', 'l', '+inf')
+end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
     return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }

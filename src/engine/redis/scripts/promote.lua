@@ -1,86 +1,127 @@
 -- What is due becomes ready; leases whose ttr ran out end.
 -- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua; the
 -- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
--- If more is due than that, a topic gets no more than its share while others have something due:
--- what is due first is looked through, over the rest of what one topic has at one instant at a
--- leap, and what is due last, which other topics may have behind a burst.
-local LOOK_AT, BLOCK, LEAPS, LAST = 600, 100, 6, 100 -- jobs; jobs; leaps; jobs
-local LEASES = 10 -- that end in one call: each costs as much as ten or twenty jobs that are due
+-- Each topic that has something due gets its share of the steps, so none waits for another's burst.
+-- Of very many such topics, half of the share are those that are due longest, and half go round.
+local TOPICS = 50 -- looked at in one call
+local LEASES, LEASES_LEAST = 10, 3 -- that end in one call: each costs as much as ten jobs or more
+local OLD, LOOK_AT, PAUSE_US = 60, 300, 2000 -- places of layout 2 moved, looked at; until the next
 local most, now = tonumber(ARGV[2]), clock()
-if call('HEXISTS', hash, 's') == 0 then return redis.error_reply(CLOSED) end
-
+local found = call('HMGET', hash, 's', 'l', 'q')
+if not found[1] then return redis.error_reply(CLOSED) end
 even_if_full()
-local due, share = call('ZCOUNT', delayed, '-inf', now), math.ceil(most / 4)
-local topics, marks, taken, promoted, over = {}, {}, {}, {}, {}
 
-local function topic_of(place)
-    return sub(place, 2, 1 + string.byte(place))
-end
-
-local function take(place, topic)
-    taken[topic] = (taken[topic] or 0) + 1
-    promoted[#promoted + 1] = place
+-- Layout 2 had the places of delayed jobs in `delayed`, by their due times. They are moved, the last
+-- ones first: the field `l` says which times are done, until all are. Of what has the same score
+-- the topics ('\0') come behind the places then.
+local function is_old(member)
+    return string.byte(member) > 0
 end
 
--- Behind the last of the jobs that this one's topic has at its instant; the next one is at `low`.
-local function behind_its_instant(place, low)
-    local key, high = sub(place, 1, 1 + string.byte(place)), nil
-    local function is_of_key(at)
-        return sub(call('ZRANGE', delayed, at, at)[1], 1, #key) == key
+local function move_old(places)
+    for i = 1, #places do
+        local job = find('', sub(places[i], -8))
+        if job and job.state == WAITING then link_delayed(job) end
     end
-    high = call('ZCOUNT', delayed, '-inf', call('ZSCORE', delayed, place))
-    if low >= high or not is_of_key(low) then return low end
-    while low < high do
-        local middle = math.floor((low + high) / 2)
-        if is_of_key(middle) then low = middle + 1 else high = middle end
-    end
-    return low
+    if #places > 0 then call('ZREM', delayed, unpack(places)) end
 end
 
-local at, looked, leaps = 0, 0, 0
-while at < due and looked < LOOK_AT and #promoted < most do
-    local wanted = at == 0 and most or BLOCK -- the first are enough if nobody else has any
-    local block = call('ZRANGE', delayed, at, math.min(at + wanted, due) - 1)
-    for i = 1, #block do
-        local topic = topic_of(block[i])
-        if (taken[topic] or 0) < share and #promoted < most then
-            take(block[i], topic)
-        else
-            over[#over + 1] = block[i]
-        end
+local function move_last_old(upto)
+    local members = call('ZREVRANGEBYSCORE', delayed, upto, '0', 'WITHSCORES', 'LIMIT', 0, LOOK_AT)
+    local places, at = {}, 1
+    while at < #members and #places < OLD do
+        local old = is_old(members[at])
+        if old and members[at + 1] ~= 'inf' then places[#places + 1] = members[at] end
+        upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
-    at, looked = at + #block, looked + #block
-    local last = block[#block]
-    if at < due and leaps < LEAPS and taken[topic_of(last)] == share then
-        at, leaps = behind_its_instant(last, at), leaps + 1
+    move_old(places)
+    local done = at > #members and #members < 2 * LOOK_AT
+    if done then
+        call('HDEL', hash, 'l')
+    else
+        call('HSET', hash, 'l', upto)
+    end
+    return not done
+end
+
+-- The due ones, the first due first. Behind them: the rank of the first of those that go round.
+local function due_topics()
+    local topics = call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, TOPICS + 1)
+    if #topics <= TOPICS then return topics end
+    local count, half = call('ZCOUNT', delayed, '-inf', now), TOPICS / 2
+    local from = math.max(half, math.min(tonumber(found[3] or 0), count - half))
+    local round = call('ZRANGE', delayed, from, from + half - 1)
+    for i = 1, half do topics[half + i] = round[i] end
+    topics[TOPICS + 1] = nil
+    return topics, from + half < count and from or 0
+end
+
+local adds, entries, idle, topics, counts, left = {}, {}, {}, {}, {}, most
+
+local function is_due(job, due_at)
+    return unpack_bytes('>I8', job, due_at) <= now
+end
+
+-- Up to `share` of the topic's due jobs: they lie together, the first due first. Returns whether it
+-- has no more.
+local function serve(topic, share)
+    local key, due_at = char(#topic) .. topic, #topic + 3
+    local first, past = '[w' .. key, '(w' .. key .. '\255'
+    local behind = 'w' .. key .. pack('>I8', now + 1)
+    local jobs, count = call('ZRANGEBYLEX', order, first, past, 'LIMIT', 0, 2), 0
+    if share > 1 and jobs[2] and is_due(jobs[2], due_at) then -- not one alone
+        jobs = call('ZRANGEBYLEX', order, first, '(' .. behind, 'LIMIT', 0, share + 1)
+        count = math.min(#jobs, share)
+    elseif jobs[1] and is_due(jobs[1], due_at) then
+        count = 1
+    end
+    local following = jobs[count + 1]
+    for i = 1, count do -- see delayed_place() and place_of()
+        local job = jobs[i]
+        local rank = #job > due_at + 19 and sub(job, -8) or sub(job, due_at, due_at + 7)
+        adds[#adds + 1] = 0
+        adds[#adds + 1] = 'r' .. key .. sub(job, due_at + 8, due_at + 11) .. rank ..
+            sub(job, due_at + 12, due_at + 19)
+    end
+    if count > 0 then
+        call('ZREMRANGEBYLEX', order, first, '[' .. jobs[count])
+        topics[#topics + 1], counts[#counts + 1], left = topic, count, left - count
+    end
+    if not following and count > 1 then
+        following = call('ZRANGEBYLEX', order, '[' .. behind, past, 'LIMIT', 0, 1)[1]
+    end
+    if not following then
+        idle[#idle + 1] = '\0' .. topic
+        return true
+    end
+    local due = unpack_bytes('>I8', following, due_at)
+    entries[#entries + 1], entries[#entries + 2] = due, '\0' .. topic
+    return due > now
+end
+
+local has_old = found[2] and move_last_old(found[2])
+local due, from = due_topics()
+local places, done = {}, 0
+for i = #due, 1, -1 do -- what one leaves of its share is the next one's; the longest due come last
+    if is_old(due[i]) then
+        places[#places + 1] = due[i]
+    elseif serve(sub(due[i], 2), math.ceil(left / i)) then
+        done = done + 1
     end
 end
-if at < due then
-    local seen, block = {}, call('ZRANGE', delayed, math.max(at, due - LAST), due - 1)
-    for topic in pairs(taken) do seen[topic] = true end -- of these, what is due sooner goes first
-    for i = 1, #block do
-        local topic = topic_of(block[i])
-        if not seen[topic] and (taken[topic] or 0) < share then take(block[i], topic) end
-    end
-end
-for i = 1, math.min(#over, most - #promoted) do promoted[#promoted + 1] = over[i] end
-for from = 1, #promoted, 500 do
-    local upto, adds = math.min(#promoted, from + 499), {}
-    for i = from, upto do
-        adds[#adds + 1], adds[#adds + 2] = 0, 'r' .. promoted[i]
-        local topic = topic_of(promoted[i])
-        if not marks[topic] then marks[topic], topics[#topics + 1] = 0, topic end
-        marks[topic] = marks[topic] + 1
-    end
-    call('ZREM', delayed, unpack(promoted, from, upto))
-    call('ZADD', order, unpack(adds))
-end
+move_old(places)
+if #entries > 0 then call('ZADD', delayed, unpack(entries)) end
+if #idle > 0 then call('ZREM', delayed, unpack(idle)) end
+for i = 1, #adds, 1000 do call('ZADD', order, unpack(adds, i, math.min(#adds, i + 999))) end
+if from then call('HSET', hash, 'q', from > 0 and from + TOPICS / 2 - done or 0) end
+
 local ours = {}
-for i = 1, #topics do
-    if tell_promoted(topics[i], marks[topics[i]]) then ours[#ours + 1] = topics[i] end
+for i = #topics, 1, -1 do -- the longest due first
+    if tell_promoted(topics[i], counts[i]) then ours[#ours + 1] = topics[i] end
 end
 
-local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, math.min(most, LEASES))
+local leases = math.max(LEASES_LEAST, math.min(LEASES, math.floor(left / 10)))
+local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, leases)
 for i = 1, #ended do
     local job = find('', sub(ended[i], -8))
     if job and job.state == RESERVED then
@@ -96,10 +137,11 @@ local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
 local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserved or FOREVER),
     FOREVER)
+if has_old then next_us = math.min(next_us, now + PAUSE_US) end
 local last, pushed, partitions = state_of_all()
 call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, next_us))
 local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
 end
-return { say(OK, 0, flags, #promoted + #ended, now, next_us, 0), unpack(ours) }
+return { say(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }

@@ -2,14 +2,15 @@
 -- request; 2 and 3 the head, what comes before its number and what after its time of making;
 -- 4 content type and body, 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
--- buried, 10 if it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any).
+-- buried, 10 if it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
+-- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
 -- KEYS: four for all of them, or four for each.
 -- Answer: {it}, or {it, head} if a job of that id is kept: else the head is what was sent, with
 -- number and time. Of several: an array of such answers. Here is the common case, for all that
 -- follow each other, go to one partition and topic, and are ready or all are not; the others are in
 -- push_other.lua, which is other().
 local call, pack, sub, byte = redis.call, struct.pack, string.sub, string.byte
-local PER_JOB = 12
+local PER_JOB = 13
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered = { '' }, 0
 while answered < count do
@@ -27,30 +28,31 @@ while answered < count do
     if found[1] and found[2] and not found[3] then -- the topic is known, and nobody waits
         local last, pushed, partitions, wake = struct.unpack('<I8I8I8I8', found[1])
         local sets = { 's', '', topic, '', '', '', '', '', '', '', '', '' }
-        local places, n = { '', '' }, 4
+        local places, n, soonest = { '', '' }, 4, math.huge
         at = base
         while done < alike do
-            local id, due = ARGV[at + 8], ARGV[at + 5]
+            local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
             -- Not the common case: the id is known, or the request is one that is sent again.
             if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or
                 byte(ARGV[at + 1]) ~= 48 or pushed >= tonumber(ARGV[at + 11]) or
-                not (ready or tonumber(due) >= wake) then
+                not (ready or due >= wake) then
                 break
             end
             local seq = now - now % partitions + last % partitions -- as number_after() has it
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
-            local place, answer = ARGV[at + 6], nil -- answer as say() has it
-            if ARGV[at + 9] == 'a' then place = place .. pack('>I8', now) end
+            local rank, place, answer = '', nil, nil -- answer as say() has it
+            if ARGV[at + 9] == 'a' then rank = pack('>I8', now) end
             if ready then
                 answer = '\0\2\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made
-                due, place = '0', 'r' .. place .. name
+                place = 'r' .. ARGV[at + 6] .. rank .. name
             else
                 answer = '\0\1\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. made
-                place = place .. name
+                place = ARGV[at + 13] .. name .. rank
+                if due < soonest then soonest = due end
             end
             done, last, pushed = done + 1, seq, pushed + 1
-            places[2 * done - 1], places[2 * done] = due, place
+            places[2 * done - 1], places[2 * done] = '0', place
             answers[answered + done] = answer
             sets[n + 1], sets[n + 2] = 'j' .. name, ARGV[at + 2] .. made .. ARGV[at + 3]
             sets[n + 3], sets[n + 4] = 'b' .. name, ARGV[at + 4]
@@ -63,7 +65,10 @@ while answered < count do
         end
         if done > 0 then
             sets[2], sets[4] = pack('<I8I8I8I8', last, pushed, partitions, wake), found[2] + done
-            call('ZADD', KEYS[keys + (ready and 4 or 2)], unpack(places))
+            call('ZADD', KEYS[keys + 4], unpack(places))
+            if not ready then
+                call('ZADD', KEYS[keys + 2], 'LT', soonest, '\0' .. sub(topic, 3))
+            end
             call('HSET', hash, unpack(sets, 1, n))
         end
     end

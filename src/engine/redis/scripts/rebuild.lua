@@ -18,7 +18,7 @@ local function put_back(job)
     elseif job.state == BURIED then
         call('ZADD', order, 0, buried_place(job))
     elseif not call('ZSCORE', order, 'r' .. at) then
-        call('ZADD', delayed, job.due, at)
+        link_delayed(job)
         tell_due(job.due)
     end
 end

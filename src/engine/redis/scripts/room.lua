@@ -10,6 +10,7 @@ local function forget_topic(topic)
     end
     call('HDEL', hash, unpack(fields))
     call('ZREM', order, 't' .. topic)
+    call('ZREM', delayed, '\0' .. topic) -- its last delayed job may have been deleted
 end
 
 -- Is there room, after one that holds nothing and is not paused has gone, if need be?

@@ -1,11 +1,28 @@
 -- A topic, or a page of them. ARGV: 2 p pause, u resume, x remove, t show one, l list; 3 topic (l:
 -- after this name), 4 pause until, or how many; 5 most topics (0: any); 6 d (l) with what falls due,
 -- u (pause, resume) only if it is in use, e (pause) only if it is there. Answer: {it, name, counts,
--- …, what falls due}: 17 numbers of 8 bytes, and how many jobs of all topics are due within each of
+-- …, what falls due}: 18 numbers of 8 bytes, and how many jobs of these topics are due within each of
 -- SPANS.
 local what, topic, now = ARGV[2], ARGV[3], clock()
 local SPANS = { 60, 300, 3600, 86400 } -- seconds; engine_stats::due_within has these
 local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's' }
+
+local due_within = { 0, 0, 0, 0 }
+
+-- When the topic's first delayed job is due; 0: it has none.
+local function first_due(key)
+    local first = call('ZRANGEBYLEX', order, '[w' .. key, '(w' .. key .. '\255', 'LIMIT', 0, 1)[1]
+    if not first then return 0 end
+    local due = unpack_bytes('>I8', first, #key + 2)
+    for i = 1, ARGV[6] == 'd' and #SPANS or 0 do
+        local till = now + SPANS[i] * 1000000
+        if due <= till then
+            due_within[i] = due_within[i] + call('ZLEXCOUNT', order, '[w' .. key,
+                '(w' .. key .. pack('>I8', till + 1))
+        end
+    end
+    return due
+end
 
 local function show(name)
     local key, fields = char(#name) .. name, {}
@@ -22,7 +39,8 @@ local function show(name)
         local raw = call('HGET', hash, 'j' .. sub(head, -8))
         oldest = unpack_bytes(HEAD.DUE_FORMAT, raw, HEAD.DUE)
     end
-    return pack('<I8I8I8I8', ready, urgent, buried, oldest) .. table.concat(found)
+    return pack('<I8I8I8I8', ready, urgent, buried, oldest) .. table.concat(found) ..
+        pack('<I8', first_due(key))
 end
 
 if what == 'l' then
@@ -36,11 +54,7 @@ if what == 'l' then
     local count = math.min(#names, most)
     parts[1] = say(OK, 0, #names > most and MORE or 0, count, now, 0, 0)
     if ARGV[6] == 'd' then
-        local due = {}
-        for i = 1, #SPANS do
-            due[i] = pack('<I8', call('ZCOUNT', delayed, '-inf', now + SPANS[i] * 1000000))
-        end
-        parts[#parts + 1] = table.concat(due)
+        parts[#parts + 1] = pack('<I8I8I8I8', unpack(due_within))
     end
     return parts
 end

@@ -17,14 +17,14 @@ end
 -- How many come before what follows this place: a time, spelled as Redis does (some versions write
 -- 1.8e+15), and the last member of that time that was seen, or ''. It may have left meanwhile, so
 -- it is looked for among those of its time: to have counted these would skip others when one leaves.
-local function rank_behind(set, from)
+local function rank_behind(from)
     local at, seen = string.match(from, '^(%S+) (.*)$')
     if not at then return 0 end
-    local low = call('ZCOUNT', set, '-inf', '(' .. at)
-    local high = seen == '' and low or call('ZCOUNT', set, '-inf', at)
+    local low = call('ZCOUNT', reserved, '-inf', '(' .. at)
+    local high = seen == '' and low or call('ZCOUNT', reserved, '-inf', at)
     while low < high do
         local middle = math.floor((low + high) / 2)
-        if comes_after(call('ZRANGE', set, middle, middle)[1], seen) then
+        if comes_after(call('ZRANGE', reserved, middle, middle)[1], seen) then
             high = middle
         else
             low = middle + 1
@@ -33,10 +33,10 @@ local function rank_behind(set, from)
     return low
 end
 
--- The delayed and the reserved are in order of time, other topics' between them.
-local function by_time(set, from, visit)
-    local rank = rank_behind(set, from)
-    local found = call('ZRANGE', set, rank, rank + SLICE - 1, 'WITHSCORES')
+-- The reserved are in order of time, other topics' between them.
+local function by_time(from, visit)
+    local rank = rank_behind(from)
+    local found = call('ZRANGE', reserved, rank, rank + SLICE - 1, 'WITHSCORES')
     local function behind(last)
         return last > 0 and found[last] .. ' ' .. found[last - 1] or from
     end
@@ -48,12 +48,13 @@ local function by_time(set, from, visit)
     return #found == 2 * SLICE and found[#found] ~= 'inf', behind(#found) -- inf: the filler
 end
 
--- The ready and the buried of a topic lie together; the place to go on at is the last one.
+-- All others of a topic lie together; the place to go on at is the last one.
 local function by_place(letter, from, visit)
     local found = call('ZRANGEBYLEX', order, from == '' and '[' .. letter .. key or '(' .. from,
         '(' .. letter .. key .. string.rep('\255', 21), 'LIMIT', 0, SLICE)
     for i = 1, #found do
-        if not visit(sub(found[i], -8)) then return true, from end
+        local name = letter == 'w' and sub(found[i], #key + 14, #key + 21) or sub(found[i], -8)
+        if not visit(name) then return true, from end
         from = found[i]
     end
     return #found == SLICE, from
@@ -62,7 +63,6 @@ end
 -- visit(name) says whether it took the job, else the walk ends before it. It may move the job.
 -- Returns whether there may be more, and where to go on.
 local function walk(visit)
-    if state == 1 then return by_time(delayed, ARGV[5], visit) end
-    if state == 3 then return by_time(reserved, ARGV[5], visit) end
-    return by_place(state == 2 and 'r' or 'b', ARGV[5], visit)
+    if state == 3 then return by_time(ARGV[5], visit) end
+    return by_place(sub('wr-b', state, state), ARGV[5], visit)
 end
