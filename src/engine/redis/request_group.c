@@ -89,9 +89,9 @@ static uint32_t take_together(struct script_requests *calls, struct node *node, 
             next = at->next;
             if (request->id.partition != partition)
                 continue;
-            if (script_request_may_go(request, node))
-                out_requests[count++] = request;
             list_remove(&request->unsent);
+            if (script_request_may_go(request, node)) /* else it waits in its partition */
+                out_requests[count++] = request;
         }
     }
     return count;

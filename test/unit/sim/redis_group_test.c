@@ -214,6 +214,21 @@ static void p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each(void **state
     assert_int_equal(jobs_there(), 8);
 }
 
+/* The connection ends before the turn does: they go when there is another one. */
+static void what_was_gathered_for_a_lost_connection_is_sent_over_the_next(void **state)
+{
+    (void)state;
+    start_on_one_server(2);
+    turns(SECOND_US);
+    push_names(0, 8);
+    sim_network_reset(network, 0, 0);
+    pass(MS);
+    turns(SECOND_US); /* their time is not up */
+    for (unsigned i = 0; i < 8; i++)
+        is_answered(i, OK);
+    assert_int_equal(jobs_there(), 8);
+}
+
 /* ---- several partitions ---- */
 
 static void requests_to_partitions_of_one_server_are_one_call(void **state)
@@ -323,6 +338,7 @@ int main(void)
         STARTED(p4_ends_of_one_turn_are_one_call_and_a_stale_lease_ends_nothing),
         STARTED(a_turns_requests_about_one_job_keep_their_order),
         STARTED(p2_p5_a_call_whose_answer_is_lost_is_done_once_for_each),
+        STARTED(what_was_gathered_for_a_lost_connection_is_sent_over_the_next),
         STARTED(requests_to_partitions_of_one_server_are_one_call),
         STARTED(p4_reserves_from_partitions_of_one_server_are_one_call),
         STARTED(requests_to_a_cluster_are_a_call_for_each_partition),
