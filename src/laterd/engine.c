@@ -7,6 +7,7 @@
 #include "laterd/complain.h"
 #include "os/tls.h"
 #include "server/config/beanstalkd_options.h"
+#include "store/format.h"
 
 enum { INLINE_COMMIT_US = 2000 }; /* a disk that takes longer is left to its own thread */
 
@@ -41,6 +42,38 @@ static void warn_if_exposed(struct os_disk *disk, const char *dir)
                   dir, (long)owner.uid, (unsigned)owner.mode);
 }
 
+struct foreign {
+    unsigned count;
+    char first[DISK_NAME_MAX];
+};
+
+static void look_at_name(void *ctx, const char *name)
+{
+    struct foreign *foreign = ctx;
+    uint32_t number;
+    if (segment_name_parse(name, &number) || aside_name_parse(name, &number) ||
+        strcmp(name, MANIFEST_NAME) == 0 || strcmp(name, "LOCK") == 0 ||
+        strcmp(name, "lost+found") == 0) /* of a file system's own directory */
+        return;
+    if (foreign->count++)
+        return;
+    for (size_t i = 0; name[i] && i + 1 < sizeof(foreign->first); i++)
+        foreign->first[i] = (unsigned char)name[i] < ' ' || name[i] == '"' ? '?' : name[i];
+}
+
+/* A path that was mistyped, perhaps. It is used: what others have there is not touched. */
+static void warn_if_shared(struct disk *disk, const char *dir)
+{
+    struct foreign foreign = {.count = 0};
+    enum err err = disk->verbs->list(disk, look_at_name, &foreign);
+    if (!err && foreign.count)
+        log_event(
+            LOG_WARN, "data_dir_shared",
+            "dir=%s files=%u first=\"%s\" hint=\"these are not laterd's, which leaves them as "
+            "they are: is store.data_dir right? Give it a directory of its own\"",
+            dir, foreign.count, foreign.first);
+}
+
 static void complain_store(const char *dir, enum err err, const struct store_error *error)
 {
     const char *colon = error->text[0] ? ": " : "";
@@ -70,6 +103,7 @@ static int open_embedded(const struct command_line *line, struct platform *platf
         }
         platform->disk = os_disk_port(engine->disk);
         warn_if_exposed(engine->disk, dir);
+        warn_if_shared(platform->disk, dir);
     }
     platform->inline_commit_us = INLINE_COMMIT_US;
     struct embedded_options options = assemble_embedded(&line->config, platform);

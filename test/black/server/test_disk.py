@@ -486,6 +486,23 @@ def test_a_directory_that_others_can_write_to_is_warned_about(laterd, tmp_path):
     assert not server.events("data_dir_exposed")
 
 
+def test_files_of_others_in_the_directory_are_named_and_left_alone(laterd, tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o700)
+    (folder / "lost+found").mkdir()
+    server = laterd(data=str(folder))
+    assert not server.events("data_dir_shared"), "all that is there is laterd's own, or the system's"
+    with Client(server.port) as client:
+        client.push_id("t", body="x")
+    server.stop()
+    (folder / 'my "notes"').write_text("not a log")
+    with Client(server.start().port) as client:
+        (level, facts), = server.events("data_dir_shared")
+        assert level == "warn" and "files=1 " in facts and 'first="my ?notes?"' in facts
+        assert len(client.reserve("t")) == 1
+    assert (folder / 'my "notes"').read_text() == "not a log"
+
+
 # A full disk
 
 @pytest.fixture
