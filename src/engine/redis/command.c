@@ -125,10 +125,19 @@ static void job_command_answered(struct job_command *command, struct script_requ
     pending_answer(&command->pending, &answer.reply);
 }
 
+/* It may have been done, and have taken away the mark by which we would be told of its job. */
+static void see_unsure_push(struct redis_engine *redis, const struct script_request *call)
+{
+    consumers_ready(&redis->consumers, script_pushed_topic(buf_bytes(&call->request)),
+                    call->id.partition, TOLD_ALL);
+}
+
 static void job_command_done(void *owner, struct script_request *call, enum err err,
                              const struct bytes *parts, uint32_t count)
 {
     struct job_command *command = owner;
+    if (err && command->pending.kind == CMD_PUSH)
+        see_unsure_push(command->pending.redis, call);
     if (err)
         pending_fail(&command->pending, err);
     else

@@ -356,6 +356,12 @@ void script_join(struct buf *out, const struct bytes *requests, uint32_t count, 
         buf_add_bytes(out, from_word(requests[i], ARGUMENTS_AT));
 }
 
+struct bytes script_pushed_topic(struct bytes request)
+{
+    struct bytes counted = script_argument(request, 7); /* '#p' and the topic: see push.lua */
+    return bytes_of(counted.at + 2, counted.len - 2);
+}
+
 /* Its ARGV[1], to be changed. */
 static char *request_of(char *request, size_t len)
 {

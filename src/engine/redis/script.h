@@ -238,6 +238,9 @@ void script_ask_reap_dead(struct buf *out, const struct script_space *space,
  */
 void script_join(struct buf *out, const struct bytes *requests, uint32_t count, bool one_partition);
 
+/* Of a push, as made by script_ask(): borrowed. */
+struct bytes script_pushed_topic(struct bytes request);
+
 /* Marks a request, as made by the functions above, as one that may have been done already. */
 void script_mark_again(char *request, size_t len);
 

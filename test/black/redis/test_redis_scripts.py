@@ -105,8 +105,9 @@ def test_a_look_leaves_its_mark_where_there_is_nothing(queue, script_port):
     ear = Ear(script_port, queue.daemon)
     queue.push("t")
     queue.reserve("t", "u", most=0, options="w")
-    queue.push("t")
-    queue.push("u")
+    other = Queue(script_port, daemon=b"daemon-2")
+    other.push("t")
+    other.push("u")
     assert ear.hear() == b"r3 u"
     with pytest.raises(TimeoutError):
         ear.hear()
@@ -398,9 +399,10 @@ def test_a_mark_brings_one_notice(queue, script_port):
     ear = Ear(script_port, queue.daemon)
     queue.push("t")
     until = queue.reserve("t", "u", most=2, options="w").jobs[0].until
-    queue.push("t")
-    queue.push("t")
-    queue.push("u")
+    other = Queue(script_port, daemon=b"daemon-2")
+    other.push("t")
+    other.push("t")
+    other.push("u")
     assert [ear.hear() for _ in range(3)] == [b"w3 %d" % until, b"r3 t", b"r3 u"]
     with pytest.raises(TimeoutError):
         ear.hear()

@@ -260,6 +260,30 @@ static void no_daemon_is_one_too_many_to_wait(void **state)
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
 
+/* Who alone waits and pushes the job itself knows by the answer; but not if it has asked once more
+ * since the push was sent, which came late: then it may have been told that there is none. */
+static void p2_who_pushes_is_told_unless_its_mark_is_older_than_the_push(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *waits = listen_as(0);
+    (void)wait_as(0);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    (void)wait_as(0);
+    number -= 2; /* as if the push was made before that */
+    (void)push("t", 1);
+    number += 2;
+    assert_int_equal(heard_by(waits, "r0 t"), 1);
+    assert_int_equal(reserve(0, "t", 1, false).count, 1);
+    struct sim_redis_conn *other = listen_as(1);
+    (void)wait_as(1);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(other, "r0 t"), 1);
+}
+
 /* ---- reserves ---- */
 
 static void large_bodies_are_not_read_before_they_are_wanted(void **state)
@@ -388,6 +412,7 @@ int main(void)
         STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
         STARTED(who_does_not_wait_is_told_by_a_hint),
         STARTED(no_daemon_is_one_too_many_to_wait),
+        STARTED(p2_who_pushes_is_told_unless_its_mark_is_older_than_the_push),
         STARTED(large_bodies_are_not_read_before_they_are_wanted),
         STARTED(a_reserve_of_very_many_topics_is_done),
         STARTED(a_due_time_that_lua_cannot_count_is_refused),
