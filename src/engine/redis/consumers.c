@@ -420,6 +420,19 @@ static void wake_groups(struct topic *topic)
         wait_group_touch(LIST_ENTRY(at, struct place, in_topic)->group);
 }
 
+/* We alone were told of a ready job there: by the end of the next match it is asked for, or another
+ * daemon is told. */
+static void needs_or_passes_on(struct consumers *consumers, struct topic *topic, uint32_t partition)
+{
+    if (list_empty(&topic->groups)) {
+        consumers_pass_on(consumers, topic_name(topic), partition);
+        return;
+    }
+    topic->hints[partition].told = true;
+    list_remove(&topic->told);
+    list_add_tail(&consumers->told, &topic->told);
+}
+
 void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t partition,
                      enum told told)
 {
@@ -434,13 +447,8 @@ void consumers_ready(struct consumers *consumers, struct bytes name, uint32_t pa
     topic_notice(topic, partition);
     if (told == TOLD_HINT)
         return;
-    if (told == TOLD_US && list_empty(&topic->groups)) {
-        consumers_pass_on(consumers, name, partition);
-    } else if (told == TOLD_US) {
-        topic->hints[partition].told = true;
-        list_remove(&topic->told);
-        list_add_tail(&consumers->told, &topic->told);
-    }
+    if (told == TOLD_US)
+        needs_or_passes_on(consumers, topic, partition);
     wake_groups(topic);
 }
 
@@ -455,12 +463,27 @@ void consumers_promoting(struct consumers *consumers, uint32_t partition)
         wait_group_ask_behind(consumers->hit_group, partition);
 }
 
+/* What is under way there was sent behind the promote, and takes what that has made ready. */
+static bool is_asked_behind(const struct topic *topic, uint32_t partition)
+{
+    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
+        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
+        if (group->asking[partition] && !group->looking)
+            return true;
+    }
+    return false;
+}
+
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
-    if (!topic)
+    if (!topic) {
+        consumers_pass_on(consumers, name, partition);
         return;
+    }
     topic_promoted(topic, partition);
+    if (!is_asked_behind(topic, partition))
+        needs_or_passes_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
         return;
     struct wait_group *group = LIST_ENTRY(topic->groups.next, struct place, in_topic)->group;

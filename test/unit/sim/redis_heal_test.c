@@ -620,11 +620,11 @@ static void p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_s
     stop_the_first();
 }
 
-/* Nobody is there any more for whom the daemon that is told had waited. */
-static void p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once(void **state)
+/* Nobody is there any more for whom the daemon that is told had waited: it is told by a notice, or,
+ * of the half of the jobs that it makes ready itself, by its own promote. */
+static void tell_in_vain(int64_t delay_us)
 {
     static struct client takers[TOPICS], leavers[TOPICS];
-    (void)state;
     start_two();
     push_to_all_topics(now_us);
     park(takers);
@@ -637,11 +637,23 @@ static void p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once
     change_daemon();
     park(takers);
     turns_of_both(100 * MS);
-    push_to_all_topics(now_us);
-    turns_of_both(20 * MS);
+    push_to_all_topics(now_us + delay_us);
+    turns_of_both(delay_us + 20 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
     stop_the_first();
+}
+
+static void p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once(void **state)
+{
+    (void)state;
+    tell_in_vain(0);
+}
+
+static void p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_once(void **state)
+{
+    (void)state;
+    tell_in_vain(100 * MS);
 }
 
 /* What is refused at once is asked again after a while, not at once. */
@@ -695,6 +707,7 @@ int main(void)
         STARTED(p2_two_daemons_find_their_jobs_though_no_notice_is_heard),
         STARTED(p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_second),
         STARTED(p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once),
+        STARTED(p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_once),
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
