@@ -19,7 +19,6 @@ from servers import Server
 from suite import Suite, parser_of
 
 DEEP = ["--connections", 16, "--depth", 16]
-LONE = ["--connections", 64, "--depth", 1]
 FEW, MANY = 2000, 12000
 
 # What is counted: name, protocol, words for `later bench`.
@@ -28,7 +27,7 @@ SCENARIOS = [
     ("beanstalkd cycle", "beanstalk", ["cycle", *DEEP]),
     ("beanstalkd cancel", "beanstalk", ["cancel", *DEEP]),
     ("http put", "http", ["put", *DEEP]),
-    ("http cycle", "http", ["cycle", *LONE]),
+    ("http cycle", "http", ["cycle", *DEEP]),
 ]
 
 

@@ -17,7 +17,8 @@ void arena_fini(struct arena *arena)
         mem_free(arena->block);
         arena->block = older;
     }
-    arena->used = 0;
+    arena->next = NULL;
+    arena->left = 0;
     arena->held = 0;
 }
 
@@ -34,29 +35,25 @@ void arena_reset(struct arena *arena)
         arena->block->older = dead->older;
         mem_free(dead);
     }
-    arena->held = arena->block->cap;
-    arena->used = 0;
+    arena->held = arena->left = arena->block->cap;
+    arena->next = arena->block->room;
 }
 
-void *arena_alloc(struct arena *arena, size_t size_bytes)
+void *arena_grow(struct arena *arena, size_t size_bytes)
 {
-    size_t size = (size_bytes + 15) & ~(size_t)15;
-    if (!arena->block || arena->block->cap - arena->used < size) {
-        size_t cap = arena->block ? arena->block->cap * 2 : BLOCK_BYTES;
-        if (cap > KEEP_BYTES)
-            cap = KEEP_BYTES;
-        if (cap < size)
-            cap = size;
-        struct arena_block *block = mem_alloc(sizeof(*block) + cap);
-        block->older = arena->block;
-        block->cap = cap;
-        arena->block = block;
-        arena->held += cap;
-        arena->used = 0;
-    }
-    void *at = arena->block->room + arena->used;
-    arena->used += size;
-    return at;
+    size_t cap = arena->block ? arena->block->cap * 2 : BLOCK_BYTES;
+    if (cap > KEEP_BYTES)
+        cap = KEEP_BYTES;
+    if (cap < size_bytes)
+        cap = size_bytes;
+    struct arena_block *block = mem_alloc(sizeof(*block) + cap);
+    block->older = arena->block;
+    block->cap = cap;
+    arena->block = block;
+    arena->held += cap;
+    arena->next = block->room + size_bytes;
+    arena->left = cap - size_bytes;
+    return block->room;
 }
 
 struct bytes arena_copy(struct arena *arena, struct bytes from)

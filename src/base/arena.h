@@ -13,13 +13,27 @@ struct arena_block;
 
 struct arena {
     struct arena_block *block; /* newest first */
-    size_t used;               /* of the newest block */
+    char *next;                /* free in the newest block … */
+    size_t left;               /* … so many bytes */
     size_t held;               /* of all blocks together */
 };
 
 void arena_fini(struct arena *arena);
 void arena_reset(struct arena *arena); /* keeps one block of up to 1 MiB for next time */
-void *arena_alloc(struct arena *arena, size_t size_bytes); /* aligned to 16, not zeroed */
+void *arena_grow(struct arena *arena, size_t size_bytes); /* arena_alloc() from a new block */
+
+/* Aligned to 16, not zeroed. */
+static inline void *arena_alloc(struct arena *arena, size_t size_bytes)
+{
+    size_t size = (size_bytes + 15) & ~(size_t)15;
+    if (arena->left <= size) /* none is left of an arena without blocks, whatever the size */
+        return arena_grow(arena, size);
+    void *at = arena->next;
+    arena->next += size;
+    arena->left -= size;
+    return at;
+}
+
 struct bytes arena_copy(struct arena *arena, struct bytes from);
 
 #endif

@@ -17,12 +17,13 @@
 #include "store/write_buffer.h"
 
 enum {
-    OPEN_AGE_US = 100 * 1000,   /* unpromised events wait so long for company */
-    CLOCK_AGE_US = 1000 * 1000, /* one batch in so long at most is written for its time alone */
-    PROOF_AGE_US = 100 * 1000,  /* so long after the last batch an empty one proves it */
-    FULL_AGE_US = 10 * 1000,    /* on a full disk commits gather, not to be mostly padding */
-    CLEAN_AGE_US = 1000 * 1000, /* the same while room is about to come */
-    LATENCY_RECORDS = 4,        /* latency first: a commit of more is left to the thread */
+    BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
+    OPEN_AGE_US = 100 * 1000,       /* unpromised events wait so long for company */
+    CLOCK_AGE_US = 1000 * 1000,     /* one batch in so long at most is written for its time alone */
+    PROOF_AGE_US = 100 * 1000,      /* so long after the last batch an empty one proves it */
+    FULL_AGE_US = 10 * 1000,        /* on a full disk commits gather, not to be mostly padding */
+    CLEAN_AGE_US = 1000 * 1000,     /* the same while room is about to come */
+    LATENCY_RECORDS = 4,            /* latency first: a commit of more is left to the thread */
 };
 
 struct batch {
@@ -701,9 +702,9 @@ uint64_t log_seq_next(const struct log *log)
     return log->seq_next;
 }
 
-bool log_seq_scarce(const struct log *log)
+bool log_is_behind(const struct log *log)
 {
-    return log->seq_next + SEQ_AHEAD / 8 >= log->seq_mark;
+    return log->sealed_bytes > BACKLOG_MAX || log->seq_next + SEQ_AHEAD / 8 >= log->seq_mark;
 }
 
 uint64_t log_records(const struct log *log)

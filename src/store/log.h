@@ -72,8 +72,9 @@ void log_cut(struct log *log);
 /* Has the open batch, if there is one, written as soon as can be. */
 void log_want_open(struct log *log);
 uint64_t log_seq_next(const struct log *log);
-/* Are so few reserved numbers left that pushes must wait for a batch with a new mark? */
-bool log_seq_scarce(const struct log *log);
+/* Must pushes wait: does much wait for the disk, or are so few reserved numbers left that a batch
+ * with a new mark must come first? */
+bool log_is_behind(const struct log *log);
 uint64_t log_records(const struct log *log);       /* appended since opening */
 uint64_t log_backlog_bytes(const struct log *log); /* sealed and not written yet */
 /* Bytes that the open batch takes in this segment; 0: it is in another, or there is none. */

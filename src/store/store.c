@@ -10,8 +10,7 @@
 #include "store/record.h"
 
 enum {
-    ENDING_BYTES = 64,              /* kept back for ending a live job */
-    BACKLOG_MAX = 64 * 1024 * 1024, /* bytes that wait for the disk before pushes must wait */
+    ENDING_BYTES = 64, /* kept back for ending a live job */
 };
 
 /* What a record can need beyond the payload bytes: its head, topic, retry waits, padding. */
@@ -270,7 +269,7 @@ enum err store_admit(const struct store *store, size_t payload_bytes)
         2 * store->options.segment_bytes + (segments_live_jobs(segments) + 1) * ENDING_BYTES;
     if (full && segments_room(segments) < need + kept)
         return full;
-    if (log_backlog_bytes(store->log) > BACKLOG_MAX || log_seq_scarce(store->log))
+    if (log_is_behind(store->log))
         return ERR_AGAIN;
     return OK;
 }

@@ -29,13 +29,6 @@ static bool wants_sync(const struct embedded *embedded)
     return embedded->asked == DURABILITY_SYNC && embedded->durability != DURABILITY_SYNC;
 }
 
-bool commit_must_wait(const struct embedded *embedded)
-{
-    if (wants_sync(embedded))
-        return store_promised(embedded->store) > store_synced(embedded->store);
-    return store_promised(embedded->store) > store_durable(embedded->store);
-}
-
 /* What a view borrows from the core must be our own while the view waits. */
 static void keep_view(struct arena *arena, const struct job_view *from, struct job_view *job)
 {
@@ -48,9 +41,12 @@ static void keep_view(struct arena *arena, const struct job_view *from, struct j
     job->retry_us = (const int64_t *)(const void *)arena_copy(arena, schedule).at;
 }
 
-void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
+bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply)
 {
     bool sync = wants_sync(embedded);
+    uint64_t promised = store_promised(embedded->store);
+    if (promised <= (sync ? store_synced(embedded->store) : store_durable(embedded->store)))
+        return false;
     struct commit_waiter_list *list =
         sync ? &embedded->syncing.gathering : &embedded->writing.gathering;
     if (sync)
@@ -60,7 +56,7 @@ void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct 
     struct commit_waiter *waiter = arena_alloc(&list->arena, sizeof(*waiter) + view_bytes);
     waiter->head = (struct waiting_reply){.ticket = ticket};
     waiter->next = NULL;
-    waiter->batch = store_promised(embedded->store);
+    waiter->batch = promised;
     waiter->reply = *reply;
     waiter->reply.topics = NULL;
     CHECK(!shows || reply->count == 1); /* a change answers with one job at most */
@@ -76,6 +72,7 @@ void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct 
     list->last = &waiter->next;
     ticket->held = &waiter->head;
     embedded->commit_waiter_count++;
+    return true;
 }
 
 static void answer(struct embedded *embedded, const struct commit_waiter *waiter, enum err err)

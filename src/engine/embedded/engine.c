@@ -111,9 +111,9 @@ static void core_replied(struct core_callbacks *callbacks, void *ctx, const stru
         ticket->answered(ticket, &(struct reply){.err = ERR_STORE_FAILED, .kind = reply->kind});
         return;
     }
-    if (tells && commit_must_wait(embedded))
-        commit_wait(embedded, ticket, reply);
-    else if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK)
+    if (tells && commit_wait(embedded, ticket, reply))
+        return;
+    if (cmd_traits(reply->kind)->shows_bodies && reply->err == OK)
         bodies_reply(embedded, ticket, reply);
     else if (embedded->stats)
         answer_with_stats(embedded, ticket, reply);

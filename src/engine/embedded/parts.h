@@ -86,10 +86,9 @@ struct embedded {
 
 void commit_waiters_init(struct commit_waiters *waiters);
 void commit_waiters_fini(struct commit_waiters *waiters);
-/* Is something that was promised not yet as durable as the command being applied asks for? */
-bool commit_must_wait(const struct embedded *embedded);
-/* Keeps the reply until the batch that all is in that was promised so far is durable. */
-void commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
+/* Keeps the reply until all that was promised so far is as durable as the command being applied
+   asks for. False: it is. */
+bool commit_wait(struct embedded *embedded, struct ticket *ticket, const struct reply *reply);
 /* Answers what is durable and, once the store has failed, all the rest with ERR_STORE_FAILED; as
    far as the budget goes: the rest in the next turn, without sleep. */
 void commit_release(struct embedded *embedded);
