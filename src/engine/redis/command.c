@@ -9,8 +9,18 @@
 #include "base/mem.h"
 #include "engine/redis/engine_parts.h"
 
-/* Statistics of many topics are shown again for as long as that costs Redis no more than a part. */
-enum { STATS_SLOW_US = 50 * 1000, STATS_REST = 20 };
+/*
+ * Statistics that took so many calls are kept, and shown from then on. While they are asked for,
+ * they are renewed in the background, a call at a time, with pauses: a hundredth of Redis' time. If
+ * they are older than that makes them, since nobody has asked, they are gathered at once.
+ */
+enum {
+    STATS_CALLS = 40,     /* beside one to each partition: some 50 ms of Redis */
+    STATS_CALL_US = 2000, /* a call takes Redis no longer: what is more was spent on others */
+    STATS_PAUSE = 99,     /* times the call before it */
+    STATS_REST_US = 1000 * 1000,
+    STATS_OLD_US = 60 * 1000 * 1000,
+};
 
 /* What works for a ticket. */
 struct pending_command {
@@ -31,8 +41,10 @@ struct gathering {
     struct cmd cmd; /* its bytes point to `topic` */
     struct buf topic;
     uint32_t under_way;
-    int64_t began_us;
     enum err err;
+    struct timer pause; /* redis_engine::renewed_stats: until the next call */
+    int64_t asked_us;
+    uint32_t calls;
 };
 
 /* ---- answers ---- */
@@ -265,6 +277,25 @@ static void gathering_free(struct gathering *gathering)
 
 static bool gathering_step(struct gathering *gathering);
 
+static bool is_renewal(const struct gathering *gathering)
+{
+    return gathering == gathering->pending.redis->renewed_stats;
+}
+
+static void pause_ended(struct timer *timer)
+{
+    (void)gathering_step(LIST_ENTRY(timer, struct gathering, pause));
+}
+
+static void pause_renewal(struct gathering *gathering)
+{
+    struct loop *loop = gathering->pending.redis->options.loop;
+    int64_t took_us = loop->now_us - gathering->asked_us;
+    took_us = took_us < STATS_CALL_US ? took_us : STATS_CALL_US;
+    gathering->pause.expired = pause_ended;
+    loop_arm(loop, &gathering->pause, loop->now_us + STATS_PAUSE * took_us);
+}
+
 static void gathered(void *owner, struct script_request *call, enum err err,
                      const struct bytes *parts, uint32_t count)
 {
@@ -274,7 +305,10 @@ static void gathered(void *owner, struct script_request *call, enum err err,
         err = fanout_take(gathering->fanout, call->id.partition, parts, count);
     if (err && !gathering->err)
         gathering->err = err;
-    (void)gathering_step(gathering);
+    if (is_renewal(gathering) && !gathering->err && !fanout_done(gathering->fanout))
+        pause_renewal(gathering);
+    else
+        (void)gathering_step(gathering);
 }
 
 static void gathering_ask(struct gathering *gathering, uint32_t partition)
@@ -284,30 +318,72 @@ static void gathering_ask(struct gathering *gathering, uint32_t partition)
     fanout_ask(gathering->fanout, &call->request, &call->id);
     call->changes = cmd_traits(gathering->pending.kind)->changes;
     gathering->under_way++;
+    gathering->calls++;
+    gathering->asked_us = redis->options.loop->now_us;
     script_requests_send(call, gathering, gathered);
 }
 
-void command_forget_stats(struct redis_engine *redis)
+static void forget_kept(struct redis_engine *redis)
 {
     gathering_free(redis->kept_stats);
     redis->kept_stats = NULL;
 }
 
-/* Answered: it goes, or its statistics are kept, if they took long. */
+void command_forget_stats(struct redis_engine *redis)
+{
+    forget_kept(redis);
+    if (redis->renewed_stats)
+        loop_cancel(redis->options.loop, &redis->renewed_stats->pause);
+    gathering_free(redis->renewed_stats);
+    redis->renewed_stats = NULL;
+}
+
+/* Answered: it goes, or its statistics are kept, if they took many calls. */
 static void gathering_end(struct gathering *gathering)
 {
     struct redis_engine *redis = gathering->pending.redis;
-    int64_t took_us = redis->options.loop->now_us - gathering->began_us;
+    int64_t now_us = redis->options.loop->now_us;
+    bool many = gathering->calls > redis->space.partitions + STATS_CALLS;
     bool stats = gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
+    if (is_renewal(gathering)) {
+        redis->renewed_stats = NULL;
+        redis->renew_stats_at_us = now_us + STATS_REST_US;
+        if (!gathering->err)
+            forget_kept(redis);
+    }
     if (stats && !gathering->err)
-        redis->stats_us = redis->options.loop->now_us;
-    if (!stats || gathering->err || took_us < STATS_SLOW_US) {
+        redis->stats_us = now_us;
+    if (!stats || gathering->err || !many) {
         gathering_free(gathering);
         return;
     }
-    command_forget_stats(redis);
+    forget_kept(redis);
     redis->kept_stats = gathering;
-    redis->keep_stats_until_us = redis->options.loop->now_us + STATS_REST * took_us;
+    redis->kept_stats_us = now_us;
+    redis->renew_stats_at_us = now_us + STATS_REST_US;
+}
+
+static struct gathering *gathering_new(struct redis_engine *redis, const struct cmd *cmd,
+                                       struct ticket *ticket)
+{
+    struct gathering *gathering = mem_zalloc(sizeof(*gathering));
+    pending_begin(&gathering->pending, redis, cmd->kind, ticket);
+    buf_add_bytes(&gathering->topic, cmd->topic.topic);
+    gathering->cmd = *cmd;
+    gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
+    gathering->fanout = fanout_new(&redis->space, &gathering->cmd);
+    return gathering;
+}
+
+static void renew_stats(struct redis_engine *redis, const struct cmd *cmd)
+{
+    struct cmd all = *cmd;
+    if (redis->renewed_stats || redis->leaving ||
+        redis->options.loop->now_us < redis->renew_stats_at_us)
+        return;
+    all.topic.due_within = true;
+    redis->renewed_stats = gathering_new(redis, &all, NULL);
+    (void)gathering_step(redis->renewed_stats);
 }
 
 /* False: there are none, or they are too old, or lack what is asked for. */
@@ -315,12 +391,15 @@ static bool answer_from_kept(struct redis_engine *redis, const struct cmd *cmd,
                              struct ticket *ticket)
 {
     struct gathering *kept = redis->kept_stats;
+    int64_t walk_us = kept ? (int64_t)kept->calls * STATS_CALL_US * (1 + STATS_PAUSE) : 0;
+    int64_t old_us = walk_us > STATS_OLD_US ? walk_us : STATS_OLD_US;
     if (cmd->kind != CMD_TOPICS || !cmd->topic.stats || !kept || !ticket ||
-        redis->options.loop->now_us >= redis->keep_stats_until_us ||
-        (cmd->topic.due_within && !kept->cmd.topic.due_within))
+        (cmd->topic.due_within && !kept->cmd.topic.due_within) ||
+        (!redis->renewed_stats && redis->options.loop->now_us - redis->kept_stats_us > old_us))
         return false;
     kept->pending.ticket = ticket;
     gathering_reply(kept);
+    renew_stats(redis, cmd);
     return true;
 }
 
@@ -329,10 +408,11 @@ static bool gathering_step(struct gathering *gathering)
 {
     uint32_t partitions = gathering->pending.redis->space.partitions;
     bool shows = !cmd_traits(gathering->pending.kind)->changes;
-    if (shows && !gathering->pending.ticket && !gathering->err)
+    bool renewal = is_renewal(gathering);
+    if (shows && !renewal && !gathering->pending.ticket && !gathering->err)
         gathering->err = ERR_AGAIN; /* nobody is there any more to be shown it */
     for (uint32_t i = 0; i < partitions && !gathering->err; i++) {
-        if (fanout_wants(gathering->fanout, i))
+        if (fanout_wants(gathering->fanout, i) && !(renewal && gathering->under_way))
             gathering_ask(gathering, i);
     }
     if (gathering->under_way)
@@ -347,13 +427,7 @@ enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *c
 {
     if (answer_from_kept(redis, cmd, ticket))
         return SUBMIT_ANSWERED;
-    struct gathering *gathering = mem_zalloc(sizeof(*gathering));
-    gathering->began_us = redis->options.loop->now_us;
-    pending_begin(&gathering->pending, redis, cmd->kind, ticket);
-    buf_add_bytes(&gathering->topic, cmd->topic.topic);
-    gathering->cmd = *cmd;
-    gathering->cmd.topic.topic = buf_bytes(&gathering->topic);
-    gathering->fanout = fanout_new(&redis->space, &gathering->cmd);
+    struct gathering *gathering = gathering_new(redis, cmd, ticket);
     return gathering_step(gathering) || !ticket ? SUBMIT_ANSWERED : SUBMIT_PARKED;
 }
 

@@ -32,8 +32,9 @@ struct redis_engine {
     struct subscription subscription;
     struct preflight preflight;
     struct rates rates;
-    struct gathering *kept_stats; /* of command.c: the last ones that took long; NULL: none */
-    int64_t keep_stats_until_us;
+    struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
+    struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
+    int64_t kept_stats_us, renew_stats_at_us;
     int64_t stats_us;          /* when `stats` was true; 0: never */
     struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;

@@ -9,8 +9,9 @@ local LETTERS = { 'h', 'p', 'r', 'f', 'd', 'x', 't', 'l', 'b', 'k', 'z', 'u', 's
 
 local due_within = { 0, 0, 0, 0 }
 
--- When the topic's first delayed job is due; 0: it has none.
+-- When the topic's first delayed job is due; 0: it has none, or nobody asks.
 local function first_due(key)
+    if what == 'l' and ARGV[6] ~= 'd' then return 0 end
     local first = call('ZRANGEBYLEX', order, '[w' .. key, '(w' .. key .. '\255', 'LIMIT', 0, 1)[1]
     if not first then return 0 end
     local due = unpack_bytes('>I8', first, #key + 2)
