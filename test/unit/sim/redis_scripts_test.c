@@ -67,7 +67,6 @@ static void a_ring_is_forgotten_as_far_as_it_was_announced(void **state)
     assert_int_equal(fields(), before + 3); /* the job, its content, its topic's counter */
 }
 
-/* Who left word a moment ago is left alone, and said when it may be looked at again. */
 /* Answers that were kept for it are gone: what it sends again would be done once more. */
 static void one_that_comes_back_while_it_is_forgotten_is_told_so(void **state)
 {
@@ -89,6 +88,34 @@ static void one_that_comes_back_while_it_is_forgotten_is_told_so(void **state)
     assert_int_equal(open_as(1, 4096).count, 0);
 }
 
+/* It opens the partition while Redis' clock is wrong, and it knows the right time. */
+static void open_while_redis_is_ahead_by(int64_t ahead_us)
+{
+    struct script_call call = next_call();
+    call.least_us = call.queue_us = now_us - 10000;
+    call.most_us = now_us + 10000;
+    sim_redis_settings(redis)->ahead_us = ahead_us;
+    script_ask_open(&request, &spaces[1], &call, 256, 0);
+    assert_int_equal(ask(0).err, OK);
+    sim_redis_settings(redis)->ahead_us = 0;
+}
+
+static void who_opens_while_redis_clock_is_wrong_is_young_for_as_long_as_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        uint64_t before = fields();
+        open_while_redis_is_ahead_by((i ? -3600 : 3600) * INT64_C(1000000));
+        now_us += 4 * SECOND_US;
+        (void)forget_others();
+        assert_int_equal(fields(), before + 1);
+        now_us += 2 * SECOND_US;
+        (void)forget_others();
+        assert_int_equal(fields(), before);
+    }
+}
+
+/* Who left word a moment ago is left alone, and said when it may be looked at again. */
 static void the_living_and_the_young_do_not_hide_the_dead(void **state)
 {
     (void)state;
@@ -404,6 +431,7 @@ int main(void)
         STARTED(many_dead_daemons_are_forgotten_in_small_steps),
         STARTED(a_ring_is_forgotten_as_far_as_it_was_announced),
         STARTED(one_that_comes_back_while_it_is_forgotten_is_told_so),
+        STARTED(who_opens_while_redis_clock_is_wrong_is_young_for_as_long_as_others),
         STARTED(the_living_and_the_young_do_not_hide_the_dead),
         STARTED(p4_nothing_is_taken_from_a_daemon_that_lives_or_has_just_come),
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),

@@ -58,11 +58,13 @@ local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
     return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
 end
+-- What is written keeps to the bounds, if the daemon knows some; what it is told does not.
+local held = unpack_bytes('<I8', ARGV[1], 37) > 0 and now or redis_now + ahead
 now = redis_now + ahead
 even_if_full()
 local last = unpack_bytes('<I8', found[1])
 if restarted and (flags ~= REPLACED or seen > 0) then
-    seen = math.max(seen, last, now) + SKIPPED * partitions
+    seen = math.max(seen, last, held) + SKIPPED * partitions
     call('HSET', hash, 'y', run)
 end
 if seen > last then
@@ -72,6 +74,6 @@ call('ZADD', order, 0, 'd' .. daemon)
 -- One that is being forgotten is unknown, too: of the answers kept for it some are gone.
 local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
-call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', now, tonumber(ARGV[6])))
+call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))
 return { say(OK, restarted and 1 or 0, flags, unknown, now, 0, 0),
     string.format('%.0f %.0f', ahead, set_count) }
