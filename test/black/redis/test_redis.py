@@ -1,16 +1,14 @@
 """The Redis engine when Redis, or a daemon, is not well: killed, hung, full, failed over, resharded;
 several daemons on one queue. Redis is the test's own."""
 
-import re
 import threading
 import time
 
 import pytest
-from process import DidNotStart, Laterd
+from process import DidNotStart
 from redis import Cluster, Redis, Sentinels, wait_until, config
 from wire import Client, Closed, eventually
 
-COMMANDS = re.compile(r"calls=(\d+)")
 
 
 @pytest.fixture
@@ -233,29 +231,6 @@ def test_connections_that_are_cut_do_nothing_twice(daemons, redis):
 
 
 # Waiting and timing
-
-
-@pytest.mark.long
-def test_an_idle_daemon_asks_once_a_second(daemons, redis):
-    server = daemons(redis.url)
-    with Client(server.port) as client, Client(server.port, seconds=20) as other:
-        client.push_id("far", body="x", delay="1h")
-        waiter = threading.Thread(target=lambda: other.reserve("nothing", wait="15s"))
-        waiter.start()
-
-        def calls():
-            stats = redis.info("commandstats")
-            return sum(int(COMMANDS.search(line).group(1)) for name, line in stats.items()
-                       if name == "cmdstat_evalsha")
-
-        def calls_in(seconds):
-            before = calls()
-            time.sleep(seconds)
-            return calls() - before
-
-        # Once, after five seconds, it looks for what daemons left that died before it came.
-        assert eventually(lambda: calls_in(3) <= 3, 12), "more than one a second"
-        waiter.join()
 
 
 @pytest.mark.serial

@@ -5,7 +5,6 @@ dies or stops takes nothing with it.
 
 import glob
 import itertools
-import signal
 import threading
 import time
 
@@ -322,22 +321,6 @@ def test_queues_in_two_databases_of_one_redis_do_not_hear_each_other(laterd, red
         assert not server.events("redis_lost_data")
 
 
-@pytest.mark.long
-def test_p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(laterd):
-    with Redis(appendonly="yes", appendfsync="always") as redis:
-        one, two = (laterd(config(redis.url), beanstalk=["127.0.0.1:0"]) for _ in range(2))
-        with Connection(one.beanstalk_port) as holder, Connection(two.beanstalk_port) as other:
-            job_id = holder.put(b"x", ttr=600)
-            assert holder.reserve()[0] == job_id
-            time.sleep(6)  # both have heard of each other for long enough to say who is dead
-            redis.kill()
-            time.sleep(7)  # longer than a daemon may be silent
-            redis.start()
-            assert eventually(lambda: Client(two.port).get("/readyz").status == 200)
-            assert other.reserve(timeout=7) is None, "the holder is no more dead than Redis was"
-            assert holder.ask(f"delete {job_id}").word == "DELETED"
-
-
 def test_a_daemon_that_stops_gives_its_timers_and_holds_away_at_once(pair):
     going, staying = pair
     with Connection(going.beanstalk_port) as holder, Client(staying.port) as client:
@@ -431,24 +414,6 @@ def test_p2_p5_daemons_killed_in_turn_under_load_lose_and_revive_nothing(pair, b
     assert len(pushed) > 100 and not lost, f"{len(lost)} of {len(pushed)} are lost"
     assert not revived and not strange, (revived[:3], strange[:3])
     assert all(len(ids) == 1 for ids in delivered.values())
-
-
-def test_p4_a_daemon_that_froze_finds_its_holds_given_to_others(pair):
-    """Its word that it lives is 5 s old, so what its connections held goes to others; when it wakes
-    up, its client cannot end what another one holds now."""
-    frozen, alive = pair
-    with Connection(frozen.beanstalk_port, seconds=15) as holder, \
-            Connection(alive.beanstalk_port) as other:
-        job_id = holder.put(b"x", ttr=600)
-        assert holder.reserve()[0] == job_id
-        frozen.signal(signal.SIGSTOP)
-        try:
-            assert other.reserve(timeout=9) == (job_id, b"x")
-        finally:
-            frozen.signal(signal.SIGCONT)
-        assert holder.ask(f"delete {job_id}") == "NOT_FOUND"
-        assert other.ask(f"delete {job_id}") == "DELETED"
-        assert holder.ask("put 0 0 60 1", b"y").word == "INSERTED", "it serves on"
 
 
 # Redis fails over, and its slots move, under daemons with parked polls

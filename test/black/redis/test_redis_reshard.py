@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from busy import Busy
 from redis import REDIS_CLI, REDIS_SERVER, Cluster, role, wait_until
 from wire import Client, eventually
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(not REDIS_SERVER or not REDIS_CLI,
 
 TIMEOUT_S = 2
 NOISE_S = 1.5  # what a busy machine may add
+BUSY_S = 0.5  # beyond it the machine tells nothing about how long a daemon is silent
 PARTITIONS = 64  # one in 256 slots has keys
 
 
@@ -39,7 +41,10 @@ class Load:
         self.part = Part(cluster.url, random.Random(prefix), 6, prefix=prefix,
                          timeout=f"{TIMEOUT_S}s", partitions=PARTITIONS, **settings)
 
+        self.busy = Busy()
+
     def __enter__(self):
+        self.busy.__enter__()
         self.goes_on()
         return self
 
@@ -56,12 +61,16 @@ class Load:
             if failure:
                 return
             self.goes_on()
-            counts = self.part.end()
+            counts, faults = self.part.end(), dict(self.part.oracle.faults)
+            too_busy = self.busy.longest_s > BUSY_S
+            if too_busy:  # who is silent for 5 s is dead, and what he holds is another's
+                del faults["doubled"]
             assert not self.part.failures, self.part.failures[:3]
-            assert not any(self.part.oracle.faults.values()), (counts, self.part.oracle.faults)
+            assert not any(faults.values()), (counts, self.part.oracle.faults)
             slowest_s = self.part.oracle.slowest_answer_s
-            assert slowest_s < TIMEOUT_S + NOISE_S, f"an answer took {slowest_s:.1f} s"
+            assert too_busy or slowest_s < TIMEOUT_S + NOISE_S, f"an answer took {slowest_s:.1f} s"
         finally:
+            self.busy.__exit__()
             self.part.close()
 
 

@@ -367,11 +367,15 @@ def test_it_rests_when_nothing_is_to_do(laterd, engine):
 
         def turns():
             return int(re.search(r"^laterd_turns_total (\d+)", client.get("/metrics").text, re.M)[1])
-        before, ticks = turns(), cpu_ticks(server.pid)
-        time.sleep(3)
-        # Redis is called once a second, and its answer is a turn as well; so are those to turns().
-        assert turns() - before <= (14 if engine == "redis" else 8), "wake-ups without need"
-        assert cpu_ticks(server.pid) - ticks <= 3
+
+        def rests():
+            before, ticks = turns(), cpu_ticks(server.pid)
+            time.sleep(3)
+            # Redis is called once a second, and its answer is a turn as well; so are those to turns(),
+            # which makes laterd look at each of 16 partitions once more (test/unit/sim counts them).
+            few = turns() - before <= (50 if engine == "redis" else 8)
+            return few and cpu_ticks(server.pid) - ticks <= 3
+        assert eventually(rests, 15), "wake-ups without need"  # at first there may be something left
     for wire in polls:
         wire.close()
 

@@ -146,6 +146,50 @@ static inline enum err start(void)
     return err;
 }
 
+/* ---- two daemons ---- */
+
+static struct redis_engine *other_engine;
+static struct loop *other_loop;
+
+/* The other daemon is the one that all here is about, until the next change. */
+static inline void change_daemon(void)
+{
+    struct redis_engine *own_engine = engine;
+    struct loop *own_loop = options.loop;
+    engine = other_engine;
+    options.loop = other_loop;
+    other_engine = own_engine;
+    other_loop = own_loop;
+}
+
+static inline void turns_of_both(int64_t us)
+{
+    for (int64_t until_us = now_us + us; now_us < until_us;) {
+        turn();
+        change_daemon();
+        turn();
+        change_daemon();
+    }
+}
+
+/* Both, as `options` say; the second one is the one that all is about. */
+static inline void start_pair(void)
+{
+    assert_int_equal(start(), OK);
+    other_engine = NULL;
+    other_loop = sim_network_start(network, 1, &clock_of_all);
+    change_daemon();
+    assert_int_equal(start(), OK);
+}
+
+/* The second one, and the first one is again what all is about, for teardown() to stop. */
+static inline void stop_pair(void)
+{
+    stop();
+    change_daemon();
+    sim_network_end(network, 1);
+}
+
 /* ---- commands ---- */
 
 struct client {

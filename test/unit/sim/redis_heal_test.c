@@ -536,47 +536,12 @@ static void p2_a_connection_on_which_nothing_comes_any_more_is_made_again(void *
         assert_int_equal(takers[i].count, 1);
 }
 
-static struct redis_engine *other_engine;
-static struct loop *other_loop;
-
-/* The other daemon is the one that all here is about, until the next change. */
-static void change_daemon(void)
-{
-    struct redis_engine *own_engine = engine;
-    struct loop *own_loop = options.loop;
-    engine = other_engine;
-    options.loop = other_loop;
-    other_engine = own_engine;
-    other_loop = own_loop;
-}
-
-static void turns_of_both(int64_t us)
-{
-    for (int64_t until_us = now_us + us; now_us < until_us;) {
-        turn();
-        change_daemon();
-        turn();
-        change_daemon();
-    }
-}
-
 static void start_two(void)
 {
     in_a_cluster();
     options.waiters_max = options.topics_max = 100;
-    assert_int_equal(start(), OK);
-    other_engine = NULL;
-    other_loop = sim_network_start(network, 1, &clock_of_all);
-    change_daemon();
-    assert_int_equal(start(), OK);
+    start_pair();
     turns_of_both(3 * SECOND_US);
-}
-
-static void stop_the_first(void)
-{
-    stop();
-    change_daemon();
-    sim_network_end(network, 1);
 }
 
 /* One daemon's jobs are made ready by the other, who must look for itself; then so must the first,
@@ -595,7 +560,7 @@ static void p2_two_daemons_find_their_jobs_though_no_notice_is_heard(void **stat
         assert_int_equal(takers[i].count, 1);
     for (unsigned i = 0; i < SERVERS; i++)
         sim_redis_settings(servers[i])->denied = NULL;
-    stop_the_first();
+    stop_pair();
 }
 
 /* Both wait for all topics, and the one that waits longer, so that it is told, does nothing. */
@@ -617,7 +582,7 @@ static void p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_s
     turns(1200 * MS); /* of the second one alone */
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
-    stop_the_first();
+    stop_pair();
 }
 
 /* Nobody is there any more for whom the daemon that is told had waited: it is told by a notice, or,
@@ -641,7 +606,7 @@ static void tell_in_vain(int64_t delay_us)
     turns_of_both(delay_us + 20 * MS);
     for (unsigned i = 0; i < TOPICS; i++)
         assert_int_equal(takers[i].count, 1);
-    stop_the_first();
+    stop_pair();
 }
 
 static void p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once(void **state)

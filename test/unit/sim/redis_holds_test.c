@@ -1,0 +1,154 @@
+/*
+ * What a daemon's connections hold while it, or Redis, is silent: two daemons on one server. Time
+ * is simulated: what is waited for takes none.
+ */
+#include "redis_bed.h"
+
+enum { SILENT_US = 7 * SECOND_US }; /* longer than a daemon may be without being taken for dead */
+
+static const struct bytes topic = {"t", 1};
+
+static struct client push_one(void)
+{
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = 1, .ttr_us = 600 * INT64_C(1000000)}};
+    return ask_for(&push, MS);
+}
+
+/* For a connection, as clients of beanstalkd have it. */
+static struct cmd take_bound(int64_t wait_us)
+{
+    return (struct cmd){
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = wait_us, .bound = true}};
+}
+
+static struct client finish(const struct client *held)
+{
+    struct cmd end = {.kind = CMD_FINISH, .job = {.ref.seq = held->seq, .lease = held->lease}};
+    return ask_for(&end, MS);
+}
+
+/* Two daemons that have heard of each other for long enough to say who is dead; the one that the
+ * test is about has a job. */
+static struct client begin_with_a_held_job(void)
+{
+    struct cmd take = take_bound(0);
+    add_address(7000);
+    start_pair();
+    turns_of_both(6 * SECOND_US);
+    assert_int_equal(push_one().err, OK);
+    struct client held = ask_for(&take, MS);
+    assert_int_equal(held.count, 1);
+    return held;
+}
+
+/* The other daemon waits for a job. */
+static void park_other(struct client *taker)
+{
+    struct cmd take = take_bound(60 * INT64_C(1000000));
+    change_daemon();
+    struct engine *port = redis_engine_port(engine);
+    *taker = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &take, &taker->ticket); /* the taker is told */
+    change_daemon();
+}
+
+/* The holder is no more dead than Redis was. */
+static void p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long(void **state)
+{
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    sim_network_down(network, 0, true);
+    turns_of_both(SILENT_US);
+    sim_network_down(network, 0, false);
+    change_daemon();
+    turns(3 * SECOND_US); /* the other one is back first */
+    change_daemon();
+    turns_of_both(3 * SILENT_US);
+    assert_int_equal(taker.count, 0);
+    assert_int_equal(finish(&held).err, OK);
+    stop_pair();
+}
+
+/* Its word that it lives is old, so what its connections held goes to others; when it goes on, its
+ * client cannot end what another one holds now. */
+static void p4_a_daemon_that_froze_finds_its_holds_given_to_others(void **state)
+{
+    static struct client taker;
+    (void)state;
+    struct client held = begin_with_a_held_job();
+    park_other(&taker);
+    change_daemon();
+    turns(4 * SECOND_US);
+    assert_int_equal(taker.count, 0);
+    turns(5 * SECOND_US); /* of the other one alone */
+    assert_int_equal(taker.count, 1);
+    change_daemon();
+    turns_of_both(100 * MS);
+    assert_int_equal(finish(&held).err, ERR_STALE_LEASE);
+    assert_int_equal(push_one().err, OK); /* it serves on */
+    change_daemon();
+    assert_int_equal(finish(&taker).err, OK);
+    change_daemon();
+    stop_pair();
+}
+
+/* It leaves word in the partition whenever it comes back, later than it was last heard of: so it
+ * looks like one that has just come when it is taken for dead. */
+static void p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back(
+    void **state)
+{
+    static struct client taker;
+    (void)state;
+    (void)begin_with_a_held_job();
+    park_other(&taker);
+    turns_of_both(600 * MS); /* between two heartbeats */
+    sim_network_reset(network, 1, 0);
+    turns_of_both(100 * MS);
+    change_daemon();
+    turns(12 * SECOND_US); /* of the other one alone */
+    assert_int_equal(taker.count, 1);
+    change_daemon();
+    stop_pair();
+}
+
+/* Nobody but who waits for what does not come; and a heartbeat a second. */
+static void a_daemon_with_one_who_waits_asks_once_a_second(void **state)
+{
+    static struct client taker;
+    struct cmd take = take_bound(60 * INT64_C(1000000));
+    (void)state;
+    add_address(7000);
+    options.partitions = 16;
+    assert_int_equal(start(), OK);
+    assert_int_equal(push_one().err, OK);
+    assert_int_equal(ask_for(&take, MS).count, 1);
+    taker = (struct client){.ticket.answered = client_answered};
+    (void)redis_engine_port(engine)->verbs->submit(redis_engine_port(engine), &take,
+                                                   &taker.ticket); /* the taker is told */
+    turns(15 * SECOND_US);
+    uint64_t before = 0, after = 0;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        before += engine->calls.partitions[i].number;
+    turns(20 * SECOND_US);
+    for (uint32_t i = 0; i < options.partitions; i++)
+        after += engine->calls.partitions[i].number;
+    assert_in_range(after - before, 19, 21);
+    assert_int_equal(taker.answers, 0);
+}
+
+int main(void)
+{
+#define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        STARTED(p4_who_holds_a_job_keeps_it_while_redis_is_away_for_long),
+        STARTED(p4_a_daemon_that_froze_finds_its_holds_given_to_others),
+        STARTED(p6_what_was_held_by_a_daemon_that_died_just_after_it_came_back_is_given_back),
+        STARTED(a_daemon_with_one_who_waits_asks_once_a_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
