@@ -41,7 +41,8 @@ def test_a_low_limit_of_jobs_in_a_batch_breaks_no_command(small):
     answer = small("list", "many", "--state", "ready", "--limit", "1000")
     assert (len(answer.stdout.splitlines()), answer.stderr) == (1 + 250, "")
     answer = small("top", "--once", "--every", "100ms")
-    assert answer.returncode == DONE and re.search(r"^many +", answer.stdout, re.M)
+    # Those with a rate come first: on a busy machine that of "many" is older than ten seconds by now.
+    assert answer.returncode == DONE and re.search(r"^(many|topic-\d+) +", answer.stdout, re.M)
     answer = small("pop", "many", "--max", "230", "--finish", "--json")
     assert (answer.returncode, answer.stderr) == (DONE, "")
     assert len(answer.stdout.splitlines()) == 230
