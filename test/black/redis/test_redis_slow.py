@@ -89,3 +89,31 @@ def test_no_script_takes_longer_than_its_share(script_port):
     assert queue.topic("short")["held"] == 500
     within(queue, "promote, leases", lambda: queue.promote(150) and None)
     queue.close()
+
+
+def test_p3_a_burst_that_is_spread_over_time_makes_no_other_topic_late(script_port):
+    """JOBS of one topic within a second, and one of another each 10 ms: how late that is ready."""
+    queue = Queue(script_port)
+    queue.redis.call("FLUSHALL")
+    queue.open()
+    start = queue.now() + 5_000_000 + JOBS * 250
+    for step in range(100):
+        fill(queue, JOBS // 100, "burst", start + 10_000 * step)
+    dues = [start + 10_000 * step for step in range(100)]
+    for due in dues:
+        queue.push("other", due=due)
+    if queue.now() >= start:
+        pytest.skip("the machine is too slow: nothing was measured")
+    wait_until(lambda: queue.now() >= start, 600)
+    late, calls = [], 0
+    while len(late) < len(dues):
+        asked = queue.now()
+        calls += queue.promote(150).count > 0
+        now = queue.now()
+        late += [now - job.due for job in queue.reserve("other", most=100).jobs]
+        assert len(late) >= sum(due <= asked for due in dues), "a job waited for more than one call"
+    left = queue.topic("burst")["delayed"]
+    late.sort()
+    print(f"{JOBS} jobs within a second, {left} of them left, {calls} calls: another topic's are late by "
+          f"{late[50]} us, 99 of 100 by at most {late[98]} us, all by at most {late[-1]} us")
+    queue.close()
