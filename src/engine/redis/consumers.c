@@ -8,7 +8,11 @@
 #include "base/mem.h"
 #include "engine/redis/consumers_parts.h"
 
-enum { HIT_STREAK_MIN = 3 };
+enum {
+    HIT_STREAK_MIN = 3,
+    VERIFY_GROUPS = 250, /* in one turn: some 50 us, or 1 ms if all of them look */
+    VERIFY_PAUSE_US = 1000,
+};
 
 const struct topic *consumers_topic(const struct consumers *consumers, struct bytes name)
 {
@@ -554,13 +558,26 @@ static void time_to_forget(struct timer *timer)
     each_topic(LIST_ENTRY(timer, struct consumers, again), forget_if_time, NULL);
 }
 
+/* A slice of the groups, the others a moment later: there may be very many. Those that come
+ * meanwhile are looked at with the next round. */
 static void verify(struct timer *timer)
 {
     struct consumers *consumers = LIST_ENTRY(timer, struct consumers, verify);
-    for (struct list *at = consumers->groups.next; at != &consumers->groups; at = at->next)
-        wait_group_touch(LIST_ENTRY(at, struct wait_group, place));
+    for (unsigned i = 0; i < VERIFY_GROUPS && !list_empty(&consumers->groups); i++) {
+        struct wait_group *group = LIST_ENTRY(consumers->groups.next, struct wait_group, place);
+        if (group->verify_round == consumers->verify_round) {
+            consumers->verify_round++;
+            plan_verify(consumers);
+            return;
+        }
+        group->verify_round = consumers->verify_round;
+        list_remove(&group->place);
+        list_add_tail(&consumers->groups, &group->place);
+        if (wait_group_doubts(group))
+            wait_group_touch(group);
+    }
     if (!list_empty(&consumers->groups))
-        plan_verify(consumers);
+        loop_arm(consumers->options.loop, timer, consumers_now_us(consumers) + VERIFY_PAUSE_US);
 }
 
 uint64_t consumers_count(const struct consumers *consumers)
@@ -579,6 +596,7 @@ void consumers_init(struct consumers *consumers, const struct consumers_options 
     list_init(&consumers->dirty);
     list_init(&consumers->told);
     consumers->heard = mem_zalloc(options->space->partitions * sizeof(bool));
+    consumers->verify_round = 1;
 }
 
 void consumers_fini(struct consumers *consumers)

@@ -69,6 +69,7 @@ struct consumers {
     enum err drained;             /* what consumers are told who would wait */
     struct timer again;           /* the soonest of topic::again_us */
     struct timer verify;          /* to look what is believed for too long: while somebody waits */
+    uint64_t verify_round;        /* from 1 on; wait_group::verify_round: it has had its turn */
     struct lateness lateness;     /* of jobs handed out here */
     struct lateness_histogram lateness_histogram;
 };

@@ -30,7 +30,8 @@ struct wait_group {
     bool *asking;     /* for each partition: a call is under way */
     uint32_t looking; /* calls under way that nothing is asked for before, until: */
     int64_t probe_deadline_us;
-    struct timer probe; /* armed for that time, or it is over */
+    struct timer probe;    /* armed for that time, or it is over */
+    uint64_t verify_round; /* in which it was looked at last: see consumers::verify */
 };
 
 static inline int64_t consumers_now_us(const struct consumers *consumers)
@@ -43,6 +44,9 @@ void wait_group_touch(struct wait_group *group);
 /* Asks for what is wanted where there may be some, and answers those for whom nothing more comes.
  */
 void wait_group_step(struct wait_group *group);
+/* That a partition is empty, where that may be wrong, was believed for so long that it is to look.
+ */
+bool wait_group_doubts(const struct wait_group *group);
 /* Asks behind a promote that is under way to the partition. */
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition);
 /* We were told of a ready job and do not ask for it: another daemon is to. */

@@ -387,6 +387,15 @@ static void ask_taken(struct wait_group *group)
         look_at_all(group, taken, true);
 }
 
+bool wait_group_doubts(const struct wait_group *group)
+{
+    for (uint32_t i = 0; i < group->consumers->options.space->partitions; i++) {
+        if (look_up(group, 0, group->topic_count, i).empty_long)
+            return true;
+    }
+    return false;
+}
+
 void wait_group_ask_behind(struct wait_group *group, uint32_t partition)
 {
     uint64_t open = open_wants(group);

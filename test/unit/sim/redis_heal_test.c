@@ -636,6 +636,57 @@ static void who_waits_does_not_ask_a_cluster_that_refuses_without_pause(void **s
     assert_true(scripts_sent() - before <= 2 * ((TOPICS * 2 + 10) * options.partitions + 10));
 }
 
+/* How many groups one turn has to look at, at most, in a second. */
+static uint32_t most_groups_of_a_turn(void)
+{
+    struct engine *port = redis_engine_port(engine);
+    const struct list *dirty = &engine->consumers.dirty;
+    uint32_t most = 0;
+    for (int64_t until_us = now_us + SECOND_US; now_us < until_us; pass(MS)) {
+        (void)loop_look_at_clock(options.loop);
+        (void)options.loop->verbs->gather(options.loop, NULL);
+        port->verbs->match(port); /* for what was answered */
+        (void)loop_expire(options.loop, NULL);
+        uint32_t count = 0;
+        for (const struct list *at = dirty->next; at != dirty; at = at->next)
+            count++;
+        most = count > most ? count : most;
+        port->verbs->match(port);
+        (void)port->verbs->end(port);
+    }
+    return most;
+}
+
+/* Each of them doubts what it believes, and looks; but a turn has to end. */
+static void who_waits_for_very_many_topics_looks_at_some_in_each_turn(void **state)
+{
+    enum { MANY = 1000 };
+    static struct client takers[MANY];
+    static char names[MANY][8];
+    (void)state;
+    add_address(7000);
+    options.partitions = 1;
+    options.waiters_max = MANY;
+    assert_int_equal(start(), OK);
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "t-%u", i);
+        struct bytes name = bytes_str(names[i]);
+        struct cmd take = {
+            .kind = CMD_RESERVE,
+            .reserve = {
+                .topics = &name, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
+        takers[i].ticket.answered = client_answered;
+        (void)redis_engine_port(engine)->verbs->submit(redis_engine_port(engine), &take,
+                                                       &takers[i].ticket); /* it waits */
+    }
+    turns(SECOND_US);
+    deafen();
+    turns(2 * SECOND_US);
+    uint64_t before = scripts_sent();
+    assert_in_range(most_groups_of_a_turn(), 1, 300);
+    assert_true(scripts_sent() - before >= MANY);
+}
+
 /* Nobody waits, and no bus loses anything: a heartbeat, and no more. */
 static void an_idle_daemon_sends_one_command_a_second(void **state)
 {
@@ -674,6 +725,7 @@ int main(void)
         STARTED(p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once),
         STARTED(p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_once),
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
+        STARTED(who_waits_for_very_many_topics_looks_at_some_in_each_turn),
         STARTED(an_idle_daemon_sends_one_command_a_second),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
