@@ -243,9 +243,9 @@ class Queue:
         return self.ask("open", self.partition, partitions or self.partitions,
                         "{laterd:%d}:notice" % self.partition, layout, places, 0, 0)
 
-    def beat(self, how="y", kept_us=HOUR):
+    def beat(self, how="y", kept_us=HOUR, fresh_us=HOUR, look="l"):
         """{daemon: (how, when)}, as all daemons have said."""
-        answer, parts = self.run("heartbeat", how, kept_us, "")
+        answer, parts = self.run("heartbeat", how, kept_us, look, fresh_us)
         records = [parts[0][at:at + 17] for at in range(0, len(parts[0]), 17)]
         assert answer.count == len(records)
         return {record[:8]: (record[8:9].decode(), struct.unpack("<Q", record[9:])[0])

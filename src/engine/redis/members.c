@@ -12,6 +12,7 @@
 enum {
     AGAIN_US = 100 * 1000,  /* after a heartbeat that failed */
     MEMORY_HEARTBEATS = 10, /* so often a heartbeat asks how Redis deals with its memory */
+    LOOK_HEARTBEATS = 10,   /* and who is there, though nothing was missed */
     /* A heartbeat that is answered later than that has interrupted our contact. */
     IN_CONTACT_US = MEMBERS_HEARTBEAT_US + 500 * 1000,
 };
@@ -23,9 +24,15 @@ static int64_t now_of(const struct members *members)
 
 /* ---- who owns what ---- */
 
+/* Our last heartbeat was answered lately enough for us to know who is silent. */
+static bool in_contact(const struct members *members)
+{
+    return members->contact_us && now_of(members) - members->contact_us < IN_CONTACT_US;
+}
+
 static bool is_fresh(const struct members *members, const struct member *member)
 {
-    return now_of(members) - member->heard_us < MEMBERS_FRESH_US;
+    return !member->silent && in_contact(members);
 }
 
 static uint64_t rank_of(const char name[SCRIPT_NAME], uint32_t partition)
@@ -84,49 +91,86 @@ static void add(struct members *members, const struct member *member)
     members->others[members->count++] = *member;
 }
 
-/* It is dead, or has left, perhaps before it had given back all it held. */
-static void drop_gone(struct members *members, struct member *member)
-{
-    *member = members->others[--members->count];
-    members->gone++;
-}
-
 /* When all that came now was read. */
 static void look_soon(struct members *members)
 {
     loop_arm(members->options.loop, &members->look, now_of(members));
 }
 
-/* It was said `heard_us`, by our clock. */
-static void hear(struct members *members, const struct script_member *said, int64_t heard_us)
+void members_look(struct members *members)
+{
+    members->wants_look = true;
+}
+
+/* It is silent now, or no more there: if we watched it, then whom we watch instead is not known. */
+static void watch_no_more(struct members *members, struct member *member)
+{
+    if (member->watched)
+        members_look(members);
+    member->watched = false;
+}
+
+/* It is dead, or has left, perhaps before it had given back all it held. */
+static void drop_gone(struct members *members, struct member *member)
+{
+    watch_no_more(members, member);
+    *member = members->others[--members->count];
+    members->gone++;
+}
+
+static bool is_ours(const struct members *members, const struct script_member *said)
+{
+    return memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0;
+}
+
+/* It surely lived at `heard_us`, by our clock, and that is how it was at `as_of_us`. NULL: it is
+ * not, or not to be, known. */
+static struct member *hear(struct members *members, const struct script_member *said,
+                           int64_t heard_us, int64_t as_of_us)
 {
     struct member *known = find(members, said->name);
-    bool alive = now_of(members) - heard_us < members->options.alive_us;
     look_soon(members);
-    if (memcmp(said->name, members->options.space->daemon, SCRIPT_NAME) == 0)
-        return;
+    if (is_ours(members, said))
+        return NULL;
     if (said->how == SCRIPT_LEAVES) {
         if (known)
             drop_gone(members, known);
-    } else if (!known && alive && members->count < SCRIPT_MEMBERS_MAX) {
-        struct member member = {.how = said->how, .heard_us = heard_us};
+        return NULL;
+    }
+    if (!known) {
+        bool alive = now_of(members) - heard_us < members->options.alive_us;
+        if (!alive || members->count == SCRIPT_MEMBERS_MAX)
+            return NULL;
+        struct member member = {.heard_us = heard_us};
         memcpy(member.name, said->name, SCRIPT_NAME);
         add(members, &member);
-    } else if (known && heard_us >= known->heard_us) {
-        known->how = said->how;
-        known->heard_us = heard_us;
+        known = &members->others[members->count - 1];
     }
+    if (known->heard_us > as_of_us)
+        return known; /* we know better */
+    known->silent = said->how == SCRIPT_SILENT;
+    if (known->silent) {
+        int64_t least_us = members->since_us - SCRIPT_FRESH_US; /* what was before says nothing */
+        known->heard_us = heard_us > least_us ? heard_us : least_us;
+        watch_no_more(members, known);
+    } else {
+        known->how = said->how;
+        known->heard_us = heard_us > known->heard_us ? heard_us : known->heard_us;
+    }
+    return known;
 }
 
-void members_heard(struct members *members, const struct script_member *said)
+void members_heard(struct members *members, const struct script_member *said, bool to_us)
 {
-    hear(members, said, now_of(members));
+    int64_t ago_us = said->how == SCRIPT_SILENT ? SCRIPT_FRESH_US : 0;
+    struct member *known = hear(members, said, now_of(members) - ago_us, now_of(members));
+    if (known && to_us)
+        known->watched = true;
 }
 
 bool members_know(const struct members *members)
 {
-    return members->contact_us && now_of(members) - members->contact_us < IN_CONTACT_US &&
-           now_of(members) - members->since_us >= members->options.alive_us;
+    return in_contact(members) && now_of(members) - members->since_us >= members->options.alive_us;
 }
 
 static int64_t sooner(int64_t a_us, int64_t b_us)
@@ -134,23 +178,39 @@ static int64_t sooner(int64_t a_us, int64_t b_us)
     return a_us < b_us ? a_us : b_us;
 }
 
-/* Drops the dead, shares out again, and finds out when that must be done next. */
+static void heartbeat(struct members *members);
+
+/* When we have something to do about the member next: it is late, or dead. */
+static int64_t next_of(const struct members *members, const struct member *member)
+{
+    if (member->silent)
+        return member->heard_us + members->options.alive_us;
+    return member->watched ? member->heard_us + SCRIPT_FRESH_US : INT64_MAX;
+}
+
+/* Drops the dead, looks if one that is watched is late, shares out again, and finds out when that
+ * must be done next. */
 static void look(struct timer *timer)
 {
     struct members *members = LIST_ENTRY(timer, struct members, look);
-    int64_t next_us = INT64_MAX;
+    int64_t next_us = in_contact(members) ? members->contact_us + IN_CONTACT_US : INT64_MAX;
+    bool late = false;
     for (uint32_t i = members->count; i-- > 0;) {
         struct member *member = &members->others[i];
-        int64_t dead_at_us = member->heard_us + members->options.alive_us;
-        if (dead_at_us <= now_of(members)) {
+        int64_t at_us = next_of(members, member);
+        if (at_us > now_of(members)) {
+            next_us = sooner(next_us, at_us);
+        } else if (member->silent) {
             drop_gone(members, member);
         } else {
-            int64_t stale_at_us = member->heard_us + MEMBERS_FRESH_US;
-            bool fresh = stale_at_us > now_of(members);
-            next_us = sooner(next_us, fresh ? stale_at_us : dead_at_us);
+            member->watched = false;
+            late = true;
         }
     }
     loop_arm(members->options.loop, timer, next_us);
+    members->wants_look = members->wants_look || late;
+    if (late && in_contact(members) && !members->asked && !members->leaving)
+        heartbeat(members);
     share_out(members);
     members->options.changed(members->options.owner);
 }
@@ -169,16 +229,63 @@ void members_living(const struct members *members, struct buf *out)
 
 /* ---- our own heartbeat ---- */
 
-static void in_contact(struct members *members)
+/* What was not told meanwhile says nothing: whoever is silent is found from now on. */
+static void forgive(struct members *members)
+{
+    for (uint32_t i = 0; i < members->count; i++)
+        members->others[i].heard_us = now_of(members);
+    members_look(members);
+}
+
+static void have_contact(struct members *members, bool looked)
 {
     bool first = !members->contact_us;
-    if (first || now_of(members) - members->contact_us > IN_CONTACT_US)
+    if (first || now_of(members) - members->contact_us > IN_CONTACT_US) {
         members->since_us = now_of(members);
+        if (!looked)
+            forgive(members);
+    }
     if (!first && now_of(members) - members->reached_us >= members->options.alive_us)
         members->options.missed(members->options.owner);
     members->contact_us = now_of(members);
     members->reached_us = members->heartbeat_sent_us;
     members->heartbeats++;
+}
+
+/* The nearest one before us, in the order in which they came, that is not silent: it is told to us.
+ */
+static void watch(struct members *members, const struct script_member *all, uint32_t count)
+{
+    uint32_t ours = 0;
+    while (ours < count && !is_ours(members, &all[ours]))
+        ours++;
+    for (uint32_t i = 0; i < members->count; i++)
+        members->others[i].watched = false;
+    for (uint32_t i = 1; i < count && ours < count; i++) {
+        const struct script_member *before = &all[(ours + count - i) % count];
+        struct member *known = find(members, before->name);
+        if (!known || before->how == SCRIPT_SILENT)
+            continue;
+        known->watched = true;
+        return;
+    }
+}
+
+/* The answer to a look has all that there are. */
+static void take_all(struct members *members, const struct script_member *all, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        (void)hear(members, &all[i], members->heartbeat_sent_us - all[i].age_us,
+                   members->heartbeat_sent_us);
+    for (uint32_t i = members->count; i-- > 0;) {
+        struct member *member = &members->others[i];
+        uint32_t at = 0;
+        while (at < count && memcmp(all[at].name, member->name, SCRIPT_NAME) != 0)
+            at++;
+        if (at == count && member->heard_us < members->heartbeat_sent_us)
+            drop_gone(members, member);
+    }
+    watch(members, all, count);
 }
 
 static void answered(void *owner, struct script_request *call, enum err err,
@@ -196,13 +303,15 @@ static void answered(void *owner, struct script_request *call, enum err err,
         err ? now_of(members) + AGAIN_US : members->heartbeat_sent_us + MEMBERS_HEARTBEAT_US;
     if (!members->asked && !members->leaving)
         loop_arm(members->options.loop, &members->heartbeat, next_us);
-    if (err)
+    if (err) {
+        members->wants_look = true; /* perhaps it was one */
         return;
-    in_contact(members);
+    }
+    have_contact(members, heard > 0);
     clock_sync_heartbeat(members->options.calls, parts, count);
     members->options.beaten(members->options.owner, count > 2 ? &parts[2] : NULL);
-    for (uint32_t i = 0; i < heard; i++)
-        hear(members, &others[i], members->heartbeat_sent_us - others[i].age_us);
+    if (heard)
+        take_all(members, others, heard);
     look_soon(members);
 }
 
@@ -213,8 +322,11 @@ static void heartbeat(struct members *members)
     members->how = serves ? SCRIPT_SERVES : SCRIPT_LIVES;
     if (members->leaving)
         members->how = SCRIPT_LEAVES;
+    members->wants_look = members->wants_look || members->heartbeats % LOOK_HEARTBEATS == 6;
     script_ask_heartbeat(&call->request, members->options.space, &call->id, members->how,
-                         members->heartbeats % MEMORY_HEARTBEATS == 1);
+                         members->wants_look, members->heartbeats % MEMORY_HEARTBEATS == 1);
+    members->wants_look = false;
+    loop_cancel(members->options.loop, &members->heartbeat); /* armed again by the answer */
     call->probes = true; /* that we live is so without replicas, too: it does not wait for them */
     members->asked++;
     members->heartbeat_sent_us = now_of(members);
@@ -247,7 +359,7 @@ void members_fini(struct members *members)
 
 void members_start(struct members *members)
 {
-    members->started = true;
+    members->started = members->wants_look = true;
     loop_arm(members->options.loop, &members->heartbeat, now_of(members));
 }
 

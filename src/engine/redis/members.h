@@ -2,32 +2,35 @@
  * The daemons that serve this queue, as this one knows them: who lives, and who makes each
  * partition's due jobs ready.
  *
- * Each daemon says once a second that it lives (a heartbeat), in one call to partition 0, and all
- * hear it at once by a notice. So an idle daemon sends one command a second, however many
- * partitions there are. Nobody holds a lease: each daemon works out by itself who owns a partition,
- * by rendezvous hashing (Thaler and Ravishankar, 1998) among those whose heartbeat it heard lately.
- * Daemons whose views differ for a moment may both think that they own a partition, or neither:
- * two owners do no harm, and none only makes jobs late.
+ * Each daemon says once a second that it lives (a heartbeat), in one call to partition 0. So an
+ * idle daemon sends one command a second, however many partitions there are. What is news (it has
+ * come, leaves, serves or does not any more) all hear at once by a notice; else one daemon alone
+ * does, the next in the order in which they came: it watches that one. When it misses a heartbeat
+ * it looks at all that Redis has noted, and who is silent is told to all.
  *
- * A daemon that was not heard for MEMBERS_FRESH_US owns nothing any more: its partitions are
- * another's. One that was not heard for alive_us is dead, and what it held is given back; but only
- * a daemon that itself heard of others so long without a pause may say so: else a Redis that comes
- * back would make all others look dead.
+ * Nobody holds a lease: each daemon works out by itself who owns a partition, by rendezvous hashing
+ * (Thaler and Ravishankar, 1998) among those that are not silent. Daemons whose views differ for a
+ * moment may both think that they own a partition, or neither: two owners do no harm, and none only
+ * makes jobs late. While our own heartbeats are not answered we do not know who is silent: then we
+ * own all.
+ *
+ * A silent daemon's partitions are another's. One that was silent for alive_us is dead, and what it
+ * held is given back; but only a daemon that was itself in contact so long without a pause may say
+ * so: else a Redis that comes back would make all others look dead.
  */
 #ifndef LATERD_ENGINE_REDIS_MEMBERS_H
 #define LATERD_ENGINE_REDIS_MEMBERS_H
 
 #include "engine/redis/script_request.h"
 
-enum {
-    MEMBERS_HEARTBEAT_US = 1000 * 1000,
-    MEMBERS_FRESH_US = 1400 * 1000, /* a heartbeat may come that much late */
-};
+enum { MEMBERS_HEARTBEAT_US = 1000 * 1000 };
 
 struct member {
     char name[SCRIPT_NAME];
     enum script_how how;
     int64_t heard_us; /* when it surely lived, by our clock */
+    bool silent;
+    bool watched; /* we are told of each of its heartbeats, or should be */
 };
 
 struct members_options {
@@ -51,11 +54,13 @@ struct members {
     struct members_options options;
     struct member *others;
     uint32_t count, cap;
-    uint64_t gone;       /* dead or left, ever: each calls for forgetting, see promoter.h */
-    uint64_t heartbeats; /* ours that were answered: each went to all, see subscription.h */
-    bool *ours;          /* for each partition */
-    uint32_t asked;      /* heartbeats without an answer yet */
+    uint64_t gone; /* dead or left, ever: each calls for forgetting, see promoter.h */
+    uint64_t
+        heartbeats; /* ours that were answered: we heard one of another meanwhile, or of ours */
+    bool *ours;     /* for each partition */
+    uint32_t asked; /* heartbeats without an answer yet */
     bool started, leaving;
+    bool wants_look; /* with the next heartbeat */
     enum script_how how;
     int64_t heartbeat_sent_us;
     struct timer heartbeat; /* the next one; armed unless one is under way */
@@ -63,7 +68,8 @@ struct members {
     int64_t
         reached_us;   /* that heartbeat was sent: since then, at the latest, others think we live */
     int64_t since_us; /* since when all of ours were answered in time */
-    struct timer look; /* when somebody is not fresh, or not alive, any more */
+    struct timer
+        look; /* when one that is watched is late, somebody is dead, or our answer is late */
 };
 
 void members_init(struct members *members, const struct members_options *options);
@@ -71,8 +77,10 @@ void members_fini(struct members *members);
 
 /* Redis is there and fit: says that we live. */
 void members_start(struct members *members);
-/* A notice: another daemon, or we, said how it is. */
-void members_heard(struct members *members, const struct script_member *said);
+/* A notice: how a daemon is. `to_us`: it was told to us alone. */
+void members_heard(struct members *members, const struct script_member *said, bool to_us);
+/* Notices may have been missed: asks for all with the next heartbeat. */
+void members_look(struct members *members);
 /* Tells the other daemons that this one leaves. */
 void members_leave(struct members *members);
 

@@ -32,7 +32,8 @@ enum err script_read_members(const struct script_parts *parts, struct script_mem
         uint64_t said_us = get_u64(at + SAID);
         if (said_us > (uint64_t)SCRIPT_FOREVER)
             return ERR_CORRUPT;
-        out_members[i].how = at[HOW] == SCRIPT_SERVES ? SCRIPT_SERVES : SCRIPT_LIVES;
+        bool known = at[HOW] == SCRIPT_SERVES || at[HOW] == SCRIPT_SILENT;
+        out_members[i].how = known ? (enum script_how)at[HOW] : SCRIPT_LIVES;
         out_members[i].age_us = now_us > (int64_t)said_us ? now_us - (int64_t)said_us : 0;
         memcpy(out_members[i].name, at, SCRIPT_NAME);
     }
@@ -77,10 +78,11 @@ static enum err read_news(const struct script_space *space, struct bytes rest,
     return OK;
 }
 
+static const char HOWS[] = {SCRIPT_SERVES, SCRIPT_LIVES, SCRIPT_LEAVES, SCRIPT_SILENT};
+
 static enum err read_member(struct bytes rest, struct script_member *member)
 {
-    if (rest.len != 1 + SCRIPT_NAME ||
-        (rest.at[0] != SCRIPT_SERVES && rest.at[0] != SCRIPT_LIVES && rest.at[0] != SCRIPT_LEAVES))
+    if (rest.len != 1 + SCRIPT_NAME || !memchr(HOWS, rest.at[0], sizeof(HOWS)))
         return ERR_CORRUPT;
     member->how = (enum script_how)rest.at[0];
     memcpy(member->name, rest.at + 1, SCRIPT_NAME);

@@ -16,7 +16,7 @@ enum {
     REQUEST_BYTES = 44,                /* of ARGV[1]: see add_request() */
     BOUNDS_AT = 20,                    /* there */
     REBUILD_FIELDS = 60,               /* looked at by one call: each job has two and more */
-    MEMBER_KEPT_US = 60 * 1000 * 1000, /* the record of a daemon that says nothing more */
+    MEMBER_KEPT_US = 20 * 1000 * 1000, /* the record of a daemon that says nothing more */
 };
 
 /* ---- the space ---- */
@@ -659,13 +659,20 @@ void script_ask_rebuild(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how, bool memory)
+                          const struct script_call *call, enum script_how how, bool look,
+                          bool memory)
 {
-    char letter = (char)how;
-    script_begin(out, space, call, SCRIPT_HEARTBEAT, 3);
+    char letter = (char)how, options[2];
+    size_t count = 0;
+    if (look)
+        options[count++] = 'l';
+    if (memory)
+        options[count++] = 'm';
+    script_begin(out, space, call, SCRIPT_HEARTBEAT, 4);
     script_add(out, bytes_of(&letter, 1));
     script_add_i64(out, MEMBER_KEPT_US);
-    script_add(out, memory ? BYTES("m") : BYTES(""));
+    script_add(out, bytes_of(options, count));
+    script_add_i64(out, SCRIPT_FRESH_US);
 }
 
 void script_ask_reap_dead(struct buf *out, const struct script_space *space,

@@ -45,6 +45,7 @@ enum {
     SCRIPT_PARTS_MAX = 4096,  /* of any answer */
     SCRIPT_NAME = 8,          /* bytes of a daemon's name */
     SCRIPT_MEMBERS_MAX = 1024,
+    SCRIPT_FRESH_US = 1400 * 1000, /* a heartbeat a second may come that much late */
     SCRIPT_CHANNEL_MAX = SCRIPT_PREFIX_MAX + 48,
 };
 
@@ -197,15 +198,18 @@ enum script_how {
     SCRIPT_SERVES = 'y',
     SCRIPT_LIVES = 'n', /* but does not reach all partitions now */
     SCRIPT_LEAVES = 'x',
+    SCRIPT_SILENT = 's', /* it has said nothing for SCRIPT_FRESH_US: as others found */
 };
 
 /*
- * "I live", said about once a second, to partition 0 for all of them: see members.h. All daemons
- * hear it, as a notice. script_read_members() reads the answer. `memory`: its third part is asked
- * for: the policy by which Redis may evict keys, empty if it may not.
+ * "I live", said about once a second, to partition 0 for all of them: see members.h. The next
+ * daemon hears it, or all, if it is news, as a notice. script_read_members() reads the answer.
+ * `look`: all daemons are asked for, and who is silent is told to all. `memory`: its third part is
+ * asked for: the policy by which Redis may evict keys, empty if it may not.
  */
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,
-                          const struct script_call *call, enum script_how how, bool memory);
+                          const struct script_call *call, enum script_how how, bool look,
+                          bool memory);
 
 struct script_member {
     char name[SCRIPT_NAME];

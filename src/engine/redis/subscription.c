@@ -45,8 +45,10 @@ static void confirmed(struct listener *listener, uint32_t partition)
     link_good(&listener->link);
     if (hearing->at != listener || ++hearing->acked != CHANNELS)
         return;
-    if (partition == 0)
+    if (partition == 0) {
         subscription->heartbeats = subscription->options.members->heartbeats;
+        members_look(subscription->options.members);
+    }
     tell_heard(subscription, partition, true);
 }
 
@@ -150,7 +152,7 @@ static void take_notice(const struct subscription *subscription, struct bytes me
         if (!notice.by_us)
             partition_init_lost(options->partition_init, notice.partition);
         break;
-    case SCRIPT_MEMBER: members_heard(options->members, &notice.member); break;
+    case SCRIPT_MEMBER: members_heard(options->members, &notice.member, own); break;
     }
 }
 

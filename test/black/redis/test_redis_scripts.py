@@ -481,15 +481,51 @@ def test_the_owner_is_told_of_what_is_due_sooner(queue, script_port):
 
 
 def test_daemons_hear_of_each_other(queue, script_port):
-    ear = Ear(script_port, queue.daemon)
+    """All of what is news; the next one alone of a heartbeat like the one before."""
     other = Queue(script_port, daemon=b"daemon-2")
+    everyone, second = Ear(script_port), Ear(script_port, other.daemon)
     assert set(queue.beat()) == {b"daemon-1"}
     seen = other.beat("n")
     assert {name: how for name, (how, _) in seen.items()} == {b"daemon-1": "y", b"daemon-2": "n"}
     assert seen[b"daemon-1"][1] < queue.beat()[b"daemon-1"][1]
+    assert queue.beat(look="") == {}
     assert set(other.beat("x")) == {b"daemon-1"}
-    told = [b"bydaemon-1", b"bndaemon-2", b"bydaemon-1", b"bxdaemon-2"]
-    assert [ear.hear() for _ in told] == told
+    news = [b"bydaemon-1", b"bndaemon-2", b"bxdaemon-2"]
+    assert [everyone.hear() for _ in news] == news
+    told = [*news[:2], b"bydaemon-1", b"bydaemon-1", news[2]]
+    assert [second.hear() for _ in told] == told
+    other.close()
+    everyone.close()
+    second.close()
+
+
+def test_a_heartbeat_is_told_to_the_next_daemon_that_can_be_told(queue, script_port):
+    others = [Queue(script_port, daemon=b"daemon-%d" % number) for number in (2, 3, 4)]
+    third, everyone = Ear(script_port, b"daemon-4"), Ear(script_port)
+    for one in (queue, *others):
+        one.beat()
+    assert [everyone.hear() for _ in range(4)] == [b"bydaemon-%d" % number for number in (1, 2, 3, 4)]
+    assert [third.hear() for _ in range(4)][-1] == b"bydaemon-4"
+    queue.beat()
+    assert third.hear() == b"bydaemon-1"
+    third.close()
+    wait_until(lambda: queue.redis.call("PUBSUB", "SHARDNUMSUB", "{laterd:3}:notice:daemon-4")[1] == 0)
+    queue.beat()
+    assert everyone.hear() == b"bydaemon-1"  # there is nobody who could be told alone
+    everyone.close()
+    for one in others:
+        one.close()
+
+
+def test_all_are_told_who_is_silent_and_that_it_is_not_any_more(queue, script_port):
+    other, ear = Queue(script_port, daemon=b"daemon-2"), Ear(script_port)
+    queue.beat(), other.beat()
+    time.sleep(0.05)
+    assert queue.beat(fresh_us=50_000)[b"daemon-2"][0] == "s"
+    assert queue.beat(fresh_us=50_000)[b"daemon-2"][0] == "s"
+    assert other.beat()[b"daemon-2"][0] == "y"
+    told = [ear.hear() for _ in range(6)]
+    assert [notice for notice in told if notice[2:] == b"daemon-2"] == [b"bydaemon-2", b"bsdaemon-2", b"bydaemon-2"]
     other.close()
     ear.close()
 
@@ -506,8 +542,7 @@ def test_a_record_from_the_future_is_dropped(queue, script_port):
     """A master with a slower clock took over: the dead would live for as long as it is behind."""
     other = Queue(script_port, daemon=b"daemon-2")
     other.beat()
-    records = queue.redis.call("HGET", queue.keys[0], "m")
-    queue.redis.call("HSET", queue.keys[0], "m", records[:9] + struct.pack("<Q", other.now() + HOUR))
+    queue.redis.call("HSET", queue.keys[0], "mdaemon-2", b"y" + struct.pack("<Q", other.now() + HOUR))
     assert set(queue.beat()) == {b"daemon-1"}
     other.close()
 

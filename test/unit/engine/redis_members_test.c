@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/codec.h"
 #include "base/mem.h"
 #include "engine/redis/script_parts.h"
 
@@ -78,13 +79,15 @@ static int tear_down(void **state)
     return end_time();
 }
 
+/* All are told. */
 static void say(int who, enum script_how how)
 {
     struct script_member said = {.how = how};
     memcpy(said.name, spaces[who].daemon, SCRIPT_NAME);
-    members[who].how = how;
+    if (how != SCRIPT_SILENT)
+        members[who].how = how;
     for (int i = 0; i < 3; i++)
-        members_heard(&members[i], &said);
+        members_heard(&members[i], &said, false);
 }
 
 static void pass(int64_t us)
@@ -132,14 +135,13 @@ static void every_partition_has_one_owner(void **state)
         assert_in_range(owned(who), PARTITIONS / 8, PARTITIONS / 2);
 }
 
-static void one_that_is_silent_loses_its_partitions_within_two_seconds(void **state)
+static void one_that_is_silent_loses_its_partitions(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
     pass(SECOND_US);
-    say(0, SCRIPT_SERVES);
-    say(1, SCRIPT_SERVES);
-    pass(SECOND_US / 2);
+    say(2, SCRIPT_SILENT);
+    pass(0);
     assert_int_equal(owned(0) + owned(1), PARTITIONS);
     assert_int_equal(living(0), 3);
     assert_int_equal(members[0].gone, 0);
@@ -153,9 +155,10 @@ static void one_that_is_silent_for_long_is_dead(void **state)
 {
     (void)state;
     all_say(SCRIPT_SERVES);
-    pass(ALIVE_US - 1);
-    say(1, SCRIPT_SERVES);
-    pass(0);
+    pass(ALIVE_US);
+    assert_int_equal(living(0), 3); /* nobody has said anything of it */
+    say(2, SCRIPT_SILENT);
+    pass(ALIVE_US - SCRIPT_FRESH_US - 1);
     assert_int_equal(living(0), 3);
     assert_int_equal(timers_next_us(&loop.timers), loop.now_us + 1);
     changes = 0;
@@ -205,7 +208,8 @@ static void who_was_never_in_contact_owns_nothing(void **state)
 {
     (void)state;
     members[0].contact_us = 0;
-    members_heard(&members[0], &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES});
+    members_heard(&members[0], &(struct script_member){.name = "daemon-2", .how = SCRIPT_SERVES},
+                  false);
     at(loop.now_us);
     assert_int_equal(owned(0), 0);
     assert_false(members_know(&members[0]));
@@ -233,13 +237,13 @@ static void leave_word(void *owner)
     words_left++;
 }
 
-/* The only call under way is a heartbeat: it is answered, with no other daemon. */
-static void answer_beat(struct script_requests *calls)
+/* The only call under way is a heartbeat: it is answered, with these records. */
+static void answer_beat_with(struct script_requests *calls, struct bytes records)
 {
     struct script_request *call =
         LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
     char first[SCRIPT_ANSWER_BYTES] = {0};
-    struct bytes parts[2] = {bytes_of(first, sizeof(first)), BYTES("")};
+    struct bytes parts[2] = {bytes_of(first, sizeof(first)), records};
     void *owner = call->owner;
     call->owner = NULL;
     call->done(owner, call, OK, parts, 2);
@@ -249,55 +253,133 @@ static void answer_beat(struct script_requests *calls)
     mem_free(call);
 }
 
-/* Others count from when Redis had our last heartbeat, which is when we sent it, or later. */
-static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
+static void answer_beat(struct script_requests *calls)
 {
-    (void)state;
-    struct redis_url url = {.topology = REDIS_SINGLE};
-    struct topology topology = {.options.url = &url}; /* of no nodes */
+    answer_beat_with(calls, BYTES(""));
+}
+
+struct bed {
+    struct redis_url url;
+    struct topology topology; /* of no nodes */
     struct script_space space;
     struct script_requests calls;
     struct members us;
+};
+
+static void make_bed(struct bed *bed)
+{
+    *bed = (struct bed){.url.topology = REDIS_SINGLE, .topology.options.url = &bed->url};
     begin_time();
-    int64_t began_us = loop.now_us;
-    assert_int_equal(script_space_init(&space, BYTES("laterd"), 1, "daemon-0"), OK);
-    script_requests_init(&calls, &(struct script_requests_options){.space = &space,
-                                                                   .topology = &topology,
-                                                                   .loop = &loop,
-                                                                   .timeout_us = 10 * ALIVE_US});
-    members_init(&us, &(struct members_options){.space = &space,
-                                                .calls = &calls,
-                                                .loop = &loop,
-                                                .alive_us = ALIVE_US,
-                                                .serves = serves,
-                                                .missed = leave_word,
-                                                .beaten = ignore_beat,
-                                                .changed = note_change});
+    assert_int_equal(script_space_init(&bed->space, BYTES("laterd"), 1, "daemon-0"), OK);
+    script_requests_init(&bed->calls,
+                         &(struct script_requests_options){.space = &bed->space,
+                                                           .topology = &bed->topology,
+                                                           .loop = &loop,
+                                                           .timeout_us = 10 * ALIVE_US});
+    members_init(&bed->us, &(struct members_options){.space = &bed->space,
+                                                     .calls = &bed->calls,
+                                                     .loop = &loop,
+                                                     .alive_us = ALIVE_US,
+                                                     .serves = serves,
+                                                     .missed = leave_word,
+                                                     .beaten = ignore_beat,
+                                                     .changed = note_change});
     words_left = 0;
-    members_start(&us);
+    members_start(&bed->us);
+}
+
+static void end_bed(struct bed *bed)
+{
+    members_fini(&bed->us);
+    script_requests_fini(&bed->calls);
+    script_space_fini(&bed->space);
+    (void)end_time();
+}
+
+/* Others count from when Redis had our last heartbeat, which is when we sent it, or later. */
+static void whoever_was_not_heard_for_long_leaves_word_again(void **state)
+{
+    static struct bed bed;
+    (void)state;
+    make_bed(&bed);
+    int64_t began_us = loop.now_us;
     at(began_us);
     loop.now_us = began_us + SECOND_US; /* a slow answer */
-    answer_beat(&calls);
+    answer_beat(&bed.calls);
     at(loop.now_us); /* the next one */
     loop.now_us = began_us + ALIVE_US - 1;
-    answer_beat(&calls);
+    answer_beat(&bed.calls);
     assert_int_equal(words_left, 0);
     at(began_us + ALIVE_US);
     loop.now_us = began_us + SECOND_US + ALIVE_US;
-    answer_beat(&calls); /* four seconds and less after the last answer */
+    answer_beat(&bed.calls); /* four seconds and less after the last answer */
     assert_int_equal(words_left, 1);
-    members_fini(&us);
-    script_requests_fini(&calls);
-    script_space_fini(&space);
-    (void)end_time();
+    end_bed(&bed);
+}
+
+/* Does the heartbeat that is under way ask for all? */
+static bool looks(const struct script_requests *calls)
+{
+    const struct script_request *call =
+        LIST_ENTRY(calls->partitions[0].calls.next, struct script_request, place);
+    return memmem(call->request.at, call->request.len, "\r\nl", 3);
+}
+
+static bool none_under_way(const struct script_requests *calls)
+{
+    return list_empty(&calls->partitions[0].calls);
+}
+
+static void put_record(char *record, const char *name, enum script_how how)
+{
+    memcpy(record, name, SCRIPT_NAME);
+    record[SCRIPT_NAME] = (char)how;
+    put_u64(record + SCRIPT_NAME + 1, 0); /* now: the answers' clock is 0, too */
+}
+
+/* The one that came before us: all others are watched by others. */
+static void one_that_is_watched_and_late_is_looked_for(void **state)
+{
+    static struct bed bed;
+    char records[3 * SCRIPT_MEMBER_BYTES];
+    struct script_member before = {.name = "daemon-2", .how = SCRIPT_SERVES};
+    (void)state;
+    make_bed(&bed);
+    put_record(records, "daemon-1", SCRIPT_SERVES);
+    put_record(records + SCRIPT_MEMBER_BYTES, "daemon-2", SCRIPT_SERVES);
+    put_record(records + 2 * SCRIPT_MEMBER_BYTES, "daemon-0", SCRIPT_SERVES);
+    at(loop.now_us);
+    assert_true(looks(&bed.calls)); /* who has just come knows nobody */
+    answer_beat_with(&bed.calls, bytes_of(records, sizeof(records)));
+    for (int second = 0; second < 3; second++) {
+        at(loop.now_us + SECOND_US);
+        assert_false(looks(&bed.calls));
+        answer_beat(&bed.calls);
+        members_heard(&bed.us, &before, true);
+    }
+    at(loop.now_us + SECOND_US);
+    answer_beat(&bed.calls);
+    at(loop.now_us + SCRIPT_FRESH_US - SECOND_US - 1);
+    assert_true(none_under_way(&bed.calls));
+    at(loop.now_us + 1);
+    assert_true(looks(&bed.calls));
+    records[SCRIPT_MEMBER_BYTES + SCRIPT_NAME] = SCRIPT_SILENT;
+    answer_beat_with(&bed.calls, bytes_of(records, sizeof(records)));
+    at(loop.now_us);
+    for (uint32_t i = 0; i < bed.us.count; i++) {
+        const struct member *member = &bed.us.others[i];
+        bool is_silent = member->name[SCRIPT_NAME - 1] == '2';
+        assert_int_equal(member->silent, is_silent);
+        assert_int_equal(member->watched, !is_silent); /* it tells us from now on */
+    }
+    end_bed(&bed);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_partition_has_one_owner, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_that_is_silent_loses_its_partitions_within_two_seconds,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_that_is_silent_loses_its_partitions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_is_silent_for_long_is_dead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_leaves_is_gone_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_reach_all_owns_nothing_unless_nobody_does,
@@ -305,6 +387,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_hears_nothing_itself_says_nobody_dead, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_was_never_in_contact_owns_nothing, set_up, tear_down),
+        cmocka_unit_test(one_that_is_watched_and_late_is_looked_for),
         cmocka_unit_test(whoever_was_not_heard_for_long_leaves_word_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

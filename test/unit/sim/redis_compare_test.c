@@ -316,7 +316,9 @@ static void ask_care(struct pair *pair)
     struct buf living = {0};
     switch (below(pair, 5)) {
     case 0: script_ask_open(&pair->request, from, &call, 256, 0); break;
-    case 1: script_ask_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, false); break;
+    case 1:
+        script_ask_heartbeat(&pair->request, from, &call, SCRIPT_SERVES, chance(pair, 500), false);
+        break;
     case 2:
         if (chance(pair, 700))
             buf_add(&living, "daemon-1daemon-2", 8 * (1 + below(pair, 2)));

@@ -634,6 +634,49 @@ static void p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_o
     tell_in_vain(100 * MS);
 }
 
+static uint32_t owned(void)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        count += members_own(&engine->members, i);
+    return count;
+}
+
+/* One of three ends without a word: of the others one had watched it, and both take over. */
+static void a_daemon_that_is_killed_is_replaced_within_two_seconds(void **state)
+{
+    (void)state;
+    start_two();
+    struct redis_engine *own_engine = engine;
+    struct loop *own_loop = options.loop,
+                *third_loop = sim_network_start(network, 2, &clock_of_all);
+    engine = NULL;
+    options.loop = third_loop;
+    assert_int_equal(start(), OK);
+    struct redis_engine *third = engine;
+    for (int i = 0; i < 3000; i++) {
+        turn();
+        engine = own_engine;
+        options.loop = own_loop;
+        turns_of_both(1);
+        engine = third;
+        options.loop = third_loop;
+    }
+    uint32_t shared = owned();
+    redis_engine_free(third);
+    sim_network_end(network, 2);
+    engine = own_engine;
+    options.loop = own_loop;
+    turns_of_both(2 * SECOND_US);
+    uint32_t both = owned();
+    change_daemon();
+    both += owned();
+    assert_true(shared > 0 && shared < options.partitions);
+    assert_int_equal(both, options.partitions);
+    change_daemon();
+    stop_pair();
+}
+
 /* What is refused at once is asked again after a while, not at once. */
 static void who_waits_does_not_ask_a_cluster_that_refuses_without_pause(void **state)
 {
@@ -737,6 +780,7 @@ int main(void)
         STARTED(p2_who_waits_behind_a_daemon_that_is_told_and_hangs_looks_within_a_second),
         STARTED(p2_a_job_of_which_a_daemon_was_told_in_vain_is_the_next_ones_at_once),
         STARTED(p2_a_due_job_for_which_its_promoter_had_waited_is_the_next_ones_at_once),
+        STARTED(a_daemon_that_is_killed_is_replaced_within_two_seconds),
         STARTED(who_waits_does_not_ask_a_cluster_that_refuses_without_pause),
         STARTED(who_waits_for_very_many_topics_looks_at_some_in_each_turn),
         STARTED(an_idle_daemon_sends_one_command_a_second),

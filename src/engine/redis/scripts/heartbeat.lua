@@ -1,30 +1,84 @@
--- A daemon lives: said once a second, in partition 0, for all partitions. ARGV: 2 how: y it serves,
--- n it lives but cannot serve now, x it leaves; 3 records older than that are dropped, and those
--- from the future, which a master with a slower clock has taken over: who lives writes another; 4 m
--- the answer has a third part: the policy by which this server may evict keys, '' if it may not.
--- Answer: {it, a record of 17 bytes for each daemon: its name, how, and when it said so}; seq: see
--- set_clock.lua.
-local daemon, how, most_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 's', 'm', 'n')
+-- A daemon lives: said once a second, in partition 0, for all partitions. The field 'm' has the
+-- names of all, in the order in which they came; 'm' and a name: how it is (y it serves, n it lives
+-- but cannot serve now, s it was silent), and when it said so. What changes is told to all. A
+-- heartbeat that changes nothing is told to the next one in that order that lives and can be told;
+-- who misses one looks (l), and tells all who is silent.
+-- ARGV: 2 how: y, n, x it leaves; 3 who was silent for that long is dropped, and records from the
+-- future, which a master with a slower clock has taken over: who lives writes another; 4 l look at
+-- all, m the answer has a third part: the policy by which this server may evict keys, '' if it may
+-- not; 5 who has said nothing for that long is silent. Answer: {it, of a look a record of 17 bytes
+-- for each daemon: its name, how, and when it said so}; seq: see set_clock.lua.
+local TRIES = 16 -- daemons that cannot be told
+local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
+local found = call('HMGET', hash, 's', 'm', 'n', 'c', 'm' .. daemon)
 if not found[1] then return redis.error_reply(CLOSED) end
+local names, channel, before = found[2] or '', found[4], found[5]
 
-local records, others = {}, found[2] or ''
-for at = 1, #others, 17 do
-    local age_us = now - unpack_bytes('<I8', others, at + 9)
-    if age_us >= 0 and age_us <= most_us and sub(others, at, at + 7) ~= daemon then
-        records[#records + 1] = sub(others, at, at + 16)
-    end
+local function place_of_name(name)
+    local at = string.find(names, name, 1, true)
+    while at and at % 8 ~= 1 do at = string.find(names, name, at + 1, true) end
+    return at
 end
-if how ~= 'x' then records[#records + 1] = daemon .. how .. pack('<I8', now) end
-others = table.concat(records)
+
+local function drop_name(name)
+    local at = place_of_name(name)
+    if at then names = sub(names, 1, at - 1) .. sub(names, at + 8) end
+    call('HDEL', hash, 'm' .. name)
+end
+
+-- False: none of the next ones can be told.
+local function tell_next()
+    local ours = place_of_name(daemon)
+    for step = 1, math.min(#names / 8, TRIES) do
+        local at = (ours + 8 * step - 1) % #names + 1
+        local name = sub(names, at, at + 7)
+        local record = name == daemon and before or call('HGET', hash, 'm' .. name)
+        if record and sub(record, 1, 1) ~= 's' and
+            redis.pcall(PUBLISH, channel .. ':' .. name, 'b' .. how .. daemon) ~= 0 then
+            return true
+        end
+    end
+    return false
+end
+
+local function look()
+    local records, fresh_us = {}, tonumber(ARGV[5])
+    for at = #names - 7, 1, -8 do -- from the end, since some are dropped
+        local name = sub(names, at, at + 7)
+        local record = call('HGET', hash, 'm' .. name)
+        local age_us = record and now - unpack_bytes('<I8', record, 2) or -1
+        if age_us < 0 or age_us > kept_us then
+            drop_name(name)
+        else
+            if age_us > fresh_us and sub(record, 1, 1) ~= 's' then
+                record = 's' .. sub(record, 2)
+                call('HSET', hash, 'm' .. name, record)
+                publish('bs' .. name)
+            end
+            table.insert(records, 1, name .. record)
+        end
+    end
+    return table.concat(records)
+end
+
 even_if_full()
-call('HSET', hash, 'm', others)
-publish('b' .. how .. daemon)
+local listed, records = names, ''
+if how == 'x' then
+    drop_name(daemon)
+    publish('bx' .. daemon)
+else
+    call('HSET', hash, 'm' .. daemon, how .. pack('<I8', now))
+    if not place_of_name(daemon) then names = names .. daemon end
+    local same = before and sub(before, 1, 1) == how
+    if not (same and tell_next()) then publish('b' .. how .. daemon) end
+end
+if string.find(ARGV[4], 'l', 1, true) then records = look() end
+if names ~= listed then call('HSET', hash, 'm', names) end
 local policy = nil
-if ARGV[4] == 'm' then
+if string.find(ARGV[4], 'm', 1, true) then
     local info = redis.pcall('INFO', 'memory')
     info = type(info) == 'string' and info or info.verbatim_string or ''
     policy = string.match(info, 'maxmemory_policy:([%w-]+)') or ''
     if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
 end
-return { say(OK, 0, 0, #records, now, 0, tonumber(found[3] or 0)), others, policy }
+return { say(OK, 0, 0, #records / 17, now, 0, tonumber(found[3] or 0)), records, policy }
