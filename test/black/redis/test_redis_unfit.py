@@ -28,8 +28,8 @@ def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
         client.push("t", body="x"), client.push("t", body="x")
         assert len(client.reserve("t")) == 1
         redis.call("DEL", "{laterd:0}:" + lost)
-        assert server.wait_log("redis_rebuilt", 10)
-        assert eventually(lambda: client.get("/readyz").status == 200, 5)
+        assert server.wait_log("redis_rebuilt", 40)
+        assert eventually(lambda: client.get("/readyz").status == 200, 20)
         assert figures(client, "t") == [200, 1, 1, 0]
 
 
