@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
+#include "base/mem.h"
+
 static const char WRONG_TYPE[] =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 static const char NOT_INTEGER[] = "ERR value is not an integer or out of range";
@@ -177,7 +180,20 @@ static void run_hgetall(struct command_run *run)
     }
 }
 
-/* A slice of the fields as they are sorted, up or down; its cursor is a place among these. */
+/* Where a field is on the way of HSCAN: what is there from its beginning to its end is shown,
+ * whatever comes and goes meanwhile. Another server has another way. */
+static uint64_t scan_place(const struct command_run *run, struct bytes field)
+{
+    return (hash_seeded(field.at, field.len, run->keys->scans_down) >> 1) + 1;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const uint64_t *left = a, *right = b;
+    return left[0] < right[0] ? -1 : left[0] > right[0];
+}
+
+/* The next fields, whose cursor is the place of the last one before. */
 static void run_hscan(struct command_run *run)
 {
     struct value *value;
@@ -189,18 +205,27 @@ static void run_hscan(struct command_run *run)
     }
     if (!key_of(run, VALUE_HASH, &value))
         return;
-    size_t count = value ? value->count : 0;
-    size_t upto = from + most < count ? (size_t)(from + most) : count;
+    uint64_t(*rows)[2] = mem_alloc(((value ? value->count : 0) + 1) * sizeof(*rows));
+    size_t count = 0;
+    for (size_t i = 0; value && i < value->count; i++) {
+        rows[count][0] = scan_place(run, value->items[i].member);
+        rows[count][1] = i;
+        count += rows[count][0] > from;
+    }
+    qsort(rows, count, sizeof(*rows), compare_places);
+    size_t shown = most < count ? (size_t)most : count;
     char cursor[24];
-    int len = snprintf(cursor, sizeof(cursor), "%zu", upto < count ? upto : 0);
+    uint64_t last = shown < count ? rows[shown - 1][0] : 0;
+    int len = snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)last);
     resp_array(run->out, 2);
     resp_bulk(run->out, bytes_of(cursor, (size_t)len));
-    resp_array(run->out, from < upto ? 2 * (upto - (size_t)from) : 0);
-    for (size_t i = (size_t)from; i < upto; i++) {
-        const struct value_item *item = &value->items[run->keys->scans_down ? count - 1 - i : i];
+    resp_array(run->out, 2 * shown);
+    for (size_t i = 0; i < shown; i++) {
+        const struct value_item *item = &value->items[rows[i][1]];
         resp_bulk(run->out, item->member);
         resp_bulk(run->out, buf_bytes(&item->value));
     }
+    mem_free(rows);
 }
 
 static void run_hdel(struct command_run *run)
@@ -619,6 +644,22 @@ static void run_exists(struct command_run *run)
     resp_integer(run->out, there);
 }
 
+static void run_rename(struct command_run *run)
+{
+    struct value *value = keyspace_find(run->keys, run->db, word(run, 1));
+    struct value *other = keyspace_find(run->keys, run->db, word(run, 2));
+    if (!value) {
+        resp_error(run->out, "ERR no such key");
+        return;
+    }
+    if (other && other != value)
+        keyspace_drop(run->keys, other);
+    if (other != value)
+        keyspace_rename(run->keys, value, word(run, 2));
+    run->dirty = true;
+    resp_ok(run->out);
+}
+
 static void run_flushall(struct command_run *run)
 {
     keyspace_clear(run->keys);
@@ -654,6 +695,7 @@ const struct command *command_find(struct bytes name)
         {"set", 3, W | M, 1, 1, run_set},
         {"get", 2, 0, 1, 1, run_get},
         {"del", -2, W, 1, -1, run_del},
+        {"rename", 3, W, 1, 2, run_rename},
         {"exists", -2, 0, 1, -1, run_exists},
         {"flushall", -1, W, 0, 0, run_flushall},
     };

@@ -452,6 +452,16 @@ static const char *script_refused(const struct script_run *script, const struct 
     return script->full && (command->flags & COMMAND_DENY_OOM) ? OOM : NULL;
 }
 
+/* As scriptVerifyClusterState() decides: the script need not have named them. */
+static bool has_keys(const struct sim_redis_conn *conn, const struct command *command,
+                     struct sim_lua_words words)
+{
+    static struct buf unused;
+    uint32_t first, keys = keys_of(command, words.at, words.count, &first);
+    unused.len = 0;
+    return !keys || cluster_allows(conn, words.at + first, keys, &unused);
+}
+
 static void script_calls(struct sim_lua_host *host, struct sim_lua_words words, struct buf *out)
 {
     struct script_run *script = (struct script_run *)host; /* its first member */
@@ -464,6 +474,8 @@ static void script_calls(struct sim_lua_host *host, struct sim_lua_words words, 
         error = "ERR Wrong number of args calling Redis command from script";
     else
         error = script_refused(script, command);
+    if (!error && redis->cluster && !has_keys(script->conn, command, words))
+        error = "ERR Script attempted to access a non local key in a cluster node";
     if (error) {
         resp_error(out, error);
         return;

@@ -70,14 +70,9 @@ struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct byt
     return there ? keys->values[at] : NULL;
 }
 
-struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
-                           enum value_kind kind)
+static void put_key(struct keyspace *keys, struct value *value)
 {
-    size_t at = key_place(keys, db, name);
-    struct value *value = mem_zalloc(sizeof(*value));
-    value->db = db;
-    value->name = copy_of(name);
-    value->kind = kind;
+    size_t at = key_place(keys, value->db, value->name);
     if (keys->count == keys->cap) {
         keys->cap = keys->cap ? 2 * keys->cap : 16;
         keys->values = mem_realloc(keys->values, keys->cap * sizeof(*keys->values));
@@ -85,16 +80,39 @@ struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name
     memmove(&keys->values[at + 1], &keys->values[at], (keys->count - at) * sizeof(*keys->values));
     keys->values[at] = value;
     keys->count++;
-    return value;
 }
 
-void keyspace_drop(struct keyspace *keys, struct value *value)
+static void take_key(struct keyspace *keys, const struct value *value)
 {
     size_t at = key_place(keys, value->db, value->name);
     CHECK(at < keys->count && keys->values[at] == value);
     keys->count--;
     memmove(&keys->values[at], &keys->values[at + 1], (keys->count - at) * sizeof(*keys->values));
+}
+
+struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
+                           enum value_kind kind)
+{
+    struct value *value = mem_zalloc(sizeof(*value));
+    value->db = db;
+    value->name = copy_of(name);
+    value->kind = kind;
+    put_key(keys, value);
+    return value;
+}
+
+void keyspace_drop(struct keyspace *keys, struct value *value)
+{
+    take_key(keys, value);
     value_free(value);
+}
+
+void keyspace_rename(struct keyspace *keys, struct value *value, struct bytes name)
+{
+    take_key(keys, value);
+    bytes_free(value->name);
+    value->name = copy_of(name);
+    put_key(keys, value);
 }
 
 /* ---- members ---- */

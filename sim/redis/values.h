@@ -40,6 +40,8 @@ struct value *keyspace_find(const struct keyspace *keys, unsigned db, struct byt
 struct value *keyspace_add(struct keyspace *keys, unsigned db, struct bytes name,
                            enum value_kind kind);
 void keyspace_drop(struct keyspace *keys, struct value *value);
+/* No key may have that name. */
+void keyspace_rename(struct keyspace *keys, struct value *value, struct bytes name);
 
 /* NULL: there is no such field. Borrowed until the next change. */
 struct buf *hash_get(const struct value *value, struct bytes field);

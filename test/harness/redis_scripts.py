@@ -24,15 +24,16 @@ DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
 OTHER, END = b"local function other(KEYS, ARGV)\n", b"end\n"  # around what is not the common case
-PARTS = {"push": ["clock", OTHER, "common", "marks", "job", "room", "push_other", END, "push"],
-         "reserve": ["clock", OTHER, "common", "marks", "reserve_other", END, "reserve"],
-         "topic": ["clock", "common", "marks", "job", "room", "topic"],
-         "end": ["clock", OTHER, "common", "marks", "job", "end_other", END, "end"],
-         "list": ["clock", "common", "marks", "job", "walk", "list"],
-         "sweep": ["clock", "common", "marks", "job", "walk", "sweep"]}
-HEAD = struct.Struct("<BBHQQ8sHHHHHBBIIQQQQBBBBIQ")
+PARTS = {"push": ["clock", OTHER, "common", "record", "marks", "job", "room", "push_other", END, "push"],
+         "reserve": ["clock", OTHER, "common", "record", "marks", "reserve_other", END, "reserve"],
+         "topic": ["clock", "common", "record", "marks", "job", "room", "topic"],
+         "end": ["clock", OTHER, "common", "record", "marks", "job", "end_other", END, "end"],
+         "list": ["clock", "common", "record", "marks", "job", "walk", "list"],
+         "sweep": ["clock", "common", "record", "marks", "job", "walk", "sweep"]}
+HEAD = struct.Struct("<BBHQQ8sHHHHHIIQ")
 FIELDS = ("state flags reserves until lease holder failures timeouts releases buries kicks "
-          "retries id_len priority delay_s due seq created ttr topic_len body_kind type_len pad body_len sum").split()
+          "priority delay_s due").split()
+INLINE_MAX = 1024
 
 
 class RedisError(Exception):
@@ -91,7 +92,7 @@ class Ear(Connection):
 
 @functools.lru_cache(maxsize=None)
 def script_text(name):
-    parts = PARTS.get(name, ["clock", "common", "marks", "job", name])
+    parts = PARTS.get(name, ["clock", "common", "record", "marks", "job", name])
     text = b""
     for part in parts:
         if isinstance(part, bytes):
@@ -99,29 +100,31 @@ def script_text(name):
             continue
         with open(os.path.join(SCRIPTS, part + ".lua"), "rb") as file:
             text += file.read()
-    return re.sub(rb"HEAD\.([A-Z_]+)", lambda found: head_word(found[1].decode()), text)
+    return re.sub(rb"(HEAD|SHORT|LONG)\.([A-Z_]+)",
+                  lambda found: head_word(found[1].decode(), found[2].decode()), text)
 
 
 @functools.lru_cache(maxsize=None)
-def head_fields():
+def head_fields(which):
     """name: (format, offset, bytes), in the order of the table in job_head.h."""
     fields, at = {}, 0
     with open(os.path.join(SCRIPTS, "../job_head.h"), encoding="utf-8") as file:
-        for name, form, size in re.findall(r'FIELD\((\w+), "(\w+)", (\d)\)', file.read()):
-            fields[name] = (form, at, int(size))
-            at += int(size)
-    assert at == 96  # docs/redis-layout.md
-    return fields
+        table = re.search(r"define JOB_%s_FIELDS.*?\n\n" % which, file.read(), re.DOTALL)[0]
+    for name, form, size in re.findall(r'FIELD\((\w+), "(\w+)", (\d)\)', table):
+        fields[name] = (form, at, int(size))
+        at += int(size)
+    assert at == {"HEAD": 54, "SHORT": 33, "LONG": 46}[which]  # docs/redis-layout.md
+    return fields, at
 
 
-def head_word(word):
+def head_word(which, word):
     """What script_text.c puts where a script says HEAD.word."""
-    fields = head_fields()
+    fields, size = head_fields(which)
     names = list(fields)
     if word in fields:
         return b"%d" % (fields[word][1] + 1)
     if word in ("BYTES", "TOPIC"):
-        return b"%d" % (96 + (word == "TOPIC"))
+        return b"%d" % (size + (word == "TOPIC"))
     if "_TO_" in word:
         first, last = map(names.index, word.split("_TO_"))
         return b"'<%s'" % "".join(fields[name][0] for name in names[first:last + 1]).encode()
@@ -162,16 +165,63 @@ class Answer:
         self.jobs = []
 
 
+def small(number, size):
+    return number.to_bytes(size, "little")
+
+
 class Job:
-    def __init__(self, head, content=None):
-        vars(self).update(zip(FIELDS, HEAD.unpack(head[:HEAD.size])))
-        at = HEAD.size
-        self.topic = head[at:at + self.topic_len].decode()
+    """As an answer has it: number, head if there is one, record; `whole`: with its content."""
+
+    def __init__(self, text, whole=False):
+        self.seq, = struct.unpack(">Q", text[:8])
+        head, record = (b"", text[8:]) if text[8] & 128 else (text[8:8 + HEAD.size], text[8 + HEAD.size:])
+        self.form, self.id_len, self.topic_len, self.retries = record[:4]
+        self.state, self.reserves, self.until, self.lease, self.holder = 1, 0, 0, 0, b"\0" * 8
+        self.failures = self.timeouts = self.releases = self.buries = self.kicks = 0
+        self.flags, self.body_kind = self.form & 2, self.form >> 2 & 1
+        if self.form & 1:
+            self.priority, = struct.unpack("<I", record[4:8])
+            self.ttr = int.from_bytes(record[8:15], "little")
+            self.delay_s, = struct.unpack("<I", record[15:19])
+            self.due, self.created = (int.from_bytes(record[at:at + 7], "little") for at in (19, 26))
+            self.sum, self.type_len, self.body_len = struct.unpack("<QBI", record[33:46])
+            at = 46
+        else:
+            self.priority, ttr = struct.unpack("<HH", record[4:8])
+            self.ttr, self.type_len = ttr * 1000000, 0
+            self.delay_s = int.from_bytes(record[8:11], "little")
+            self.due, self.created = (int.from_bytes(record[at:at + 7], "little") for at in (11, 18))
+            self.sum, = struct.unpack("<Q", record[25:33])
+            at = 33
+        if head:
+            vars(self).update(zip(FIELDS, HEAD.unpack(head)))
+        self.topic = record[at:at + self.topic_len].decode()
         at += self.topic_len
-        self.id = head[at:at + self.id_len].decode()
+        self.id = record[at:at + self.id_len].decode()
         at += self.id_len
-        self.waits = struct.unpack("<%dQ" % self.retries, head[at:])
-        self.content = content
+        self.waits = struct.unpack("<%dQ" % self.retries, record[at:at + 8 * self.retries])
+        self.content = record[at + 8 * self.retries:]
+        if not whole:
+            rest, self.content = self.content, None
+            if not self.form & 1:
+                self.body_len, = struct.unpack("<H", rest)
+        elif not self.form & 1:
+            self.body_len = len(self.content)
+
+
+def record_of(topic, id, body, due, priority, ttr, delay_s, waits=(), arrival=False):
+    """What comes before the time of making, what after it, and what is apart."""
+    names = topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
+    form, apart = 128 | (2 if arrival else 0), b""
+    if len(body) <= INLINE_MAX and priority < 1 << 16 and ttr % 1000000 == 0 and ttr < 65536000000:
+        start = struct.pack("<BBBBHH", form, len(id), len(topic), len(waits), priority, ttr // 1000000)
+        return start + small(delay_s, 3) + small(due, 7), struct.pack("<Q", 77) + names + body, apart
+    start = struct.pack("<BBBBI", form | 1, len(id), len(topic), len(waits), priority)
+    start += small(ttr, 7) + small(delay_s, 4) + small(due, 7)
+    rest = struct.pack("<QBI", 77, 0, len(body)) + names
+    if len(body) > INLINE_MAX:
+        return bytes([start[0] | 8]) + start[1:], rest, body
+    return start, rest + body, apart
 
 
 def first_of(text):
@@ -187,8 +237,10 @@ class Queue:
     def __init__(self, port, partition=3, partitions=16, daemon=b"daemon-1", prefix="laterd"):
         self.redis = Connection(port)
         self.partition, self.partitions, self.daemon = partition, partitions, daemon
-        self.keys = ["{%s:%d}:%s" % (prefix, partition, end) for end in "hdro"]
+        self.keys = ["{%s:%d}:%s" % (prefix, partition, end) for end in "hdlo"]
+        self.buckets = [f"{self.keys[0][:-1]}b{n}" for n in range(256)]
         self.digests = {}
+        self.asks = False  # the slot is on its way to this server
         self.number = 0
         self.last = None
 
@@ -205,13 +257,13 @@ class Queue:
             parts = [parts]
         answer = Answer(parts[0])
         if script == "push" and answer.err == "ok" and len(parts) == 1:  # the head is what was sent
-            parts.append(args[0] + struct.pack("<QQ", answer.seq, answer.now) + args[1])
+            parts.append(struct.pack(">Q", answer.seq) + args[0] + small(answer.now, 7) + args[1] + args[2])
         return answer, parts[1:]
 
     def request(self, number, again=False, place=None):
         """ARGV[1] of a script; `place` in the ring, if it is not the usual one."""
         place = number % 4096 if place is None else place
-        return ((b"1" if again else b"0") + b"a" + self.daemon + struct.pack(">H", place)
+        return (b"%d" % (again + 2 * self.asks) + b"a" + self.daemon + struct.pack(">H", place)
                 + struct.pack("<QQQQ", number, 0, FOREVER, 0))  # no bounds of the clock
 
     def repeat(self):
@@ -220,15 +272,15 @@ class Queue:
         answer, parts = self.run(script, *args, number=number, again=True)
         return self.with_jobs(script, answer, parts)
 
-    @staticmethod
-    def with_jobs(script, answer, parts):
+    def with_jobs(self, script, answer, parts):
+        whole = script == "change" and self.last[1][0] == "v"
         if script == "reserve":
             *parts, firsts = parts
             answer.firsts = [first_of(firsts[i:i + 12]) for i in range(0, len(firsts), 12)]
         if script in ("reserve", "get"):
-            answer.jobs = [Job(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
+            answer.jobs = [Job(part, True) for part in parts]
         elif script in ("push", "end", "change") and parts:
-            answer.jobs = [Job(parts[0], parts[1] if len(parts) > 1 else None)]
+            answer.jobs = [Job(parts[0], script == "push" and not answer.kept or whole)]
         return answer
 
     def ask(self, script, *args):
@@ -268,16 +320,13 @@ class Queue:
 
     def push(self, topic="t", body=b"body", due=0, priority=5, ttr=HOUR, id="", exists="j", ranks="d",
              waits=(), limits=()):
-        flags = 2 if ranks == "a" else 0
         delay_s = max(0, math.ceil((due - self.now()) / 1000000)) if due else 0
-        head = HEAD.pack(1, flags, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, len(waits), len(id), priority, delay_s,
-                         due, 0, 0, ttr, len(topic), 0, 0, 0, len(body), 77)
-        head += topic.encode() + id.encode() + struct.pack("<%dQ" % len(waits), *waits)
+        before, behind, apart = record_of(topic, id, body, due, priority, ttr, delay_s, waits, ranks == "a")
         start = bytes([len(topic)]) + topic.encode() + struct.pack(">I", priority)
         start += b"" if ranks == "a" else struct.pack(">Q", due)
         delayed = b"w" + start[:1 + len(topic)] + struct.pack(">QI", due, priority)
         jobs, topics = limits or (0, 0)
-        return self.ask("push", head[:56], head[72:], body, due, start, "#p" + topic, id and "i" + id,
+        return self.ask("push", before, behind, apart, due, start, "#p" + topic, id and "i" + id,
                         ranks, exists, jobs or FOREVER, topics, delayed)
 
     def reserve(self, *topics, most=1, options="", most_bytes=1 << 24):
@@ -294,7 +343,7 @@ class Queue:
         return self.ask("end", "d", *self.ref(job), lease, options)
 
     def change(self, what, job, lease=0, options="", due="", priority="", ttr="", new=None):
-        extra = ("",) if new is None else (struct.pack("<BBBIQ", 0, 0, 0, len(new), 78), new)
+        extra = ("",) if new is None else (struct.pack("<BBIQ", 0, 0, len(new), 78), new)
         return self.ask("change", what, *self.ref(job), lease, options, due, priority, ttr, *extra)
 
     def get(self, job):
@@ -307,7 +356,7 @@ class Queue:
             if answer.err != "ok":
                 return jobs
             if kind == "p":
-                return [Job(parts[1], parts[2])] if len(parts) > 1 else []
+                return [Job(parts[1], True)] if len(parts) > 1 else []
             jobs += [Job(head) for head in parts[1:]]
             start = parts[0]
             if not answer.more:
@@ -374,13 +423,17 @@ def valid(queue):
             daemons.add(rest)
     assert {daemon for daemon, _ in holds} <= daemons
     jobs = {}
-    for field, value in fields.items():
-        if field[:1] == b"j" and len(field) == 9:
-            job = Job(value)
+    for number, bucket in enumerate(queue.buckets):
+        flat = redis.call("HGETALL", bucket)
+        there = dict(zip(flat[::2], flat[1::2]))
+        assert there.pop(b"!") == b""
+        for name in [field for field in there if len(field) == 8]:
+            assert name[5] == number
+            record, head = there.pop(name), there.pop(b"+" + name, b"")
+            body = there.pop(b"*" + name) if record[0] & 8 else b""
+            job = Job(name + head + record + body, True)
             jobs[job.seq] = job
-            name = field[1:]
-            assert name == struct.pack(">Q", job.seq) and job.seq % queue.partitions == queue.partition
-            assert b"b" + name in fields and job.topic in topics
+            assert job.seq % queue.partitions == queue.partition and job.topic in topics
             assert len(where.get(name, [])) == 1, (job.seq, where.get(name))
             state, member, score = where.pop(name)[0]
             job.place = state
@@ -402,10 +455,11 @@ def valid(queue):
             holds.discard((job.holder, name))
             if job.id:
                 assert fields[b"i" + job.id.encode()] == name
+        assert not there
     assert not where and not holds and set(firsts) <= topics
-    assert sum(1 for field in fields if field[:1] == b"b" and len(field) == 9) == len(jobs)
+    assert not any(field[:1] in (b"j", b"b") and len(field) == 9 for field in fields)
     assert sum(1 for field in fields if field[:1] == b"i") == sum(1 for job in jobs.values() if job.id)
-    pushed = struct.unpack("<4Q", fields[b"s"])[1]
+    pushed = struct.unpack("<Q", fields[b"s"][8:16])[0]
     assert pushed - int(fields.get(b"g", 0)) == len(jobs)
     for topic in topics:
         figures = queue.topic(topic)

@@ -70,6 +70,8 @@ static enum failure_kind kind_inside(struct bytes text)
         {"WRONGTYPE Operation against", FAILURE_WRONG_TYPE},
         {"NOREPLICAS Not enough", FAILURE_LATER},
         {"MISCONF ", FAILURE_LATER},
+        /* A key that the script did not name has moved with its slot, which is still on its way. */
+        {"attempted to access a non local key", FAILURE_LATER},
         {"The user executing the script can't", FAILURE_DENIED},
         {"ERR AUTH ", FAILURE_DENIED}, /* a password where there is none: it is not that server */
         {"DB index is out of range", FAILURE_DENIED},

@@ -91,10 +91,13 @@ static void key_refused(void *owner, struct bytes key)
     preflight_refuse_key(&redis->preflight, key);
 }
 
-static void set_lost(void *owner, uint32_t partition)
+static void key_lost(void *owner, uint32_t partition, bool is_set)
 {
     struct redis_engine *redis = owner;
-    partition_init_rebuild(&redis->partition_init, partition);
+    if (is_set)
+        partition_init_rebuild(&redis->partition_init, partition);
+    else
+        partition_init_missing(partition);
 }
 
 static void beaten(void *owner, const struct bytes *policy)
@@ -378,7 +381,7 @@ static void make_owners(struct redis_engine *redis)
                                                                .believe_us = BELIEVE_US,
                                                                .promoting = promote_sent,
                                                                .promoted = promote_told,
-                                                               .lost = set_lost,
+                                                               .lost = key_lost,
                                                                .missed = partition_forgot_us,
                                                                .owner = redis});
     redis_requeue_init(&redis->requeue, &(struct redis_requeue_options){.space = &redis->space,

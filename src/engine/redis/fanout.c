@@ -380,16 +380,16 @@ static enum err take_jobs(struct fanout *fanout, struct part *part,
                           uint32_t count)
 {
     bool peeks = fanout->cmd.kind == CMD_PEEK;
-    uint32_t shown = peeks ? (count > 2) : count - 2;
+    uint32_t shown = count - 2;
     struct ordered last;
-    if (count < 2 || (peeks && count != 2 && count != 4))
+    if (count < 2 || (peeks && count > 3))
         return ERR_CORRUPT;
     for (uint32_t i = 0; i < shown; i++) {
         struct script_head head;
-        enum err err =
-            script_read_head(fanout->space, parts[2 + i], answer->now_us, &fanout->arena, &head);
+        enum err err = script_read_head(fanout->space, parts[2 + i], peeks, answer->now_us,
+                                        &fanout->arena, &head);
         if (!err && peeks)
-            err = script_read_content(parts[3], &head);
+            err = script_read_content(&head);
         if (err == ERR_DAMAGED)
             fanout->err = ERR_DAMAGED;
         else if (err)

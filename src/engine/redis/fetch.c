@@ -146,7 +146,9 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
 static void bury_damaged(struct consumers *consumers, const struct script_parts *parts)
 {
     struct job_view *jobs = arena_alloc(&consumers->scratch, JOBS_AT_ONCE * sizeof(*jobs));
-    uint32_t found = script_damaged(consumers->options.space, parts, jobs, JOBS_AT_ONCE);
+    struct script_parts taken = *parts;
+    taken.count--; /* the last is no job: see script_first() */
+    uint32_t found = script_damaged(consumers->options.space, &taken, jobs, JOBS_AT_ONCE);
     for (uint32_t i = 0; i < found; i++)
         consumers->options.damaged(consumers->options.owner, &jobs[i]);
 }

@@ -1,15 +1,21 @@
 /*
- * The head of a job as it lies in Redis (docs/redis-layout.md): the one description from which the
- * offsets in C and the words HEAD.… in the scripts are made. Numbers are little-endian; there are
- * no gaps; topic, id and waits of the schedule follow. Whoever changes it changes what is stored,
- * and raises SCRIPT_LAYOUT.
+ * A job as it lies in Redis (docs/redis-layout.md): the one description from which the offsets in C
+ * and the words in the scripts are made. Numbers are little-endian; there are no gaps. Whoever
+ * changes it changes what is stored, and raises SCRIPT_LAYOUT.
  *
- * In a script (script_text.c replaces them when the text is made, so they cost nothing there):
+ * The record is written when the job is pushed, and again only if its body is replaced: one of two
+ * forms, of which the short one, for ordinary jobs, has 33 bytes; behind it topic, id, the waits of
+ * the schedule (8 bytes each), content type and body. A body beyond JOB_INLINE_MAX is apart, in a
+ * field of its own. The head is what changes; it exists from the first change on, and what it says
+ * goes before what the record says.
+ *
+ * In a script (script_text.c replaces them when the text is made, so they cost nothing there), with
+ * HEAD, SHORT or LONG in front of the point:
  *     HEAD.DUE              where the field begins, as string.sub and struct.unpack count: from 1
  *     HEAD.DUE_END          its last byte
  *     HEAD.STATE_TO_LEASE   the format of these fields for struct.pack and struct.unpack, quoted
  *     HEAD.DUE_FORMAT       that of one field
- *     HEAD.BYTES, HEAD.TOPIC  the length of all fields, and what begins behind them
+ *     HEAD.BYTES, LONG.TOPIC  the length of all fields, and what begins behind them
  */
 #ifndef LATERD_ENGINE_REDIS_JOB_HEAD_H
 #define LATERD_ENGINE_REDIS_JOB_HEAD_H
@@ -29,31 +35,74 @@
     FIELD(RELEASES, "H", 2)                                                                        \
     FIELD(BURIES, "H", 2)                                                                          \
     FIELD(KICKS, "H", 2)                                                                           \
-    FIELD(RETRIES, "B", 1)                                                                         \
-    FIELD(ID_LEN, "B", 1)                                                                          \
     FIELD(PRIORITY, "I4", 4)                                                                       \
     FIELD(DELAY_S, "I4", 4)                                                                        \
-    FIELD(DUE, "I8", 8)                                                                            \
-    FIELD(SEQ, "I8", 8)                                                                            \
-    FIELD(CREATED, "I8", 8)                                                                        \
-    FIELD(TTR, "I8", 8)                                                                            \
-    FIELD(TOPIC_LEN, "B", 1)                                                                       \
-    FIELD(BODY_KIND, "B", 1)                                                                       \
-    FIELD(TYPE_LEN, "B", 1)                                                                        \
-    FIELD(UNUSED, "B", 1)                                                                          \
-    FIELD(BODY_LEN, "I4", 4)                                                                       \
-    FIELD(CONTENT_SUM, "I8", 8)
+    FIELD(DUE, "I8", 8)
 
-#define JOB_HEAD_MEMBER(name, format, bytes) char name[bytes];
+/* For who has no content type, a body of JOB_INLINE_MAX bytes at most, a ttr in whole seconds, and
+ * numbers that fit. The body's length is what is left of the record. TTR: in seconds. */
+#define JOB_SHORT_FIELDS(FIELD)                                                                    \
+    FIELD(FORM, "B", 1)                                                                            \
+    FIELD(ID_LEN, "B", 1)                                                                          \
+    FIELD(TOPIC_LEN, "B", 1)                                                                       \
+    FIELD(RETRIES, "B", 1)                                                                         \
+    FIELD(PRIORITY, "H", 2)                                                                        \
+    FIELD(TTR, "H", 2)                                                                             \
+    FIELD(DELAY_S, "I3", 3)                                                                        \
+    FIELD(DUE, "I7", 7)                                                                            \
+    FIELD(CREATED, "I7", 7)                                                                        \
+    FIELD(CONTENT_SUM, "c8", 8)
+
+/* For all others. TTR: in microseconds. */
+#define JOB_LONG_FIELDS(FIELD)                                                                     \
+    FIELD(FORM, "B", 1)                                                                            \
+    FIELD(ID_LEN, "B", 1)                                                                          \
+    FIELD(TOPIC_LEN, "B", 1)                                                                       \
+    FIELD(RETRIES, "B", 1)                                                                         \
+    FIELD(PRIORITY, "I4", 4)                                                                       \
+    FIELD(TTR, "I7", 7)                                                                            \
+    FIELD(DELAY_S, "I4", 4)                                                                        \
+    FIELD(DUE, "I7", 7)                                                                            \
+    FIELD(CREATED, "I7", 7)                                                                        \
+    FIELD(CONTENT_SUM, "c8", 8)                                                                    \
+    FIELD(TYPE_LEN, "B", 1)                                                                        \
+    FIELD(BODY_LEN, "I4", 4)
+
+#define JOB_MEMBER(name, format, bytes) char name[bytes];
 struct job_head_bytes {
-    JOB_HEAD_FIELDS(JOB_HEAD_MEMBER)
+    JOB_HEAD_FIELDS(JOB_MEMBER)
 };
-#undef JOB_HEAD_MEMBER
+struct job_short_bytes {
+    JOB_SHORT_FIELDS(JOB_MEMBER)
+};
+struct job_long_bytes {
+    JOB_LONG_FIELDS(JOB_MEMBER)
+};
+#undef JOB_MEMBER
 
 /* JOB_HEAD_DUE and the like: offsets, from 0. */
 #define JOB_HEAD_OFFSET(name, format, bytes)                                                       \
     JOB_HEAD_##name = offsetof(struct job_head_bytes, name),
+#define JOB_SHORT_OFFSET(name, format, bytes)                                                      \
+    JOB_SHORT_##name = offsetof(struct job_short_bytes, name),
+#define JOB_LONG_OFFSET(name, format, bytes)                                                       \
+    JOB_LONG_##name = offsetof(struct job_long_bytes, name),
 enum { JOB_HEAD_FIELDS(JOB_HEAD_OFFSET) JOB_HEAD_BYTES = sizeof(struct job_head_bytes) };
+enum { JOB_SHORT_FIELDS(JOB_SHORT_OFFSET) JOB_SHORT_BYTES = sizeof(struct job_short_bytes) };
+enum { JOB_LONG_FIELDS(JOB_LONG_OFFSET) JOB_LONG_BYTES = sizeof(struct job_long_bytes) };
 #undef JOB_HEAD_OFFSET
+#undef JOB_SHORT_OFFSET
+#undef JOB_LONG_OFFSET
+
+/* FORM. No head begins with a byte that has JOB_IS_RECORD. */
+enum {
+    JOB_IS_LONG = 1,
+    JOB_IN_ARRIVAL = 2,
+    JOB_IS_JSON = 4,
+    JOB_IS_APART = 8, /* content type and body are in a field of their own */
+    JOB_IS_RECORD = 128,
+};
+
+enum { JOB_INLINE_MAX = 1024 }; /* bytes of content type and body */
 
 #endif

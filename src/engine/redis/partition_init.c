@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/redis/clock_sync.h"
+#include "engine/redis/script_parts.h"
 
 enum {
     AGAIN_US = 100 * 1000,           /* after a call that failed */
@@ -58,13 +59,31 @@ static void rebuild_from_start(struct opening *opening)
     rebuild_step(opening);
 }
 
+static void begin_rebuilding(struct opening *opening, bool all)
+{
+    opening->rebuilding = true;
+    opening->all = all;
+    opening->then_all = false;
+    opening->partition_init->rebuilding += all;
+    rebuild_from_start(opening);
+}
+
 static void end_rebuilding(struct opening *opening, bool done)
 {
     struct partition_init *partition_init = opening->partition_init;
     opening->rebuilding = false;
-    partition_init->rebuilding--;
+    partition_init->rebuilding -= opening->all;
+    if (!opening->all && opening->then_all) {
+        begin_rebuilding(opening, true);
+        return;
+    }
     if (!done)
         return; /* the next promote, or open, finds that it is still so */
+    if (!opening->all) {
+        log_event(LOG_INFO, "redis_converted", "partition=%u layout=%u", opening->partition,
+                  SCRIPT_LAYOUT);
+        return;
+    }
     log_event(LOG_INFO, "redis_rebuilt", "partition=%u", opening->partition);
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     partition_init->options.forgotten(partition_init->options.owner);
@@ -102,20 +121,33 @@ static void rebuild_step(struct opening *opening)
     struct script_request *call =
         script_requests_new_unkept(partition_init->options.calls, opening->partition);
     script_ask_rebuild(&call->request, partition_init->options.space, &call->id,
-                       bytes_str(opening->from));
+                       bytes_str(opening->from), opening->all);
     script_requests_send(call, opening, rebuilt);
 }
 
 static void rebuild(struct opening *opening, const char *reason, const char *hint)
 {
-    struct partition_init *partition_init = opening->partition_init;
-    if (opening->rebuilding)
+    if (opening->rebuilding && (opening->all || opening->then_all))
         return;
     log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"",
               opening->partition, reason, hint);
-    opening->rebuilding = true;
-    partition_init->rebuilding++;
-    rebuild_from_start(opening);
+    opening->then_all = true;
+    if (!opening->rebuilding)
+        begin_rebuilding(opening, true);
+}
+
+/* An older layout has left jobs elsewhere. They can be used meanwhile. */
+static void convert(struct opening *opening)
+{
+    if (!opening->rebuilding)
+        begin_rebuilding(opening, false);
+}
+
+void partition_init_missing(uint32_t partition)
+{
+    log_event(LOG_ERROR, "redis_unfit", "partition=%u reason=\"%s\" hint=\"%s\"", partition,
+              "keys with jobs were lost, and the jobs in them are gone",
+              "set maxmemory-policy to noeviction, and let nobody else write to these keys");
 }
 
 void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition)
@@ -174,8 +206,12 @@ static void opened(void *owner, struct script_request *call, enum err err,
     partition_init->options.opened(partition_init->options.owner, opening->partition);
     if (answer.count)
         partition_init->options.forgotten(partition_init->options.owner);
+    if (answer.missed)
+        partition_init_missing(opening->partition);
     if (answer.lost)
         partition_init_rebuild(partition_init, opening->partition);
+    else if (answer.look)
+        convert(opening);
     look_after_error(opening);
 }
 

@@ -20,7 +20,9 @@ struct opening {
     int64_t since_us; /* for the first time then */
     int64_t at_us;    /* not before */
     struct timer timer;
-    bool rebuilding; /* a sorted set was lost, and is made again from the heads */
+    bool rebuilding; /* jobs are put where they belong, one after the other: */
+    bool all;        /* what a lost sorted set held, and not only what an older layout left */
+    bool then_all;   /* a set was found to be lost meanwhile */
     char from[24];   /* where that goes on: a cursor, good only at the server that gave it: */
     const struct node *scanned_at; /* NULL: that may have become another server */
 };
@@ -44,7 +46,7 @@ struct partition_init {
     struct partition_init_options options;
     struct opening *openings; /* one for each partition */
     int64_t said_us;          /* that data were lost; 0: never */
-    uint32_t rebuilding;      /* partitions */
+    uint32_t rebuilding;      /* partitions that a set was lost of */
     bool started;
 };
 
@@ -64,6 +66,9 @@ void partition_init_look(struct partition_init *partition_init, uint32_t partiti
 void partition_init_again(struct partition_init *partition_init, uint32_t partition);
 /* Another daemon made the partition: what was there is gone. */
 void partition_init_lost(struct partition_init *partition_init, uint32_t partition);
+
+/* Buckets of jobs were lost, and are made again: says so. */
+void partition_init_missing(uint32_t partition);
 
 /* A promote said that a sorted set was lost. */
 void partition_init_rebuild(struct partition_init *partition_init, uint32_t partition);

@@ -36,6 +36,7 @@ static const struct {
     {ALWAYS, {"SCRIPT", "LOAD", "="}},
     {ALWAYS, {"EVALSHA", "=", "1", KEY}},
     {ALWAYS, {"SPUBLISH", CHANNEL, ""}}, /* Redis 6.2 does not know it: no lack of rights */
+    {ALWAYS, {"EXISTS", KEY}},
     {ALWAYS, {"HDEL", KEY, ""}},
     {ALWAYS, {"HEXISTS", KEY, ""}},
     {ALWAYS, {"HGET", KEY, ""}},
@@ -43,6 +44,7 @@ static const struct {
     {ALWAYS, {"HMGET", KEY, ""}},
     {ALWAYS, {"HSCAN", KEY, "="}},
     {ALWAYS, {"HSET", KEY, "", "", ""}},
+    {ALWAYS, {"RENAME", KEY, KEY}}, /* to its own name: nothing happens */
     {ALWAYS, {"ZADD", KEY, "XX", "0", ""}},
     {ALWAYS, {"ZCOUNT", KEY, "1", "0"}},
     {ALWAYS, {"ZLEXCOUNT", KEY, "+", "-"}},

@@ -99,8 +99,8 @@ static void promoted(void *owner, struct script_request *call, enum err err,
     duty->promote_asked = false;
     if (!err)
         err = read_answer(duty, parts, count, &answer);
-    if (!err && answer.lost)
-        promoter->options.lost(promoter->options.owner, duty->partition);
+    if (!err && (answer.lost || answer.missed))
+        promoter->options.lost(promoter->options.owner, duty->partition, answer.lost);
     duty->unheard = duty->unheard || err || call->resent;
     if (!err || !duty->owner) /* no other will be asked for */
         tell_missed(duty);

@@ -40,8 +40,8 @@ struct promoter_options {
     void (*promoting)(void *owner, uint32_t partition);
     /* By its answer, the topic has ready jobs there, and our mark is gone. */
     void (*promoted)(void *owner, struct bytes topic, uint32_t partition);
-    /* A sorted set of the partition was lost. */
-    void (*lost)(void *owner, uint32_t partition);
+    /* A sorted set of the partition was lost, or a bucket of jobs. */
+    void (*lost)(void *owner, uint32_t partition, bool is_set);
     /* Such an answer was lost. Told when the next one has come: while Redis refuses or is silent,
        there is nothing to look for. */
     void (*missed)(void *owner);

@@ -1,5 +1,7 @@
 #include "engine/redis/request_group.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "engine/redis/script_request_parts.h"
 
@@ -16,6 +18,8 @@ struct group_call {
 static bool may_be_done(struct bytes text)
 {
     enum failure_kind kind = failure_read(text).kind;
+    if (memmem(text.at, text.len, SCRIPT_MISSING, strlen(SCRIPT_MISSING)))
+        return false; /* each is sent again, marked as such, when the bucket may be there */
     return kind == FAILURE_OTHER || kind == FAILURE_WRONG_TYPE || kind == FAILURE_DENIED;
 }
 

@@ -266,8 +266,8 @@ static void put_bounds(char *request, const struct script_call *call)
     put_u64(request + BOUNDS_AT + 16, (uint64_t)call->queue_us);
 }
 
-/* ARGV[1]: is it sent again ('0' or '1'), the place in the ring of answers, its number, and the
- * bounds of the clock. */
+/* ARGV[1]: is it sent again, or to where a slot is going ('0' to '3'), the place in the ring of
+ * answers, its number, and the bounds of the clock. */
 static void add_request(struct buf *out, const struct script_space *space,
                         const struct script_call *call)
 {
@@ -286,7 +286,7 @@ enum { KEYS = 4 };
 void script_begin(struct buf *out, const struct script_space *space, const struct script_call *call,
                   enum script_kind kind, uint32_t arguments)
 {
-    const struct bytes ends[KEYS] = {BYTES(":h"), BYTES(":d"), BYTES(":r"), BYTES(":o")};
+    const struct bytes ends[KEYS] = {BYTES(":h"), BYTES(":d"), BYTES(":l"), BYTES(":o")};
     char room[SCRIPT_PREFIX_MAX + 16];
     struct bytes tag = script_tag(space, call->partition, room);
     buf_reserve(out, 16);
@@ -367,13 +367,20 @@ static char *request_of(char *request, size_t len)
 {
     struct bytes argument = script_argument(bytes_of(request, len), 1);
     char *mark = request + (argument.at - request);
-    CHECK(argument.len == REQUEST_BYTES && (*mark == '0' || *mark == '1'));
+    CHECK(argument.len == REQUEST_BYTES && *mark >= '0' && *mark <= '3');
     return mark;
 }
 
 void script_mark_again(char *request, size_t len)
 {
-    *request_of(request, len) = '1';
+    char *mark = request_of(request, len);
+    *mark = (char)(*mark | 1);
+}
+
+void script_mark_asked(char *request, size_t len, bool asked)
+{
+    char *mark = request_of(request, len);
+    *mark = (char)((*mark & ~2) | (asked ? 2 : 0));
 }
 
 void script_set_bounds(char *request, size_t len, const struct script_call *call)
@@ -389,20 +396,17 @@ void script_set_place(char *request, size_t len, uint32_t place)
 
 /* ---- push ---- */
 
-enum { CONTENT_BYTES = JOB_HEAD_BYTES - JOB_HEAD_BODY_KIND };
-
-/* What a head says of content type and body: its last CONTENT_BYTES. */
-static void put_content(char *at, enum body_kind body_kind, struct bytes content_type,
-                        struct bytes body)
+/* The sum of content type and body. */
+static uint64_t content_sum(struct bytes content_type, struct bytes body)
 {
     uint64_t sum = hash_of(body.at, body.len);
-    if (content_type.len)
-        sum = hash_seeded(content_type.at, content_type.len, sum);
-    put_u8(at, (uint8_t)body_kind);
-    put_u8(at + JOB_HEAD_TYPE_LEN - JOB_HEAD_BODY_KIND, (uint8_t)content_type.len);
-    put_u8(at + JOB_HEAD_UNUSED - JOB_HEAD_BODY_KIND, 0);
-    put_u32(at + JOB_HEAD_BODY_LEN - JOB_HEAD_BODY_KIND, (uint32_t)body.len);
-    put_u64(at + JOB_HEAD_CONTENT_SUM - JOB_HEAD_BODY_KIND, sum);
+    return content_type.len ? hash_seeded(content_type.at, content_type.len, sum) : sum;
+}
+
+static void put_small(char *at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (char)(number >> 8 * i);
 }
 
 static uint32_t seconds_until(int64_t now_us, int64_t due_us)
@@ -413,28 +417,68 @@ static uint32_t seconds_until(int64_t now_us, int64_t due_us)
     return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
 }
 
-/* ARGV[2] and [3]: the head of a new job, but for its number and the time when it is made. */
-static void add_head(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
+enum {
+    RECORD_ROOM =
+        JOB_LONG_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8 + CONTENT_TYPE_MAX
+};
+
+/* What does not change, of a job that is pushed: its two forms have the same in their first bytes.
+ * Returns how many bytes come before the time of making. */
+static size_t put_fixed(char *at, const struct cmd_push *push, int64_t due_us, int64_t now_us,
+                        bool is_apart, size_t *out_len)
 {
-    char head[SCRIPT_HEAD_BYTES + TOPIC_NAME_MAX + JOB_ID_MAX + RETRY_STEPS_MAX * 8] = {0};
-    put_u8(head + JOB_HEAD_STATE, JOB_DELAYED);
-    put_u8(head + JOB_HEAD_FLAGS, push->order == ORDER_ARRIVAL ? SCRIPT_ARRIVAL : 0);
-    put_u8(head + JOB_HEAD_RETRIES, push->retry_count);
-    put_u8(head + JOB_HEAD_ID_LEN, (uint8_t)push->id.len);
-    put_u32(head + JOB_HEAD_PRIORITY, push->priority);
-    put_u32(head + JOB_HEAD_DELAY_S, seconds_until(now_us, push->due_us));
-    put_u64(head + JOB_HEAD_DUE, (uint64_t)due_us);
-    put_u64(head + JOB_HEAD_TTR, (uint64_t)span_in(push->ttr_us));
-    put_u8(head + JOB_HEAD_TOPIC_LEN, (uint8_t)push->topic.len);
-    put_content(head + JOB_HEAD_BODY_KIND, push->body_kind, push->content_type, push->body);
-    size_t len = put(head, SCRIPT_HEAD_BYTES, push->topic);
+    uint64_t ttr_us = (uint64_t)span_in(push->ttr_us),
+             sum = content_sum(push->content_type, push->body);
+    uint32_t delay_s = seconds_until(now_us, push->due_us);
+    bool is_short = !push->content_type.len && !is_apart && push->priority <= UINT16_MAX &&
+                    ttr_us % 1000000 == 0 && ttr_us / 1000000 <= UINT16_MAX && delay_s < 1U << 24;
+    unsigned form = JOB_IS_RECORD | (is_short ? 0 : JOB_IS_LONG) | (is_apart ? JOB_IS_APART : 0) |
+                    (push->order == ORDER_ARRIVAL ? JOB_IN_ARRIVAL : 0) |
+                    (push->body_kind == BODY_JSON ? JOB_IS_JSON : 0);
+    put_u8(at + JOB_LONG_FORM, (uint8_t)form);
+    put_u8(at + JOB_LONG_ID_LEN, (uint8_t)push->id.len);
+    put_u8(at + JOB_LONG_TOPIC_LEN, (uint8_t)push->topic.len);
+    put_u8(at + JOB_LONG_RETRIES, push->retry_count);
+    if (is_short) {
+        put_u16(at + JOB_SHORT_PRIORITY, (uint16_t)push->priority);
+        put_u16(at + JOB_SHORT_TTR, (uint16_t)(ttr_us / 1000000));
+        put_small(at + JOB_SHORT_DELAY_S, delay_s, 3);
+        put_small(at + JOB_SHORT_DUE, (uint64_t)due_us, 7);
+        put_u64(at + JOB_SHORT_CONTENT_SUM, sum);
+        *out_len = JOB_SHORT_BYTES;
+        return JOB_SHORT_CREATED;
+    }
+    put_u32(at + JOB_LONG_PRIORITY, push->priority);
+    put_small(at + JOB_LONG_TTR, ttr_us, 7);
+    put_u32(at + JOB_LONG_DELAY_S, delay_s);
+    put_small(at + JOB_LONG_DUE, (uint64_t)due_us, 7);
+    put_u64(at + JOB_LONG_CONTENT_SUM, sum);
+    put_u8(at + JOB_LONG_TYPE_LEN, (uint8_t)push->content_type.len);
+    put_u32(at + JOB_LONG_BODY_LEN, (uint32_t)push->body.len);
+    *out_len = JOB_LONG_BYTES;
+    return JOB_LONG_CREATED;
+}
+
+/* ARGV[2] to [4]: the record of a new job, but for the time when it is made, and its content, if
+ * that is apart. */
+static void add_record(struct buf *out, const struct cmd_push *push, int64_t due_us, int64_t now_us)
+{
+    char record[RECORD_ROOM];
+    size_t len;
+    bool is_apart = push->content_type.len + push->body.len > JOB_INLINE_MAX;
+    size_t made_at = put_fixed(record, push, due_us, now_us, is_apart, &len);
+    len = put(record, len, push->topic);
     if (push->id.len)
-        len = put(head, len, push->id);
+        len = put(record, len, push->id);
     for (uint8_t i = 0; i < push->retry_count; i++, len += 8)
-        put_u64(head + len, (uint64_t)span_in(push->retry_us[i]));
-    script_add(out, bytes_of(head, SCRIPT_MADE_AT));
-    size_t rest = SCRIPT_MADE_AT + SCRIPT_MADE_BYTES;
-    script_add(out, bytes_of(head + rest, len - rest));
+        put_u64(record + len, (uint64_t)span_in(push->retry_us[i]));
+    if (!is_apart && push->content_type.len)
+        len = put(record, len, push->content_type);
+    script_add(out, bytes_of(record, made_at));
+    size_t rest = made_at + SCRIPT_MADE_BYTES;
+    struct bytes none = {0};
+    add_pair(out, bytes_of(record + rest, len - rest), is_apart ? none : push->body);
+    add_pair(out, is_apart ? push->content_type : none, is_apart ? push->body : none);
 }
 
 static size_t put_big_endian(char *room, size_t at, uint64_t number, size_t bytes)
@@ -477,8 +521,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
     int64_t due_us = script_time_in(space, call->partition, push->due_us);
     struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
     script_begin(out, space, call, SCRIPT_PUSH, 12);
-    add_head(out, push, due_us, call->now_us);
-    add_pair(out, push->content_type, push->body);
+    add_record(out, push, due_us, call->now_us);
     script_add_i64(out, due_us);
     add_place(out, push, due_us);
     add_pair(out, BYTES("#p"), push->topic);
@@ -563,9 +606,12 @@ static void ask_change(struct buf *out, const struct script_space *space,
         script_add(out, (struct bytes){0});
         return;
     }
-    char content[CONTENT_BYTES];
-    put_content(content, job->body_kind, job->content_type, job->body);
-    script_add(out, bytes_of(content, sizeof(content)));
+    char about[14]; /* as record_of() in scripts/record.lua takes it */
+    put_u8(about, (uint8_t)job->body_kind);
+    put_u8(about + 1, (uint8_t)job->content_type.len);
+    put_u32(about + 2, (uint32_t)job->body.len);
+    put_u64(about + 6, content_sum(job->content_type, job->body));
+    script_add(out, bytes_of(about, sizeof(about)));
     add_pair(out, job->content_type, job->body);
 }
 
@@ -651,11 +697,12 @@ void script_ask_set_clock(struct buf *out, const struct script_space *space,
 }
 
 void script_ask_rebuild(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, struct bytes from)
+                        const struct script_call *call, struct bytes from, bool all)
 {
-    script_begin(out, space, call, SCRIPT_REBUILD, 2);
+    script_begin(out, space, call, SCRIPT_REBUILD, 3);
     script_add(out, from);
     script_add_i64(out, REBUILD_FIELDS);
+    script_add(out, all ? BYTES("r") : BYTES("c"));
 }
 
 void script_ask_heartbeat(struct buf *out, const struct script_space *space,

@@ -5,10 +5,11 @@
  * docs/redis-layout.md shows the keys byte by byte; docs/decisions/0010 says why they are so.
  *
  * The queue is cut into partitions. Each is four keys on one hash tag, `{PREFIX:p}:h` (a hash:
- * jobs, ids, counts, answers), `:d` (delayed jobs by due time), `:r` (reserved ones by the end of
- * their ttr) and `:o` (in order: ready and buried jobs, names of topics). All four are named in
- * every call and none is ever empty, so a cluster that moves a slot says TRYAGAIN, never a half
- * truth.
+ * ids, counts, answers), `:d` (delayed jobs by due time), `:l` (leases: reserved jobs by the end of
+ * their ttr) and `:o` (in order: ready and buried jobs, names of topics), and the buckets `:b0` to
+ * `:b255`, hashes that hold the jobs. The four are named in every call and none of all is ever
+ * empty, so a cluster that moves a slot says TRYAGAIN, never a half truth; a bucket that has moved
+ * already is an error before the script has written anything.
  *
  * Invariants
  *
@@ -172,8 +173,9 @@ void script_ask_promote(struct buf *out, const struct script_space *space,
  * the partition was opened last, or is another); err
  * (ERR_INVALID: made with another number of partitions, in .count, or another layout, in .seq);
  * now_us; replaced (the partition was made); count (1: it did not know this daemon, so marks that
- * it left are gone); lost (what was in a sorted set is gone: see script_ask_rebuild). ERR_INVALID
- * with a second part: that key is not of the type that it should be.
+ * it left are gone); lost (what was in a sorted set is gone) and look (jobs are where an older
+ * layout had them): see script_ask_rebuild; missed: buckets of jobs were lost, and are made again.
+ * ERR_INVALID with a second part: that key is not of the type that it should be.
  */
 void script_ask_open(struct buf *out, const struct script_space *space,
                      const struct script_call *call, uint32_t places, uint64_t set_count);
@@ -187,11 +189,12 @@ void script_ask_set_clock(struct buf *out, const struct script_space *space,
                           uint64_t new_count);
 
 /*
- * Puts back what a lost sorted set held, out of the heads: a slice a call, from `from`, which is
- * "0" at first and then the answer's second part, while there is more.
+ * Puts the jobs that an older layout left in the hash where they belong and, if `all`, what a lost
+ * sorted set held back out of the jobs: a slice a call, from `from`, which is "0" at first and then
+ * the answer's second part, while there is more.
  */
 void script_ask_rebuild(struct buf *out, const struct script_space *space,
-                        const struct script_call *call, struct bytes from);
+                        const struct script_call *call, struct bytes from, bool all);
 
 /* How a daemon is. */
 enum script_how {
@@ -251,6 +254,10 @@ void script_mark_again(char *request, size_t len);
 /* Puts other bounds of the clock into a request, as made by the functions above. */
 void script_set_bounds(char *request, size_t len, const struct script_call *call);
 
+/* Marks a request, or not any more, as one that goes to a node to which the partition's slot is on
+ * its way (ASK): the script makes nothing there that may yet come. */
+void script_mark_asked(char *request, size_t len, bool asked);
+
 /* Gives a request, as made by the functions above, its place in the ring. */
 void script_set_place(char *request, size_t len, uint32_t place);
 
@@ -263,6 +270,12 @@ void script_set_place(char *request, size_t len, uint32_t place);
  * again.
  */
 #define SCRIPT_CLOSED "LATERDCLOSED"
+
+/*
+ * Another is somewhere in the text of the error: a bucket of jobs is not there. It is on its way to
+ * this node, or lost: open the partition, which makes a lost one again, and send the request again.
+ */
+#define SCRIPT_MISSING "LATERDMISSING"
 
 struct script_parts {
     uint32_t partition; /* that answered */
@@ -277,6 +290,8 @@ struct script_answer {
     bool kept, replaced;  /* PUSH */
     bool more;
     bool lost;   /* open, promote: a sorted set is not as it was made */
+    bool look;   /* open: jobs are where an older layout had them */
+    bool missed; /* open, promote: buckets of jobs were lost, and are made again */
     bool marked; /* reserve: marks were left at all topics that have none */
     bool shared; /* other daemons wait there, too: they may be told instead of us */
     uint32_t count;

@@ -10,13 +10,11 @@
 #include "engine/redis/script.h"
 
 enum {
-    SCRIPT_LAYOUT = 3,                  /* raise it when what lies in Redis changes */
-    SCRIPT_HEAD_BYTES = JOB_HEAD_BYTES, /* of a job, before its topic */
-    /* In a head: number and time of making, which only the script knows. */
-    SCRIPT_MADE_AT = JOB_HEAD_SEQ,
-    SCRIPT_MADE_BYTES = JOB_HEAD_TTR - JOB_HEAD_SEQ,
-    SCRIPT_BOUND =
-        1, /* a head's flags, as scripts/common.lua has them: the lease is a connection's; */
+    SCRIPT_LAYOUT = 3,     /* raise it when what lies in Redis changes */
+    SCRIPT_BUCKETS = 256,  /* of a partition: scripts/common.lua has it, too */
+    SCRIPT_MADE_BYTES = 7, /* of the time of making in a record, which only the script knows */
+    /* A head's flags, as scripts/common.lua has them: the lease is a connection's; */
+    SCRIPT_BOUND = 1,
     SCRIPT_ARRIVAL = 2, /* in order of arrival */
     SCRIPT_ANSWER_BYTES = 32,
     SCRIPT_MEMBER_BYTES = 17, /* of an answer to a heartbeat */
@@ -25,9 +23,10 @@ enum {
     SCRIPT_TOPICS_PAGE = 60,  /* each takes some twenty microseconds */
 };
 
-/* A job's head as it lies in Redis; its times are Redis'. */
+/* A job as an answer has it; its times are Redis'. */
 struct script_head {
     struct job_view view; /* times by our clock */
+    struct bytes content; /* content type and body, if the answer has these: not checked yet */
     uint64_t content_sum; /* XXH3 of content type and body */
     int64_t rank_us;      /* place among the ready, Redis' clock */
     int64_t since_us;     /* BURIED: since when, RESERVED: until when; Redis' clock */
@@ -49,11 +48,13 @@ void script_begin(struct buf *out, const struct script_space *space, const struc
 /* ARGV[index] of such a request: borrowed. */
 struct bytes script_argument(struct bytes request, uint32_t index);
 
-/* `now_us` is the answer's, by our clock: what is due by then is shown as ready. */
-enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
-                          struct arena *arena, struct script_head *out_head) MUST_USE;
-/* Puts content type and body into the view. ERR_DAMAGED: its checksum does not match. */
-enum err script_read_content(struct bytes part, struct script_head *head) MUST_USE;
+/* `now_us` is the answer's, by our clock: what is due by then is shown as ready. `whole`: the job
+ * has its content behind it. */
+enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
+                          int64_t now_us, struct arena *arena,
+                          struct script_head *out_head) MUST_USE;
+/* Puts content type and body into the view. ERR_DAMAGED: the checksum does not match. */
+enum err script_read_content(struct script_head *head) MUST_USE;
 
 /* The number at the beginning of `text`, at most what fits 64 bits; *text then begins behind it. */
 bool script_take_number(struct bytes *text, uint64_t *out_number);

@@ -7,7 +7,16 @@
 #include "engine/redis/script_parts.h"
 
 /* Flags of an answer, as scripts/common.lua has them. */
-enum { KEPT = 1, REPLACED = 2, MORE = 4, MARKED = 16, LOST = 32, SHARED = 64 };
+enum {
+    KEPT = 1,
+    REPLACED = 2,
+    MORE = 4,
+    LOOK = 8,
+    MARKED = 16,
+    LOST = 32,
+    SHARED = 64,
+    MISSED = 128
+};
 
 enum { FIRST_BYTES = 12 }; /* of a topic, in a reserve's answer */
 
@@ -40,6 +49,8 @@ static enum err read_first(const struct script_space *space, uint32_t partition,
         .marked = flags & MARKED,
         .shared = flags & SHARED,
         .lost = flags & LOST,
+        .look = flags & LOOK,
+        .missed = flags & MISSED,
         .count = get_u32(part.at + 4),
         .now_us = now_us ? script_time_out(space, partition, (int64_t)now_us) : 0,
         .next_us = next_us ? script_time_out(space, partition, (int64_t)next_us) : 0,
@@ -57,12 +68,6 @@ static bool retries_in_range(const char *at, uint8_t count)
     return true;
 }
 
-static bool times_in_range(const char *head)
-{
-    return in_range(get_u64(head + JOB_HEAD_UNTIL)) && in_range(get_u64(head + JOB_HEAD_DUE)) &&
-           in_range(get_u64(head + JOB_HEAD_CREATED)) && in_range(get_u64(head + JOB_HEAD_TTR));
-}
-
 static const int64_t *read_retries(const char *at, uint8_t count, struct arena *arena)
 {
     if (!count)
@@ -73,66 +78,167 @@ static const int64_t *read_retries(const char *at, uint8_t count, struct arena *
     return waits_us;
 }
 
-enum err script_read_head(const struct script_space *space, struct bytes part, int64_t now_us,
-                          struct arena *arena, struct script_head *out_head)
+/* A number of up to eight bytes, little-endian. */
+static uint64_t get_small(const char *at, size_t bytes)
 {
-    if (part.len < SCRIPT_HEAD_BYTES)
+    uint64_t number = 0;
+    for (size_t i = bytes; i > 0; i--)
+        number = number << 8 | (unsigned char)at[i - 1];
+    return number;
+}
+
+/* What a record says, whatever its form. */
+struct record {
+    uint8_t form, id_len, topic_len, retry_count, type_len;
+    uint32_t priority, delay_s, body_len;
+    uint64_t ttr_us, due_us, created_us, content_sum;
+    const char *names; /* topic, id, waits; `part` ends with what is behind them */
+};
+
+static void read_short(const char *at, struct record *record)
+{
+    record->priority = get_u16(at + JOB_SHORT_PRIORITY);
+    record->ttr_us = get_u16(at + JOB_SHORT_TTR) * UINT64_C(1000000);
+    record->delay_s = (uint32_t)get_small(at + JOB_SHORT_DELAY_S, 3);
+    record->due_us = get_small(at + JOB_SHORT_DUE, 7);
+    record->created_us = get_small(at + JOB_SHORT_CREATED, 7);
+    record->content_sum = get_u64(at + JOB_SHORT_CONTENT_SUM);
+    record->names = at + JOB_SHORT_BYTES;
+}
+
+static void read_long(const char *at, struct record *record)
+{
+    record->priority = get_u32(at + JOB_LONG_PRIORITY);
+    record->ttr_us = get_small(at + JOB_LONG_TTR, 7);
+    record->delay_s = get_u32(at + JOB_LONG_DELAY_S);
+    record->due_us = get_small(at + JOB_LONG_DUE, 7);
+    record->created_us = get_small(at + JOB_LONG_CREATED, 7);
+    record->content_sum = get_u64(at + JOB_LONG_CONTENT_SUM);
+    record->type_len = get_u8(at + JOB_LONG_TYPE_LEN);
+    record->body_len = get_u32(at + JOB_LONG_BODY_LEN);
+    record->names = at + JOB_LONG_BYTES;
+}
+
+/* Takes the record off the part; what is left is its content, or says how long that is. */
+static enum err take_record(struct bytes *part, bool whole, struct record *out_record)
+{
+    struct record record = {.form = part->len ? get_u8(part->at) : 0};
+    bool is_long = record.form & JOB_IS_LONG;
+    size_t bytes = is_long ? JOB_LONG_BYTES : JOB_SHORT_BYTES;
+    if (!(record.form & JOB_IS_RECORD) || part->len < bytes)
         return ERR_CORRUPT;
-    const char *at = part.at;
-    uint8_t state = get_u8(at + JOB_HEAD_STATE), retry_count = get_u8(at + JOB_HEAD_RETRIES),
-            id_len = get_u8(at + JOB_HEAD_ID_LEN);
-    uint8_t topic_len = get_u8(at + JOB_HEAD_TOPIC_LEN);
-    if (part.len != (size_t)SCRIPT_HEAD_BYTES + topic_len + id_len + 8u * retry_count ||
-        (state != JOB_DELAYED && state != JOB_RESERVED && state != JOB_BURIED))
+    record.id_len = get_u8(part->at + JOB_LONG_ID_LEN);
+    record.topic_len = get_u8(part->at + JOB_LONG_TOPIC_LEN);
+    record.retry_count = get_u8(part->at + JOB_LONG_RETRIES);
+    bytes += (size_t)record.topic_len + record.id_len + 8u * record.retry_count;
+    if (part->len < bytes)
         return ERR_CORRUPT;
-    const char *topic = at + SCRIPT_HEAD_BYTES, *retries = topic + topic_len + id_len;
-    if (!times_in_range(at) || !retries_in_range(retries, retry_count) ||
-        get_u8(at + JOB_HEAD_BODY_KIND) > BODY_JSON)
+    if (is_long)
+        read_long(part->at, &record);
+    else
+        read_short(part->at, &record);
+    *part = bytes_of(part->at + bytes, part->len - bytes);
+    if (!whole && part->len != (is_long ? 0 : 2))
         return ERR_CORRUPT;
-    int64_t due_us = (int64_t)get_u64(at + JOB_HEAD_DUE),
-            until_us = (int64_t)get_u64(at + JOB_HEAD_UNTIL);
-    int64_t created_us = (int64_t)get_u64(at + JOB_HEAD_CREATED),
-            ttr_us = (int64_t)get_u64(at + JOB_HEAD_TTR);
-    uint64_t seq = get_u64(at + JOB_HEAD_SEQ);
-    uint32_t partition = (uint32_t)(seq % space->partitions);
-    *out_head = (struct script_head){
-        .content_sum = get_u64(at + JOB_HEAD_CONTENT_SUM),
-        .rank_us = get_u8(at + JOB_HEAD_FLAGS) & SCRIPT_ARRIVAL ? created_us : due_us,
-        .since_us = until_us,
-        .view =
-            {
-                .ref = {.id = bytes_of(topic + topic_len, id_len), .seq = seq},
-                .topic = bytes_of(topic, topic_len),
-                .state = (enum job_state)state,
-                .priority = get_u32(at + JOB_HEAD_PRIORITY),
-                .due_us = script_time_out(space, partition, due_us),
-                .until_us = state == JOB_RESERVED ? script_time_out(space, partition, until_us) : 0,
-                .ttr_us = ttr_us < SCRIPT_FOREVER ? ttr_us : INT64_MAX,
-                .created_us = script_time_out(space, partition, created_us),
-                .delay_s = get_u32(at + JOB_HEAD_DELAY_S),
-                .lease = get_u64(at + JOB_HEAD_LEASE),
-                .attempt = get_u16(at + JOB_HEAD_RESERVES),
-                .failures = get_u16(at + JOB_HEAD_FAILURES),
-                .counts = {.reserves = get_u16(at + JOB_HEAD_RESERVES),
-                           .timeouts = get_u16(at + JOB_HEAD_TIMEOUTS),
-                           .releases = get_u16(at + JOB_HEAD_RELEASES),
-                           .buries = get_u16(at + JOB_HEAD_BURIES),
-                           .kicks = get_u16(at + JOB_HEAD_KICKS)},
-                .retry_us = read_retries(retries, retry_count, arena),
-                .retry_count = retry_count,
-                .body_kind = (enum body_kind)get_u8(at + JOB_HEAD_BODY_KIND),
-                .content_type_len = get_u8(at + JOB_HEAD_TYPE_LEN),
-                .body_len = get_u32(at + JOB_HEAD_BODY_LEN),
-            },
-    };
-    if (state == JOB_DELAYED && out_head->view.due_us <= now_us)
-        out_head->view.state = JOB_READY;
+    if (!is_long)
+        record.body_len = whole ? (uint32_t)part->len : get_u16(part->at);
+    if (!in_range(record.due_us) || !in_range(record.created_us) || !in_range(record.ttr_us))
+        return ERR_CORRUPT;
+    *out_record = record;
     return OK;
 }
 
-enum err script_read_content(struct bytes part, struct script_head *head)
+static bool is_state(uint8_t state)
+{
+    return state == JOB_DELAYED || state == JOB_RESERVED || state == JOB_BURIED;
+}
+
+/* What has changed since the job was pushed. */
+static enum err apply_head(const struct script_space *space, uint32_t partition, const char *at,
+                           struct script_head *head)
+{
+    struct job_view *view = &head->view;
+    uint8_t state = get_u8(at + JOB_HEAD_STATE);
+    uint64_t until_us = get_u64(at + JOB_HEAD_UNTIL), due_us = get_u64(at + JOB_HEAD_DUE);
+    if (!is_state(state) || !in_range(until_us) || !in_range(due_us))
+        return ERR_CORRUPT;
+    view->state = (enum job_state)state;
+    view->priority = get_u32(at + JOB_HEAD_PRIORITY);
+    view->delay_s = get_u32(at + JOB_HEAD_DELAY_S);
+    view->due_us = script_time_out(space, partition, (int64_t)due_us);
+    view->until_us =
+        state == JOB_RESERVED ? script_time_out(space, partition, (int64_t)until_us) : 0;
+    view->lease = get_u64(at + JOB_HEAD_LEASE);
+    view->attempt = get_u16(at + JOB_HEAD_RESERVES);
+    view->failures = get_u16(at + JOB_HEAD_FAILURES);
+    view->counts.reserves = get_u16(at + JOB_HEAD_RESERVES);
+    view->counts.timeouts = get_u16(at + JOB_HEAD_TIMEOUTS);
+    view->counts.releases = get_u16(at + JOB_HEAD_RELEASES);
+    view->counts.buries = get_u16(at + JOB_HEAD_BURIES);
+    view->counts.kicks = get_u16(at + JOB_HEAD_KICKS);
+    head->since_us = (int64_t)until_us;
+    if (!(get_u8(at + JOB_HEAD_FLAGS) & SCRIPT_ARRIVAL))
+        head->rank_us = (int64_t)due_us;
+    return OK;
+}
+
+/* Number, head if there is one, record. */
+enum err script_read_head(const struct script_space *space, struct bytes part, bool whole,
+                          int64_t now_us, struct arena *arena, struct script_head *out_head)
+{
+    struct record record;
+    const char *changed = NULL;
+    if (part.len <= 8)
+        return ERR_CORRUPT;
+    uint64_t seq = __builtin_bswap64(get_u64(part.at));
+    part = bytes_of(part.at + 8, part.len - 8);
+    if (!(get_u8(part.at) & JOB_IS_RECORD)) {
+        if (part.len < JOB_HEAD_BYTES)
+            return ERR_CORRUPT;
+        changed = part.at;
+        part = bytes_of(part.at + JOB_HEAD_BYTES, part.len - JOB_HEAD_BYTES);
+    }
+    enum err err = take_record(&part, whole, &record);
+    if (err)
+        return err;
+    const char *id = record.names + record.topic_len, *retries = id + record.id_len;
+    if (!retries_in_range(retries, record.retry_count))
+        return ERR_CORRUPT;
+    uint32_t partition = (uint32_t)(seq % space->partitions);
+    int64_t due_us = (int64_t)record.due_us, created_us = (int64_t)record.created_us;
+    *out_head = (struct script_head){
+        .content_sum = record.content_sum,
+        .content = whole ? part : (struct bytes){0},
+        .rank_us = record.form & JOB_IN_ARRIVAL ? created_us : due_us,
+        .view =
+            {
+                .ref = {.id = bytes_of(id, record.id_len), .seq = seq},
+                .topic = bytes_of(record.names, record.topic_len),
+                .state = JOB_DELAYED,
+                .priority = record.priority,
+                .due_us = script_time_out(space, partition, due_us),
+                .ttr_us =
+                    (int64_t)record.ttr_us < SCRIPT_FOREVER ? (int64_t)record.ttr_us : INT64_MAX,
+                .created_us = script_time_out(space, partition, created_us),
+                .delay_s = record.delay_s,
+                .retry_us = read_retries(retries, record.retry_count, arena),
+                .retry_count = record.retry_count,
+                .body_kind = record.form & JOB_IS_JSON ? BODY_JSON : BODY_BYTES,
+                .content_type_len = record.type_len,
+                .body_len = record.body_len,
+            },
+    };
+    if (changed)
+        err = apply_head(space, partition, changed, out_head);
+    if (out_head->view.state == JOB_DELAYED && out_head->view.due_us <= now_us)
+        out_head->view.state = JOB_READY;
+    return err;
+}
+
+enum err script_read_content(struct script_head *head)
 {
     struct job_view *job = &head->view;
+    struct bytes part = head->content;
     if (part.len != (size_t)job->content_type_len + job->body_len)
         return ERR_DAMAGED;
     struct bytes body = bytes_of(part.at + job->content_type_len, job->body_len);
@@ -149,7 +255,7 @@ enum err script_read_content(struct bytes part, struct script_head *head)
 /* The last part of a reserve's answer: see script_first(). */
 static enum err take_firsts(struct script_parts *parts, struct script_answer *answer)
 {
-    if (parts->count < 2 || parts->count % 2 != 0)
+    if (parts->count < 2)
         return ERR_CORRUPT;
     answer->firsts = parts->at[--parts->count];
     return answer->firsts.len % FIRST_BYTES ? ERR_CORRUPT : OK;
@@ -179,16 +285,16 @@ static enum err read_jobs(const struct script_space *space, const struct script_
 {
     struct reply *reply = &answer->reply;
     bool bodies = cmd_traits(reply->kind)->shows_bodies;
-    uint32_t step = bodies ? 2 : 1, good = 0;
-    if (parts->count < 1 + step || (parts->count - 1) % step != 0)
+    uint32_t good = 0;
+    if (parts->count < 2)
         return ERR_CORRUPT;
-    struct job_view *jobs = arena_alloc(arena, (parts->count - 1) / step * sizeof(*jobs));
-    for (uint32_t i = 1; i < parts->count; i += step) {
+    struct job_view *jobs = arena_alloc(arena, (parts->count - 1) * sizeof(*jobs));
+    for (uint32_t i = 1; i < parts->count; i++) {
         struct script_head head;
-        enum err err = script_read_head(space, parts->at[i], answer->now_us, arena, &head);
+        enum err err = script_read_head(space, parts->at[i], bodies, answer->now_us, arena, &head);
         if (err)
             return err;
-        if (bodies && script_read_content(parts->at[i + 1], &head))
+        if (bodies && script_read_content(&head))
             continue;
         jobs[good++] = head.view;
     }
@@ -198,25 +304,10 @@ static enum err read_jobs(const struct script_space *space, const struct script_
     return OK;
 }
 
-/* The head of a job that was pushed: as it was sent, with what the script made of it. An answer
- * ends with the bytes that the head lacks. */
-static struct bytes pushed_head(const struct script_parts *parts, enum job_state state,
-                                struct arena *arena)
-{
-    enum { ANSWERED_AT = SCRIPT_ANSWER_BYTES - SCRIPT_MADE_BYTES };
-    struct bytes start = script_argument(parts->request, 2);
-    struct bytes rest = script_argument(parts->request, 3);
-    char *head = arena_alloc(arena, start.len + SCRIPT_MADE_BYTES + rest.len);
-    memcpy(head, start.at, start.len);
-    memcpy(head + start.len, parts->at[0].at + ANSWERED_AT, SCRIPT_MADE_BYTES);
-    memcpy(head + start.len + SCRIPT_MADE_BYTES, rest.at, rest.len);
-    if (state == JOB_BURIED) { /* since it was made */
-        put_u8(head + JOB_HEAD_STATE, JOB_BURIED);
-        put_u64(head + JOB_HEAD_UNTIL, get_u64(head + JOB_HEAD_CREATED));
-    }
-    return bytes_of(head, start.len + SCRIPT_MADE_BYTES + rest.len);
-}
-
+/*
+ * A job that was pushed: as it was sent, with number and time, which are the end of the answer. Its
+ * body is not looked at.
+ */
 static enum err read_pushed(const struct script_space *space, const struct script_parts *parts,
                             struct arena *arena, struct script_answer *answer)
 {
@@ -224,9 +315,25 @@ static enum err read_pushed(const struct script_space *space, const struct scrip
         return read_jobs(space, parts, arena, answer);
     if (!parts->request.len)
         return ERR_CORRUPT;
-    const struct bytes both[] = {parts->at[0], pushed_head(parts, answer->state, arena)};
-    struct script_parts whole = {.partition = parts->partition, .at = both, .count = 2};
-    return read_jobs(space, &whole, arena, answer);
+    struct bytes start = script_argument(parts->request, 2);
+    struct bytes rest = script_argument(parts->request, 3);
+    size_t len = 8 + start.len + SCRIPT_MADE_BYTES + rest.len;
+    char *text = arena_alloc(arena, len);
+    put_u64(text, __builtin_bswap64(get_u64(parts->at[0].at + 16)));
+    memcpy(text + 8, start.at, start.len);
+    memcpy(text + 8 + start.len, parts->at[0].at + 24, SCRIPT_MADE_BYTES);
+    memcpy(text + len - rest.len, rest.at, rest.len);
+    struct script_head head;
+    enum err err = script_read_head(space, bytes_of(text, len), true, answer->now_us, arena, &head);
+    if (err)
+        return err;
+    if (answer->state == JOB_BURIED)
+        head.view.state = JOB_BURIED; /* since it was made */
+    struct job_view *job = arena_alloc(arena, sizeof(*job));
+    *job = head.view;
+    answer->reply.jobs = job;
+    answer->reply.count = 1;
+    return OK;
 }
 
 /* Numbers grow, and so do the leases of an answer. */
@@ -306,10 +413,10 @@ uint32_t script_damaged(const struct script_space *space, const struct script_pa
 {
     uint32_t found = 0;
     struct arena scratch = {0};
-    for (uint32_t i = 1; i + 1 < parts->count && found < max; i += 2) {
+    for (uint32_t i = 1; i < parts->count && found < max; i++) {
         struct script_head head;
-        if (!script_read_head(space, parts->at[i], 0, &scratch, &head) &&
-            script_read_content(parts->at[i + 1], &head)) {
+        if (!script_read_head(space, parts->at[i], true, 0, &scratch, &head) &&
+            script_read_content(&head)) {
             head.view.retry_us = NULL; /* it was in the scratch */
             head.view.retry_count = 0;
             out_jobs[found++] = head.view;

@@ -255,6 +255,12 @@ bool script_request_may_go(struct script_request *call, const struct node *node)
     return there;
 }
 
+static void mark_asked(struct script_request *call, bool asked)
+{
+    call->asked = asked;
+    script_mark_asked(call->request.at, call->request.len, asked);
+}
+
 /* True: it was sent, or is in the group that is sent next. */
 static bool try_to_send(struct script_request *call)
 {
@@ -268,6 +274,8 @@ static bool try_to_send(struct script_request *call)
         return false;
     }
     call->addressed = node;
+    if (call->asked)
+        mark_asked(call, false);
     clock_sync_bound_again(call);
     if (call->joins && !call->resent) {
         request_group_add(calls, node, call);
@@ -397,7 +405,13 @@ static void ask_there(struct script_request *call, const struct node *by,
     resp_begin(out, 1);
     resp_add_str(out, "ASKING");
     expect_nothing(node);
+    mark_asked(call, true);
     script_request_send_to(call, node);
+}
+
+static bool has_words(struct bytes text, const char *words)
+{
+    return memmem(text.at, text.len, words, strlen(words)) != NULL;
 }
 
 static void refused(struct script_request *call, struct node *node, struct bytes text)
@@ -409,6 +423,15 @@ static void refused(struct script_request *call, struct node *node, struct bytes
     if (bytes_starts(text, bytes_str(SCRIPT_CLOSED))) {
         script_requests_close(calls, call->id.partition);
         wait_to_send(call, 0);
+        return;
+    }
+    bool missing = has_words(text, SCRIPT_MISSING);
+    if (missing || has_words(text, "non local key")) /* met between two jobs, perhaps */
+        script_mark_again(call->request.at, call->request.len);
+    if (missing) {
+        if (!call->asked && now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
+            script_requests_close(calls, call->id.partition);
+        wait_to_send(call, RETRY_US);
         return;
     }
     switch (failure.kind) {

@@ -32,6 +32,7 @@ struct script_request {
     bool at_most_once; /* until somebody knows what it did: its reserved jobs would be nobody's. Or
                   until nobody can know any more: see script_requests_give_up */
     bool resent;       /* its answer got lost: it may have been done */
+    bool asked;        /* see script_mark_asked */
     bool urgent;       /* does not wait for the partition to be open: it opens it */
     bool changes;      /* its answer waits for replicas */
     bool probes; /* where replicas were too few: looks whether they are back, but does not wait */

@@ -1,10 +1,10 @@
 /*
  * The texts of the scripts: the files in src/engine/redis/scripts, taken in when this is assembled
- * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, marks.lua, job.lua
- * (all but reserve), walk.lua if it goes through a topic, room.lua if it makes them, its own file.
- * The common cases of push, reserve and end come before all that they do not need: to make
- * functions takes time, too. Where they say HEAD.…, the text has the number or the format from
- * job_head.h instead.
+ * (mk/redis.mk names them as its sources). Each script is clock.lua, common.lua, record.lua,
+ * marks.lua, job.lua (all but reserve), walk.lua if it goes through a topic, room.lua if it makes
+ * them, its own file. The common cases of push, reserve and end come before all that they do not
+ * need: to make functions takes time, too. Where they say HEAD.…, SHORT.… or LONG.…, the text has
+ * the number or the format from job_head.h instead.
  */
 #include <string.h>
 
@@ -23,6 +23,7 @@
 
 TEXT(clock);
 TEXT(common);
+TEXT(record);
 TEXT(marks);
 TEXT(job);
 TEXT(walk);
@@ -45,23 +46,42 @@ TEXT(sweep);
 TEXT(topic);
 TEXT(set_clock);
 
-/* ---- HEAD.… ---- */
+/* ---- HEAD.…, SHORT.…, LONG.… ---- */
 
 struct head_field {
     const char *name, *format;
     size_t at, bytes;
 };
 
-#define ROW(name, format, bytes) {#name, format, JOB_HEAD_##name, bytes},
-static const struct head_field fields[] = {JOB_HEAD_FIELDS(ROW)};
-#undef ROW
+#define HEAD_ROW(name, format, bytes)  {#name, format, JOB_HEAD_##name, bytes},
+#define SHORT_ROW(name, format, bytes) {#name, format, JOB_SHORT_##name, bytes},
+#define LONG_ROW(name, format, bytes)  {#name, format, JOB_LONG_##name, bytes},
+static const struct head_field head_fields[] = {JOB_HEAD_FIELDS(HEAD_ROW)};
+static const struct head_field short_fields[] = {JOB_SHORT_FIELDS(SHORT_ROW)};
+static const struct head_field long_fields[] = {JOB_LONG_FIELDS(LONG_ROW)};
+#undef HEAD_ROW
+#undef SHORT_ROW
+#undef LONG_ROW
+
+struct head_list {
+    const char *begin; /* in front of a field's name */
+    const struct head_field *fields;
+    size_t count, bytes;
+};
+
+static const struct head_list lists[] = {
+    {"HEAD.", head_fields, sizeof(head_fields) / sizeof(head_fields[0]), JOB_HEAD_BYTES},
+    {"SHORT.", short_fields, sizeof(short_fields) / sizeof(short_fields[0]), JOB_SHORT_BYTES},
+    {"LONG.", long_fields, sizeof(long_fields) / sizeof(long_fields[0]), JOB_LONG_BYTES},
+};
+enum { LISTS = sizeof(lists) / sizeof(lists[0]) };
 
 /* NULL: there is no such field. */
-static const struct head_field *field_of(struct bytes name)
+static const struct head_field *field_of(const struct head_list *list, struct bytes name)
 {
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (bytes_eq(name, bytes_str(fields[i].name)))
-            return &fields[i];
+    for (size_t i = 0; i < list->count; i++) {
+        if (bytes_eq(name, bytes_str(list->fields[i].name)))
+            return &list->fields[i];
     }
     return NULL;
 }
@@ -86,26 +106,26 @@ static bool takes_end(struct bytes *word, struct bytes end)
 }
 
 /* What stands for HEAD.word: see job_head.h. A word that means nothing is a bug of the scripts. */
-static void add_word(struct buf *out, struct bytes word)
+static void add_word(struct buf *out, const struct head_list *list, struct bytes word)
 {
     const struct bytes between = BYTES("_TO_");
-    const struct head_field *field = field_of(word);
+    const struct head_field *field = field_of(list, word);
     const char *to = memmem(word.at, word.len, between.at, between.len);
     if (field) {
         buf_add_u64(out, field->at + 1);
     } else if (bytes_eq(word, BYTES("BYTES")) || bytes_eq(word, BYTES("TOPIC"))) {
-        buf_add_u64(out, JOB_HEAD_BYTES + (word.at[0] == 'T'));
+        buf_add_u64(out, list->bytes + (word.at[0] == 'T'));
     } else if (to) {
         size_t rest = (size_t)(to - word.at) + between.len;
-        add_format(out, field_of(bytes_of(word.at, (size_t)(to - word.at))),
-                   field_of(bytes_of(word.at + rest, word.len - rest)));
+        add_format(out, field_of(list, bytes_of(word.at, (size_t)(to - word.at))),
+                   field_of(list, bytes_of(word.at + rest, word.len - rest)));
     } else if (takes_end(&word, BYTES("_END"))) {
-        field = field_of(word);
+        field = field_of(list, word);
         CHECK(field);
         buf_add_u64(out, field->at + field->bytes);
     } else {
         CHECK(takes_end(&word, BYTES("_FORMAT")));
-        add_format(out, field_of(word), field_of(word));
+        add_format(out, field_of(list, word), field_of(list, word));
     }
 }
 
@@ -114,20 +134,32 @@ static bool in_word(char c)
     return (c >= 'A' && c <= 'Z') || c == '_';
 }
 
+/* The list whose words the text before this point begins; NULL: it is another point. */
+static const struct head_list *list_before(const char *text, const char *point)
+{
+    for (size_t i = 0; i < LISTS; i++) {
+        size_t len = strlen(lists[i].begin) - 1;
+        if ((size_t)(point - text) >= len && memcmp(point - len, lists[i].begin, len) == 0)
+            return &lists[i];
+    }
+    return NULL;
+}
+
 static void add_text(struct buf *out, struct bytes text)
 {
-    const struct bytes begin = BYTES("HEAD.");
-    const char *found;
-    while ((found = memmem(text.at, text.len, begin.at, begin.len))) {
-        buf_add(out, text.at, (size_t)(found - text.at));
-        text = bytes_of(found + begin.len, text.len - (size_t)(found - text.at) - begin.len);
-        size_t len = 0;
-        while (len < text.len && in_word(text.at[len]))
-            len++;
-        add_word(out, bytes_of(text.at, len));
-        text = bytes_of(text.at + len, text.len - len);
+    const char *done = text.at, *end = text.at + text.len, *point = text.at;
+    while ((point = memchr(point, '.', (size_t)(end - point)))) {
+        const struct head_list *list = list_before(done, point);
+        const char *word = ++point;
+        if (!list)
+            continue;
+        while (point < end && in_word(*point))
+            point++;
+        buf_add(out, done, (size_t)(word - done) - strlen(list->begin));
+        add_word(out, list, bytes_of(word, (size_t)(point - word)));
+        done = point;
     }
-    buf_add_bytes(out, text);
+    buf_add(out, done, (size_t)(end - done));
 }
 
 #define ADD(out, name)                                                                             \
@@ -141,6 +173,7 @@ void script_write(struct buf *out, enum script_kind kind)
     if (hot)
         buf_add_str(out, "local function other(KEYS, ARGV)\n");
     ADD(out, common);
+    ADD(out, record);
     ADD(out, marks);
     if (kind != SCRIPT_RESERVE)
         ADD(out, job);

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 from redis import REDIS_SERVER, wait_until
-from redis_scripts import DELAYED, FOREVER, HEAD, HOUR, READY, Queue, script_text
+from redis_scripts import DELAYED, FOREVER, HOUR, READY, Queue, record_of, script_text
 
 pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="no redis-server")
 
@@ -20,8 +20,7 @@ CALLS = 60  # of each kind that are looked at
 
 def fill(queue, count, topic, due, ttr=HOUR):
     """Pushes in packets of 500."""
-    head = HEAD.pack(1, 0, 0, 0, 0, b"\0" * 8, 0, 0, 0, 0, 0, 0, 0, 5, 1, due, 0, 0, ttr, len(topic), 0, 0, 0, 256, 77)
-    head += topic.encode()
+    before, behind, apart = record_of(topic, "", b"x" * 256, due, 5, ttr, 1)
     key = bytes([len(topic)]) + topic.encode()
     start, delayed = key + struct.pack(">IQ", 5, due), b"w" + key + struct.pack(">QI", due, 5)
     digest = queue.redis.call("SCRIPT", "LOAD", script_text("push"))
@@ -30,7 +29,7 @@ def fill(queue, count, topic, due, ttr=HOUR):
         for place_in_ring in range(packet):
             queue.number += 1
             request = queue.request(queue.number, place=place_in_ring)
-            queue.redis.send("EVALSHA", digest, 4, *queue.keys, request, head[:56], head[72:], b"x" * 256, due,
+            queue.redis.send("EVALSHA", digest, 4, *queue.keys, request, before, behind, apart, due,
                              start, "#p" + topic, "", "d", "j", FOREVER, 0, delayed)
         for _ in range(packet):
             queue.redis.read()

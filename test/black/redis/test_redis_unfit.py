@@ -19,7 +19,7 @@ def figures(client, topic):
     return [stats[state] for state in ("delayed", "ready", "reserved", "buried")]
 
 
-@pytest.mark.parametrize("lost", ["d", "r", "o"])
+@pytest.mark.parametrize("lost", ["d", "l", "o"])
 def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
     server = laterd(config(redis.url, partitions=1))
     with Client(server.port) as client:

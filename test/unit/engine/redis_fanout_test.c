@@ -31,8 +31,8 @@ static void a_page_holds_the_soonest_of_all_partitions(void **state)
         struct bytes parts[] = {
             first_part(first, 0, 0, 2),
             BYTES("9 1"),
-            head_part(one, (struct head){JOB_DELAYED, 4 + i, 2000000 + 10 - i, BYTES("")}),
-            head_part(two, (struct head){JOB_DELAYED, 8 + i, 2000000 + 20 - i, BYTES("")}),
+            job_part(one, (struct head){JOB_DELAYED, 4 + i, 2000000 + 10 - i, BYTES("")}),
+            job_part(two, (struct head){JOB_DELAYED, 8 + i, 2000000 + 20 - i, BYTES("")}),
         };
         assert_false(fanout_done(fanout));
         assert_int_equal(fanout_take(fanout, i, parts, 4), OK);
@@ -130,16 +130,16 @@ static void a_partition_goes_on_while_jobs_of_one_instant_may_be_missing(void **
     struct bytes parts[] = {
         first_part(first, 0, 4, 1),
         BYTES("9 1"),
-        head_part(head, (struct head){JOB_RESERVED, 8, 2000000, BYTES("")}),
+        job_part(head, (struct head){JOB_RESERVED, 8, 2000000, BYTES("")}),
     };
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     assert_true(fanout_wants(fanout, 0)); /* another may end then, with a lower number */
     ask_all(fanout);
-    parts[2] = head_part(head, (struct head){JOB_RESERVED, 4, 2000000, BYTES("")});
+    parts[2] = job_part(head, (struct head){JOB_RESERVED, 4, 2000000, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     ask_all(fanout);
     parts[1] = BYTES("78 1"); /* they all end at 77 */
-    parts[2] = head_part(head, (struct head){JOB_RESERVED, 12, 2000001, BYTES("")});
+    parts[2] = job_part(head, (struct head){JOB_RESERVED, 12, 2000001, BYTES("")});
     assert_int_equal(fanout_take(fanout, 0, parts, 3), OK);
     assert_false(fanout_wants(fanout, 0));
     for (uint32_t i = 1; i < 4; i++) {

@@ -99,28 +99,35 @@ struct head {
     struct bytes body;
 };
 
-static inline struct bytes head_part(char *room, struct head head)
-{
-    memset(room, 0, SCRIPT_HEAD_BYTES);
-    put_u8(room, head.state);
-    put_u16(room + 2, 3);
-    put_u64(room + 4, head.state == JOB_RESERVED ? 77 : 0);
-    put_u64(room + 12, head.state == JOB_RESERVED ? 99 : 0);
-    put_u8(room + 38, 1);
-    put_u8(room + 39, 2);
-    put_u32(room + 40, 5);
-    put_u64(room + 48, (uint64_t)head.due_us);
-    put_u64(room + 56, head.seq);
-    put_u64(room + 64, 10);
-    put_u64(room + 72, 60);
-    put_u8(room + 80, 1);
-    put_u32(room + 84, (uint32_t)head.body.len);
-    put_u64(room + 88, hash_of(head.body.at, head.body.len));
-    memcpy(room + SCRIPT_HEAD_BYTES, "tid", 3);
-    put_u64(room + SCRIPT_HEAD_BYTES + 3, 1234);
-    return bytes_of(room, SCRIPT_HEAD_BYTES + 3 + 8);
-}
+enum { HEAD_ROOM = 256 };
 
-enum { HEAD_ROOM = SCRIPT_HEAD_BYTES + 16 };
+/* A job with a head, a long record, and its body. */
+static inline struct bytes job_part(char *room, struct head head)
+{
+    char *at = room;
+    memset(room, 0, HEAD_ROOM);
+    put_u64(at, __builtin_bswap64(head.seq));
+    at += 8;
+    put_u8(at + JOB_HEAD_STATE, head.state);
+    put_u16(at + JOB_HEAD_RESERVES, 3);
+    put_u64(at + JOB_HEAD_UNTIL, head.state == JOB_RESERVED ? 77 : 0);
+    put_u64(at + JOB_HEAD_LEASE, head.state == JOB_RESERVED ? 99 : 0);
+    put_u32(at + JOB_HEAD_PRIORITY, 5);
+    put_u64(at + JOB_HEAD_DUE, (uint64_t)head.due_us);
+    at += JOB_HEAD_BYTES;
+    put_u8(at + JOB_LONG_FORM, JOB_IS_RECORD | JOB_IS_LONG);
+    put_u8(at + JOB_LONG_ID_LEN, 2);
+    put_u8(at + JOB_LONG_TOPIC_LEN, 1);
+    put_u8(at + JOB_LONG_RETRIES, 1);
+    put_u8(at + JOB_LONG_TTR, 60);
+    put_u8(at + JOB_LONG_CREATED, 10);
+    put_u64(at + JOB_LONG_CONTENT_SUM, hash_of(head.body.at, head.body.len));
+    put_u32(at + JOB_LONG_BODY_LEN, (uint32_t)head.body.len);
+    at += JOB_LONG_BYTES;
+    memcpy(at, "tid", 3);
+    put_u64(at + 3, 1234);
+    memcpy(at + 11, head.body.at, head.body.len);
+    return bytes_of(room, (size_t)(at - room) + 11 + head.body.len);
+}
 
 #endif

@@ -139,8 +139,9 @@ static void note(struct pair *pair, struct bytes part)
     struct seen seen = {0};
     if (part.len == SCRIPT_ANSWER_BYTES)
         seen.seq = get_u64(part.at + 16);
-    else if (part.len >= SCRIPT_HEAD_BYTES)
-        seen = (struct seen){.seq = get_u64(part.at + 56), .lease = get_u64(part.at + 12)};
+    else if (part.len >= 8 + JOB_HEAD_BYTES)
+        seen = (struct seen){.seq = __builtin_bswap64(get_u64(part.at)),
+                             .lease = get_u64(part.at + 8 + JOB_HEAD_LEASE)};
     if (seen.seq)
         pair->seen[pair->seen_count++ % SEEN] = seen;
 }

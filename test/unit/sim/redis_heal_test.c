@@ -310,17 +310,17 @@ static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
     options.partitions = 1;
     assert_int_equal(start(), OK);
     turns(3 * SECOND_US);
-    buf_addf(&filler, "*4\r\n$4\r\nZADD\r\n$7\r\n{q:0}:r\r\n$4\r\n+inf\r\n$65\r\n");
+    buf_addf(&filler, "*4\r\n$4\r\nZADD\r\n$7\r\n{q:0}:l\r\n$4\r\n+inf\r\n$65\r\n");
     for (int i = 0; i < 65; i++)
         buf_add_char(&filler, (char)0xff);
     buf_add_str(&filler, "\r\n");
-    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:r\r\n"));
-    tell_server(servers[0], BYTES("*3\r\n$3\r\nSET\r\n$7\r\n{q:0}:r\r\n$1\r\nx\r\n"));
+    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:l\r\n"));
+    tell_server(servers[0], BYTES("*3\r\n$3\r\nSET\r\n$7\r\n{q:0}:l\r\n$1\r\nx\r\n"));
     a_job_for_who_waits(&taker, &pusher, now_us);
     turns(SECOND_US);
     assert_int_equal(pusher.err, OK);
     assert_int_equal(taker.count, 0);
-    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:r\r\n"));
+    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:l\r\n"));
     tell_server(servers[0], buf_bytes(&filler));
     buf_fini(&filler);
     turns(2 * SECOND_US);

@@ -1,21 +1,23 @@
 -- One job changes. ARGV: 2 what: v reserve it, l release, t touch, b bury, k kick, r run,
 -- s reschedule; 3 id or '', 4 number (8 bytes), 5 lease, 6 options: u undelivered or x abandoned
 -- (release), b bound (reserve); each of the rest may be '': 7 due, 8 priority, 9 ttr, 10 what
--- the head says of a new body (15 bytes), 11 content. Answer: {it, head, content (v only)}.
+-- is to be said of a new body (14 bytes: see record_of), 11 content. Answer: {it, job}, for v with
+-- its content.
 local what, options = ARGV[2], ARGV[6]
 local lease, due = tonumber(ARGV[5]), tonumber(ARGV[7])
 local priority, ttr = tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local function with_content(parts)
-    local name = what == 'v' and parts[2] and sub(parts[2], 57, 64)
-    if name then
-        parts[3] = call('HGET', hash, 'b' .. string.reverse(name)) or ''
-    end
-    return parts
-end
-
 local first = answered()
-if first then return with_content({ sub(first, 1, 32), sub(first, 33) }) end
+if first then
+    local was = sub(first, 33)
+    if what == 'v' and was ~= '' then
+        local job = fetch(sub(was, 1, 8))
+        -- Behind a short record is the length of what follows it now.
+        if byte(was, 9 + HEAD.BYTES) % 2 == 0 then was = sub(was, 1, -3) end
+        was = was .. (job and content_of(job) or '')
+    end
+    return { sub(first, 1, 32), was }
+end
 local job, now = find(ARGV[3], ARGV[4]), clock()
 if not job then return { say(NOT_FOUND, 0, 0, 0, now, 0, 0) } end
 local state, err = shown(job, now), OK
@@ -43,7 +45,7 @@ local function reserve()
     if state == BURIED then job.failures = 0 end -- as after a kick
     if state ~= 2 then job.due = now end -- a failed attempt brings it back at once, not as late
     job.lease = number_after(last, partitions, now)
-    call('HSET', hash, 's', pack('<I8I8I8I8', job.lease, pushed, partitions, wake))
+    call('HSET', hash, 's', pack('<I8I8I8I7', job.lease, pushed, partitions, wake))
     job.till, job.reserves = after(now, job.ttr), up(job.reserves)
     if options == 'b' then
         job.flags, job.holder = job.flags + BOUND, sub(slot, 2, 9)
@@ -80,8 +82,17 @@ local function reschedule()
     lift(job)
     job.due, job.priority = due or job.due, priority or job.priority
     if ARGV[10] ~= '' then
-        job.raw = sub(job.raw, 1, HEAD.TOPIC_LEN) .. ARGV[10] .. sub(job.raw, HEAD.TOPIC)
-        call('HSET', hash, 'b' .. job.name, ARGV[11])
+        local record, apart = record_of(job, #job.topic, ARGV[10],
+            sub(job.record, job.content_at - job.names_len, job.content_at - 1), ARGV[11])
+        call('HSET', bucket_of(job.name), job.name, record)
+        if apart then
+            call('HSET', bucket_of(job.name), '*' .. job.name, apart)
+        elseif is_apart(job) then
+            call('HDEL', bucket_of(job.name), '*' .. job.name)
+        end
+        local new = read(job.name, record)
+        job.record, job.form, job.id_at = record, new.form, new.id_at
+        job.waits_at, job.content_at = new.waits_at, new.content_at
     end
     place(job, WAITING, now)
 end
@@ -93,8 +104,7 @@ elseif what == 'l' then
 elseif what == 't' then
     job.till = after(now, ttr or job.ttr) -- where it hangs, only the score changes
     call('ZADD', reserved, job.till, place_of(job))
-    job.raw = head_of(job)
-    call('HSET', hash, 'j' .. job.name, job.raw)
+    keep_head(job)
     tell_due(job.till)
 elseif what == 'b' then
     lift(job)
@@ -107,4 +117,6 @@ elseif what == 'r' then
 else
     reschedule()
 end
-return with_content(keep(job.raw, say(OK, shown(job, now), 0, 1, now, 0, job.seq)))
+local parts = keep(shown_job(job), say(OK, shown(job, now), 0, 1, now, 0, job.seq))
+if what == 'v' then parts[2] = whole_job(job) end
+return parts

@@ -1,27 +1,43 @@
--- What all scripts share, put before each of them. The keys: `hash` holds jobs ('j' and the number:
--- the head, 'b' and the number: content type and body), ids ('i' and the id), answers ('a'), counts
--- ('#') and the partition's own fields; `delayed` (topics that have delayed jobs) and `reserved`
--- (jobs) are sorted by time; `order` has equal scores and is sorted by bytes: 'b' buried, 'h' held
--- by a connection, 'r' ready, 't' topics, 'w' waiting until they are due.
--- docs/redis-layout.md has every byte; a head's places and formats, HEAD with a point and a name
--- behind it, are put in from job_head.h when the text is made. Numbers are doubles: exact up to
--- FOREVER, in 2255.
+-- What all scripts share, put before each of them. The keys: `hash` holds ids ('i' and the id),
+-- answers ('a'), counts ('#') and the partition's own fields; `delayed` (topics that
+-- have delayed jobs) and `reserved` (jobs) are sorted by time; `order` has equal scores and is
+-- sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics, 'w' waiting until
+-- they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
+-- bytes) is the field of its record, '+' and the name that of its head, '*' and the name that of a
+-- body that is apart; '!' is in each bucket for ever.
+-- docs/redis-layout.md has every byte; places and formats in heads and records, HEAD, SHORT and LONG
+-- with a point and a name behind it, are put in from job_head.h when the text is made. Numbers are
+-- doubles: exact up to FOREVER, in 2255.
+-- A bucket that a cluster has moved away already is an error here. So a script looks into each
+-- bucket that it needs before it writes, or between two jobs, when all that was written is whole.
 -- Half of a script's time is Lua's own: strings that are spliced beat tables, and functions that
 -- the common case of a hot script does not need are made within one, other(), which it calls for
 -- the other cases, with the keys and arguments of one request.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local call, sub, char = redis.call, string.sub, string.char
+local call, sub, char, byte = redis.call, string.sub, string.char, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack
+local MISSING = 'LATERDMISSING a bucket of jobs is not there'
 local CLOSED = 'LATERDCLOSED the partition is not there'
 local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
 local INVALID, JOBS_LIMIT, TOPICS_LIMIT = 6, 7, 8
-local KEPT, REPLACED, MORE, MARKED, LOST, SHARED = 1, 2, 4, 16, 32, 64
+local KEPT, REPLACED, MORE, LOOK, MARKED, LOST, SHARED, MISSED = 1, 2, 4, 8, 16, 32, 64, 128
 local BOUND, ARRIVAL = 1, 2 -- a head's flags
 
--- The request: is it sent again, where does its answer go, which one is it?
-local again, slot, request = sub(ARGV[1], 1, 1) == '1', sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20)
+local BUCKETS = 256
+
+-- The request: is it sent again (1, 3), is this a node that a slot comes to (2, 3: buckets may be
+-- still on their way), where does its answer go, which one is it?
+local again, importing = byte(ARGV[1]) % 2 == 1, byte(ARGV[1]) >= 50
+local slot, request = sub(ARGV[1], 2, 12), sub(ARGV[1], 13, 20)
+
+-- Jobs of the same 65 milliseconds share a bucket: batches are read and written together. In 17
+-- seconds all buckets have had their turn.
+local buckets = sub(hash, 1, -2) .. 'b'
+local function bucket_of(name)
+    return buckets .. byte(name, 6)
+end
 
 local function clock()
     return clock_of(ARGV[1])

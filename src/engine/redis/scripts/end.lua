@@ -1,10 +1,10 @@
 -- Finish (ARGV[2] f) and delete (d), of one job, or of several, each as if it came by itself. ARGV,
 -- PER_JOB for each: 1 the request, 2 which, 3 id or '', 4 number (8 bytes), 5 lease, 6 options: d
 -- its work is done, f only if nobody has it reserved. KEYS: four for all of them, or four for each.
--- Answer: {it, the head as it last was}; of several: an array of such answers. Here is the common
+-- Answer: {it, the job as it last was}; of several: an array of such answers. Here is the common
 -- case, reserved jobs that end, for all that follow each other and are in one partition; the others
 -- are in end_other.lua, which is other().
-local call, sub, unpack_bytes = redis.call, string.sub, struct.unpack
+local call, sub, byte, unpack_bytes = redis.call, string.sub, string.byte, struct.unpack
 local PER_JOB = 6
 local count, keys_each = #ARGV / PER_JOB, #KEYS > 4 and 4 or 0
 local answers, answered = { '' }, 0
@@ -14,7 +14,7 @@ while answered < count do
     repeat
         local id = ARGV[at + 3]
         alike = alike + 1
-        names[alike] = 'j' .. ARGV[at + 4]
+        names[alike] = ARGV[at + 4]
         if id ~= '' then
             ids, by_id = ids or {}, by_id or {}
             by_id[#ids + 1], ids[#ids + 1] = alike, 'i' .. id
@@ -23,42 +23,72 @@ while answered < count do
     until answered + alike >= count or KEYS[keys + alike * keys_each + 1] ~= hash
     if ids then
         local found = call('HMGET', hash, unpack(ids))
-        for i = 1, #ids do names[by_id[i]] = 'j' .. (found[i] or '') end
+        for i = 1, #ids do names[by_id[i]] = found[i] or '' end
     end
     if alike > 1 then seen = {} end
-    local heads, done, n = call('HMGET', hash, unpack(names)), 0, 0
-    local places, held, gone = { '' }, nil, { '', '', '' }
+    -- Records and heads, of all that lie side by side in one bucket at once.
+    local buckets = sub(hash, 1, -2) .. 'b' -- as bucket_of() has it
+    local jobs, from = nil, 1
+    while from <= alike do
+        local bucket, wanted, upto = byte(names[from], 6), { names[from], '+' .. names[from] }, from
+        while upto < alike and byte(names[upto + 1], 6) == bucket do
+            upto = upto + 1
+            wanted[#wanted + 1], wanted[#wanted + 2] = names[upto], '+' .. names[upto]
+        end
+        local some = bucket and call('HMGET', buckets .. bucket, unpack(wanted)) or { false, false }
+        if not jobs then
+            jobs = some
+        else
+            for i = 1, #wanted do jobs[2 * from - 2 + i] = some[i] or false end
+        end
+        from = upto + 1
+    end
+    local done, n, places, held, gone, gone_ids = 0, 0, { '' }, nil, {}, nil
     local fields, sums, sets = { 'g', '', '' }, { 0, 0, 0 }, { '', '', '', '', '', '', '', '' }
     local sum_of = nil -- where a field stands in `fields`, if there are several jobs
     at = base
     while done < alike do
-        local field, raw = names[done + 1], heads[done + 1]
-        if not raw or seen and seen[field] or string.byte(ARGV[at + 1]) ~= 48 or -- it is sent again
+        local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
+        if not record or not head or seen and seen[name] or
+            byte(ARGV[at + 1]) ~= 48 or -- it is sent again
             (ARGV[at + 6] ~= '' and ARGV[at + 6] ~= 'd') then
             break
         end
-        local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, raw)
+        local state, flags, _, _, lease = unpack_bytes(HEAD.STATE_TO_LEASE, head)
         if state ~= 3 or (ARGV[at + 5] ~= '0' and lease ~= tonumber(ARGV[at + 5])) then break end
-        local id_len, priority, _, due, _, created, _, topic_len =
-            unpack_bytes(HEAD.ID_LEN_TO_TOPIC_LEN, raw, HEAD.ID_LEN)
-        local name, topic = sub(field, 2), sub(raw, HEAD.TOPIC, HEAD.BYTES + topic_len)
-        local rank = flags >= 2 and created or due
-        -- As say() has it, with the number as it lies in the head.
-        local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. sub(raw, HEAD.SEQ, HEAD.SEQ_END) ..
+        local form, id_len, topic_len, retries = unpack_bytes(SHORT.FORM_TO_RETRIES, record)
+        local long = form % 2 == 1
+        local topic_at = long and LONG.TOPIC or SHORT.TOPIC
+        local topic = sub(record, topic_at, topic_at + topic_len - 1)
+        local priority, _, rank = unpack_bytes(HEAD.PRIORITY_TO_DUE, head, HEAD.PRIORITY)
+        if flags >= 2 then -- by arrival
+            rank = unpack_bytes(LONG.CREATED_FORMAT, record, long and LONG.CREATED or SHORT.CREATED)
+        end
+        -- As shown_job() has it.
+        local behind = topic_at + topic_len + id_len + 8 * retries
+        local job = name .. head .. sub(record, 1, behind - 1)
+        if not long then job = job .. struct.pack('<H', #record - behind + 1) end
+        -- As say() has it.
+        local answer = '\0\3\0\0\1\0\0\0\0\0\0\0\0\0\0\0' .. string.reverse(name) ..
             '\0\0\0\0\0\0\0\0'
         local reserved_now, ended = '#h' .. topic, '#f' .. topic
         if ARGV[at + 2] == 'd' and ARGV[at + 6] == '' then ended = '#d' .. topic end
         done = done + 1
-        places[done] = sub(raw, HEAD.TOPIC_LEN, HEAD.TOPIC_LEN) .. topic ..
+        places[done] = sub(record, 3, 3) .. topic ..
             struct.pack('>I4I8', priority, rank) .. name
         if flags % 2 == 1 then
             held = held or {}
-            held[#held + 1] = 'h' .. sub(raw, HEAD.HOLDER, HEAD.HOLDER_END) .. name
+            held[#held + 1] = 'h' .. sub(head, HEAD.HOLDER, HEAD.HOLDER_END) .. name
         end
-        gone[n + 1], gone[n + 2], n = field, 'b' .. name, n + 2
+        local bucket = byte(name, 6)
+        local of = gone[bucket] or {}
+        gone[bucket] = of
+        of[#of + 1], of[#of + 2] = name, '+' .. name
+        if form % 16 >= 8 then of[#of + 1] = '*' .. name end
         if id_len > 0 then
-            n = n + 1
-            gone[n] = 'i' .. sub(raw, HEAD.TOPIC + topic_len, HEAD.BYTES + topic_len + id_len)
+            gone_ids = gone_ids or {}
+            gone_ids[#gone_ids + 1] =
+                'i' .. sub(record, topic_at + topic_len, topic_at + topic_len + id_len - 1)
         end
         if done == 1 then
             fields[2], fields[3], sums[2], sums[3] = reserved_now, ended, -1, 1
@@ -69,16 +99,17 @@ while answered < count do
             e = sum_of[ended] or #fields + 1
             fields[e], sums[e], sum_of[ended] = ended, (sums[e] or 0) + 1, e
         end
-        if seen then seen[field] = true end
+        if seen then seen[name] = true end
         sets[2 * done - 1] = sub(ARGV[at + 1], 2, 12)
-        sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. raw
-        answers[answered + done] = { answer, raw }
+        sets[2 * done] = sub(ARGV[at + 1], 13, 20) .. answer .. job
+        answers[answered + done] = { answer, job }
         at = at + PER_JOB
     end
     if done > 0 then
         call('ZREM', KEYS[keys + 3], unpack(places))
         if held then call('ZREM', KEYS[keys + 4], unpack(held)) end
-        call('HDEL', hash, unpack(gone, 1, n))
+        for bucket, of in pairs(gone) do call('HDEL', buckets .. bucket, unpack(of)) end
+        if gone_ids then call('HDEL', hash, unpack(gone_ids)) end
         local counts = call('HMGET', hash, unpack(fields))
         n, sums[1] = 2 * done, done
         for i = 1, #fields do

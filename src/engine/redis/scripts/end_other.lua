@@ -10,9 +10,9 @@ if ARGV[2] == 'd' and job.state == RESERVED and string.find(ARGV[6], 'f', 1, tru
 elseif ARGV[2] == 'f' or given > 0 then
     err = check_lease(job, given)
 end
-local seen, head = shown(job, now), job.raw
+local seen, was = shown(job, now), shown_job(job)
 if err ~= OK then return { say(err, seen, 0, 0, now, 0, job.seq) } end
 lift(job)
 drop(job)
 call('HINCRBY', hash, (done and '#f' or '#d') .. job.topic, 1)
-return keep(head, say(OK, seen, 0, 1, now, 0, job.seq))
+return keep(was, say(OK, seen, 0, 1, now, 0, job.seq))

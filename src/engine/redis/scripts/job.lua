@@ -1,27 +1,6 @@
--- A job's head as a table and back, and its place in the sorted sets. Put before the scripts that
--- change jobs.
-local function read(raw)
-    local state, flags, reserves, till, lease, holder, failures, timeouts, releases, buries, kicks,
-        retries, id_len, priority, delay_s, due, seq, created, ttr, topic_len =
-        unpack_bytes(HEAD.STATE_TO_TOPIC_LEN, raw)
-    return {
-        raw = raw, state = state, flags = flags, failures = failures, reserves = reserves,
-        timeouts = timeouts, releases = releases, buries = buries, kicks = kicks,
-        retries = retries, id_len = id_len, priority = priority, delay_s = delay_s, due = due,
-        till = till, lease = lease, holder = holder, seq = seq, created = created, ttr = ttr,
-        topic = sub(raw, HEAD.TOPIC, HEAD.BYTES + topic_len), name = pack('>I8', seq),
-    }
-end
-
-local function head_of(job)
-    return pack(HEAD.STATE_TO_DUE, job.state, job.flags, job.reserves, job.till, job.lease,
-        job.holder, job.failures, job.timeouts, job.releases, job.buries, job.kicks, job.retries,
-        job.id_len, job.priority, job.delay_s, job.due) .. sub(job.raw, HEAD.SEQ)
-end
-
+-- A job's transitions, and its place in the sorted sets. Put before the scripts that change jobs.
 local function id_of(job)
-    local from = HEAD.TOPIC + #job.topic
-    return sub(job.raw, from, from + job.id_len - 1)
+    return sub(job.record, job.id_at, job.waits_at - 1)
 end
 
 -- Among equal scores, bytes decide: priority, then due time or arrival, then number.
@@ -63,14 +42,14 @@ end
 -- owner means to look next.
 local function state_of_all()
     local state = call('HGET', hash, 's')
-    return unpack_bytes('<I8I8I8I8', state)
+    return unpack_bytes('<I8I8I8I7', state)
 end
 
 -- Something is due at that time: tell the timer's owner if that is sooner than it knows.
 local function tell_due(at)
     local last, pushed, partitions, wake = state_of_all()
     if at < wake then
-        call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, at))
+        call('HSET', hash, 's', pack('<I8I8I8I7', last, pushed, partitions, at))
         publish(string.format('w%.0f %.0f', last % partitions, at))
     end
 end
@@ -93,7 +72,7 @@ local function lift(job)
     end
     if job.state == RESERVED then
         if is_bound(job) then job.flags = job.flags - BOUND end
-        job.holder = '\0\0\0\0\0\0\0\0'
+        job.holder = NOBODY
     end
     job.lease, job.till = 0, 0
 end
@@ -118,13 +97,12 @@ local function place(job, state, now)
         link_delayed(job)
         tell_due(job.due)
     end
-    job.raw = head_of(job)
-    call('HSET', hash, 'j' .. job.name, job.raw)
+    keep_head(job)
 end
 
 -- Forgets the lifted job.
 local function drop(job)
-    call('HDEL', hash, 'j' .. job.name, 'b' .. job.name)
+    call('HDEL', bucket_of(job.name), job.name, '+' .. job.name, '*' .. job.name)
     if job.id_len > 0 then
         call('HDEL', hash, 'i' .. id_of(job))
     end
@@ -147,8 +125,7 @@ local function fail(job, now)
     local wait = 0
     lift(job)
     if job.retries > 0 then
-        local from = HEAD.TOPIC + #job.topic + job.id_len + 8 * (job.failures - 1)
-        wait = unpack_bytes('<I8', job.raw, from)
+        wait = unpack_bytes('<I8', job.record, job.waits_at + 8 * (job.failures - 1))
     end
     job.due = after(now, wait)
     place(job, WAITING, now)
@@ -179,14 +156,13 @@ local function find(id, name)
     if id ~= '' then
         name = call('HGET', hash, 'i' .. id)
     end
-    local raw = name and call('HGET', hash, 'j' .. name)
-    return raw and read(raw) or nil
+    return name and fetch(name) or nil
 end
 
 -- Keeps the answer for a request that is sent again, and gives it.
-local function keep(head, answer)
-    call('HSET', hash, slot, request .. answer .. head)
-    return { answer, head }
+local function keep(rest, answer)
+    call('HSET', hash, slot, request .. answer .. rest)
+    return { answer, rest }
 end
 
 -- May somebody with this lease (0: none given) end or change the reservation? 0 = yes.

@@ -1,6 +1,6 @@
 -- Shows a topic's jobs in one state. ARGV: 2 l or p (a peek: with its content), 6 after this time
 -- (of reserved jobs, when their ttr ends; -1: any) and 7 number, 8 how many. Answer: {it, where to
--- go on, head, …, content (p)}; `more`: there may be. Jobs come in the order of the set; those of
+-- go on, job, …}, for p with its content; `more`: there may be. Jobs come in the order of the set; those of
 -- the cursor's time that were shown are left out.
 local after, after_seq, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local parts, now = { '', '' }, clock()
@@ -12,14 +12,12 @@ end
 local more, from = false, ''
 if not has_none() then more, from = walk(function(name)
     if #parts - 2 == most then return false end
-    local raw = call('HGET', hash, 'j' .. name)
-    if not raw then return true end
-    local at, seq = after + 1, 0
-    if state == 3 then
-        at = unpack_bytes(HEAD.UNTIL_FORMAT, raw, HEAD.UNTIL)
-        seq = unpack_bytes(HEAD.SEQ_FORMAT, raw, HEAD.SEQ)
+    local job = fetch(name)
+    if not job then return true end
+    local at = state == 3 and job.till or after + 1
+    if at > after or (at == after and job.seq > after_seq) then
+        parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job)
     end
-    if at > after or (at == after and seq > after_seq) then parts[#parts + 1] = raw end
     return true
 end) end
 local count = #parts - 2
@@ -27,7 +25,4 @@ if count == 0 and not more and not call('ZSCORE', order, 't' .. topic) then
     return { say(NOT_FOUND, 0, 0, 0, now, 0, 0), '' }
 end
 parts[1], parts[2] = say(OK, 0, more and MORE or 0, count, now, 0, 0), from
-if ARGV[2] == 'p' and count > 0 then
-    parts[4] = call('HGET', hash, 'b' .. read(parts[3]).name) or ''
-end
 return parts

@@ -5,18 +5,47 @@
 -- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
 -- the partition last, or is another one;
 -- replaced: it was made; lost: a set is not as it was made, so what was in it is to be put back by
--- rebuild.lua; count: 1 if the daemon was unknown here. INVALID: count partitions are there, of
--- layout seq; or {it, key}: that key is none of ours.
+-- rebuild.lua; look: that is to go through the hash, where layout 2 had the jobs; missed:
+-- buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
+-- count partitions are there, of layout seq; or {it, key}: that key is none of ours.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 local filler, now, flags = string.rep('\255', 65), clock(), 0
+
+local names = {}
+for i = 1, BUCKETS do names[i] = buckets .. (i - 1) end
+
+local function make_buckets()
+    for i = 1, BUCKETS do call('HSET', names[i], '!', '') end
+end
+
 -- Nothing is written before all four were looked at.
 local found, stray = redis.pcall('HMGET', hash, 's', 'v', 'o', 'n', 'y'), nil
 if found.err then stray = hash end
+-- Layout 2: two keys of the same names, jobs in the hash, the reserved ones under another name, so
+-- that a daemon which knows no other layout ends no lease of a job that it cannot find. Its
+-- scripts do not take a number of seven bytes either. Delayed jobs go behind their topics, step by
+-- step: promote.lua moves those that are elsewhere.
+if not stray and found[1] and found[2] == '2' and ARGV[5] == '3' then
+    local last, pushed, of, wake =
+        unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
+    if of ~= partitions then return { say(INVALID, 0, 0, of, now, 0, 2) } end
+    if importing then error(MISSING) end
+    local older = sub(hash, 1, -2) .. 'r'
+    make_buckets() -- if the slot is on its way to another node, this fails, and nothing is done
+    if call('EXISTS', older) == 1 and call('EXISTS', reserved) == 0 then
+        call('RENAME', older, reserved)
+    end
+    found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
+    call('HSET', hash, 's', found[1], 'v', found[2], 'x', '', 'l', '+inf')
+end
 for i = 2, 4 do
     local score = redis.pcall('ZSCORE', KEYS[i], filler)
     if type(score) == 'table' then stray = stray or KEYS[i] end
     if not score then flags = LOST end
 end
+-- An error: some have moved to another node with their slot, as the others will.
+local there = importing and BUCKETS or redis.pcall('EXISTS', unpack(names))
+local lost = type(there) == 'number' and there < BUCKETS
 if stray then return { say(INVALID, 0, 0, 0, now, 0, 0), stray } end
 
 local time = call('TIME')
@@ -35,24 +64,20 @@ local function first_after(least)
 end
 
 if not found[1] then
+    if importing then error(MISSING) end
     -- The clock goes on where the daemon's that makes the partition is: clock_of() holds it there.
     ahead, set_count = now - redis_now, tonumber(ARGV[7])
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
-    found = { pack('<I8I8I8I8', first_after(now), 0, partitions, FOREVER), ARGV[5] }
+    found = { pack('<I8I8I8I7', first_after(now), 0, partitions, FOREVER), ARGV[5] }
+    make_buckets()
     call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4],
         'o', string.format('%.0f', ahead), 'n', string.format('%.0f', set_count), 'y', run)
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
-    flags = REPLACED
+    flags, lost = REPLACED, 0
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
-end
--- Layout 3 has delayed jobs behind their topics: promote.lua moves those that are elsewhere.
-if found[2] == '2' and ARGV[5] == '3' and unpack_bytes('<I8', found[1], 17) == partitions then
-    even_if_full()
-    found[2] = '3'
-    call('HSET', hash, 'v', '3', 'l', '+inf')
 end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
@@ -62,8 +87,12 @@ end
 local held = unpack_bytes('<I8', ARGV[1], 37) > 0 and now or redis_now + ahead
 now = redis_now + ahead
 even_if_full()
+if lost and flags % 4 < REPLACED then
+    make_buckets()
+    flags = flags + MISSED
+end
 local last = unpack_bytes('<I8', found[1])
-if restarted and (flags ~= REPLACED or seen > 0) then
+if restarted and (flags % 4 < REPLACED or seen > 0) then
     seen = math.max(seen, last, held) + SKIPPED * partitions
     call('HSET', hash, 'y', run)
 end
@@ -75,5 +104,6 @@ call('ZADD', order, 0, 'd' .. daemon)
 local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
 call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))
+if call('HEXISTS', hash, 'x') == 1 then flags = flags + LOOK end
 return { say(OK, restarted and 1 or 0, flags, unknown, now, 0, 0),
     string.format('%.0f %.0f', ahead, set_count) }

@@ -1,5 +1,6 @@
 -- What is due becomes ready; leases whose ttr ran out end.
--- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua; the
+-- ARGV: 2 steps at most. Answer: {it, topic, …}: count, more, next_us; lost: see open.lua;
+-- missed: a bucket of jobs was lost, and is made again; the
 -- topics that have ready jobs now where the caller's mark was the first: it needs no notice.
 -- Each topic that has something due gets its share of the steps, so none waits for another's burst.
 -- Of very many such topics, half of the share are those that are due longest, and half go round.
@@ -122,9 +123,12 @@ end
 
 local leases = math.max(LEASES_LEAST, math.min(LEASES, math.floor(left / 10)))
 local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, leases)
+local away = false
 for i = 1, #ended do
-    local job = find('', sub(ended[i], -8))
-    if job and job.state == RESERVED then
+    local job = try_fetch(sub(ended[i], -8))
+    if job == false then
+        away = true -- the bucket moves with its slot: later
+    elseif job and job.state == RESERVED then
         job.timeouts = up(job.timeouts)
         call('HINCRBY', hash, '#t' .. job.topic, 1)
         fail(job, now)
@@ -137,11 +141,19 @@ local next_delayed = call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local next_reserved = call('ZRANGE', reserved, 0, 0, 'WITHSCORES')[2]
 local next_us = math.min(tonumber(next_delayed or FOREVER), tonumber(next_reserved or FOREVER),
     FOREVER)
+if away then next_us = math.max(next_us, now + 20000) end
 if has_old then next_us = math.min(next_us, now + PAUSE_US) end
 local last, pushed, partitions = state_of_all()
-call('HSET', hash, 's', pack('<I8I8I8I8', last, pushed, partitions, next_us))
+call('HSET', hash, 's', pack('<I8I8I8I7', last, pushed, partitions, next_us))
 local filler, flags = string.rep('\255', 65), next_us <= now and MORE or 0
 for i = 2, 4 do
     if not call('ZSCORE', KEYS[i], filler) then flags = flags % LOST + LOST end
+end
+-- Each time another bucket is looked at. One that was lost has no such field, even if there have
+-- been pushes into it since.
+local bucket = buckets .. math.floor(now / 1000) % BUCKETS
+if not importing and redis.pcall('HEXISTS', bucket, '!') == 0 then
+    call('HSET', bucket, '!', '')
+    flags = flags + MISSED
 end
 return { say(OK, 0, flags, most - left + #ended, now, next_us, 0), unpack(ours) }

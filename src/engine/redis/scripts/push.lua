@@ -1,11 +1,11 @@
 -- Push, of one job, or of several, each as if it came by itself. ARGV, PER_JOB for each: 1 the
--- request; 2 and 3 the head, what comes before its number and what after its time of making;
--- 4 content type and body, 5 due, 6 the start of its place (topic's length, topic, priority, and
+-- request; 2 and 3 the record, what comes before the time of its making and what after that;
+-- 4 content type and body, if they are apart, 5 due, 6 the start of its place (topic's length, topic, priority, and
 -- due unless a), 7 '#p' and the topic, 8 'i' and the id, or '', 9 its order (d due, a arrival) or b
 -- buried, 10 if it exists (j reject, p replace, k keep), 11 and 12 most jobs and topics (0: any), 13
 -- the start of its place while it is delayed ('w', topic's length, topic, due, priority).
 -- KEYS: four for all of them, or four for each.
--- Answer: {it}, or {it, head} if a job of that id is kept: else the head is what was sent, with
+-- Answer: {it}, or {it, job} if a job of that id is kept: else the job is what was sent, with
 -- number and time. Of several: an array of such answers. Here is the common case, for all that
 -- follow each other, go to one partition and topic, and are ready or all are not; the others are in
 -- push_other.lua, which is other().
@@ -31,9 +31,10 @@ while answered < count do
     if found[1] and found[2] and (not mark or #mark == 17 and byte(mark) == 48 and
         sub(mark, 2, 9) == sub(request, 3, 10) and
         struct.unpack('<I8', mark, 10) < struct.unpack('<I8', request, 13)) then
-        local last, pushed, partitions, wake = struct.unpack('<I8I8I8I8', found[1])
-        local sets = { 's', '', topic, '', '', '', '', '', '', '', '', '' }
+        local last, pushed, partitions, wake = struct.unpack('<I8I8I8I7', found[1])
+        local sets = { 's', '', topic, '', '', '', '', '' }
         local places, n, soonest = { '', '' }, 4, math.huge
+        local records, m, bucket = { '', '' }, 0, nil
         at = base
         while done < alike do
             local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
@@ -46,6 +47,9 @@ while answered < count do
             local seq = now - now % partitions + last % partitions -- as number_after() has it
             if seq <= last then seq = last + partitions end
             local name, made = pack('>I8', seq), pack('<I8I8', seq, now)
+            -- All of a round are in one bucket, the first write: if it has moved, nothing is done.
+            if done > 0 and byte(name, 6) ~= bucket then break end
+            bucket = byte(name, 6)
             local rank, place, answer = '', nil, nil -- answer as say() has it
             if ARGV[at + 9] == 'a' then rank = pack('>I8', now) end
             if ready then
@@ -59,17 +63,23 @@ while answered < count do
             done, last, pushed = done + 1, seq, pushed + 1
             places[2 * done - 1], places[2 * done] = '0', place
             answers[answered + done] = answer
-            sets[n + 1], sets[n + 2] = 'j' .. name, ARGV[at + 2] .. made .. ARGV[at + 3]
-            sets[n + 3], sets[n + 4] = 'b' .. name, ARGV[at + 4]
-            sets[n + 5], sets[n + 6] = sub(ARGV[at + 1], 2, 12), sub(ARGV[at + 1], 13, 20) .. answer
-            n, at = n + 6, at + PER_JOB
+            records[m + 1] = name
+            records[m + 2] = ARGV[at + 2] .. sub(made, 9, 15) .. ARGV[at + 3]
+            m = m + 2
+            if ARGV[at + 4] ~= '' then
+                records[m + 1], records[m + 2], m = '*' .. name, ARGV[at + 4], m + 2
+            end
+            sets[n + 1], sets[n + 2] = sub(ARGV[at + 1], 2, 12), sub(ARGV[at + 1], 13, 20) .. answer
+            n, at = n + 2, at + PER_JOB
             if id ~= '' then
                 sets[n + 1], sets[n + 2], n = id, name, n + 2
                 if seen then seen[id] = true end
             end
         end
         if done > 0 then
-            sets[2], sets[4] = pack('<I8I8I8I8', last, pushed, partitions, wake), found[2] + done
+            sets[2], sets[4] = pack('<I8I8I8I7', last, pushed, partitions, wake), found[2] + done
+            -- As bucket_of() has it.
+            call('HSET', sub(hash, 1, -2) .. 'b' .. bucket, unpack(records, 1, m))
             call('ZADD', KEYS[keys + 4], unpack(places))
             if not ready then
                 call('ZADD', KEYS[keys + 2], 'LT', soonest, '\0' .. sub(topic, 3))

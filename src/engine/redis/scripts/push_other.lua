@@ -6,20 +6,24 @@ if first then return { first } end
 local found = call('HMGET', hash, 's', ARGV[7], id)
 if not found[1] then return redis.error_reply(CLOSED) end
 
-local old, flags = found[3] and call('HGET', hash, 'j' .. found[3]), 0
+local old, flags = found[3] and fetch(found[3]), 0
 if old and exists == 'j' then
     return { say(EXISTS, 0, 0, 0, now, 0, 0) }
 elseif old and exists == 'k' then
-    return { say(OK, 0, KEPT, 1, now, 0, 0), old }
+    return { say(OK, 0, KEPT, 1, now, 0, 0), shown_job(old) }
 end
 local last, pushed, partitions, wake = state_of_all()
+local seq = number_after(last, partitions, now)
+local name = pack('>I8', seq)
+local record, bucket = ARGV[2] .. pack('<I7', now) .. ARGV[3], bucket_of(name)
+if call('HEXISTS', bucket, '!') == 0 then error(MISSING) end
 if not old and pushed >= most then
     -- Some of these have gone. They are taken off both numbers, so that it is long until the next
     -- push has to look here.
     local gone = call('HGET', hash, 'g') or 0
     pushed = pushed - gone
     if pushed >= most then return { say(JOBS_LIMIT, 0, 0, 0, now, 0, 0) } end
-    call('HSET', hash, 'g', 0, 's', pack('<I8I8I8I8', last, pushed, partitions, wake))
+    call('HSET', hash, 'g', 0, 's', pack('<I8I8I8I7', last, pushed, partitions, wake))
 end
 if not found[2] then -- the first job of its topic
     if not call('ZSCORE', order, 't' .. topic) and not room_for_topic(tonumber(ARGV[12]), now) then
@@ -29,19 +33,20 @@ if not found[2] then -- the first job of its topic
     call('HDEL', hash, '#w' .. topic) -- who waits for it is told below
 end
 if old then
-    local job = read(old)
-    lift(job)
-    drop(job)
-    call('HINCRBY', hash, '#x' .. job.topic, 1)
+    lift(old)
+    drop(old)
+    call('HINCRBY', hash, '#x' .. old.topic, 1)
     flags = REPLACED
 end
 
-local seq = number_after(last, partitions, now)
-local job = read(ARGV[2] .. pack('<I8I8', seq, now) .. ARGV[3])
-call('HSET', hash, 's', pack('<I8I8I8I8', seq, pushed + 1, partitions, wake),
-    'b' .. job.name, ARGV[4])
-if id ~= '' then call('HSET', hash, id, job.name) end
+local job = read(name, record)
+job.is_new = true
+call('HSET', hash, 's', pack('<I8I8I8I7', seq, pushed + 1, partitions, wake))
+if id ~= '' then call('HSET', hash, id, name) end
 call('HINCRBY', hash, ARGV[7], 1)
 place(job, ARGV[9] == 'b' and BURIED or WAITING, now)
+-- Last: if a key of another type ends the script, there is no job of that id.
+call('HSET', bucket, name, record)
+if ARGV[4] ~= '' then call('HSET', bucket, '*' .. name, ARGV[4]) end
 if not found[2] then publish(string.format('r%.0f ', last % partitions) .. topic) end
 return { keep('', say(OK, shown(job, now), flags, 1, now, 0, seq))[1] }

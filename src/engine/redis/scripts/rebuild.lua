@@ -1,14 +1,18 @@
--- A sorted set was lost (deleted, evicted): what was in it is put back from the heads, a slice of
--- the hash a call. ARGV: 2 where to go on ('0' from the start), 3 about how many fields. Answer:
--- {it, where to go on}: more. It changes nothing that is where it belongs, so others go on
+-- Goes through all jobs, a slice a call: those that layout 2 left in the hash are put into their
+-- buckets, and (ARGV[4] r) what a lost sorted set held (deleted, evicted) is put back from the
+-- jobs. ARGV: 2 where to go on ('0' from the start; c: only the hash), 3 about how many fields.
+-- Answer: {it, where to go on}: more. It changes nothing that is where it belongs, so others go on
 -- meanwhile; a ready job that was lost becomes ready by promote, since it is due.
-local filler, now = string.rep('\255', 65), clock()
-local scanned = call('HSCAN', hash, ARGV[2], 'COUNT', ARGV[3])
-local fields, from = scanned[2], scanned[1]
+local filler, now, left = string.rep('\255', 65), clock(), tonumber(ARGV[3])
+local bucket, cursor = string.match(ARGV[2], '^(%d+) (%d+)$')
+bucket, cursor = tonumber(bucket or 0) - 1, cursor or '0' -- -1: the hash
 
 local function put_back(job)
     local at = place_of(job)
     call('ZADD', order, 0, 't' .. job.topic)
+    if job.id_len > 0 and not call('HGET', hash, 'i' .. id_of(job)) then
+        call('HSET', hash, 'i' .. id_of(job), job.name)
+    end
     if job.state == RESERVED then
         call('ZADD', reserved, job.till, at)
         tell_due(job.till)
@@ -23,21 +27,40 @@ local function put_back(job)
     end
 end
 
-even_if_full()
-for i = 1, #fields, 2 do
-    local field = fields[i]
+local function look_at(field)
     local kind = sub(field, 1, 1)
-    if kind == 'j' and #field == 9 then
-        put_back(read(fields[i + 1]))
+    if bucket >= 0 then
+        if #field == 8 then
+            local job = fetch(field)
+            if job then put_back(job) end
+        end
+    elseif kind == 'j' and #field == 9 then
+        fetch(sub(field, 2))
     elseif kind == 'd' and #field == 9 then
         call('ZADD', order, 0, field)
     elseif sub(field, 1, 2) == '#p' then
         call('ZADD', order, 0, 't' .. sub(field, 3))
     end
 end
-if from == '0' then
+
+even_if_full()
+local done = false
+while left > 0 and not done do
+    local scanned = call('HSCAN', bucket < 0 and hash or buckets .. bucket, cursor, 'COUNT', left)
+    for i = 1, #scanned[2], 2 do look_at(scanned[2][i]) end
+    left, cursor = left - #scanned[2] / 2 - 5, scanned[1]
+    if cursor == '0' then
+        bucket = bucket + 1
+        if bucket == 0 then call('HDEL', hash, 'x') end
+        done = bucket == BUCKETS or ARGV[4] ~= 'r'
+    end
+end
+if not done then
+    return { say(OK, 0, MORE, 0, now, 0, 0), bucket + 1 .. ' ' .. cursor }
+end
+if ARGV[4] == 'r' then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
 end
-return { say(OK, 0, from ~= '0' and MORE or 0, 0, now, 0, 0), from }
+return { say(OK, 0, 0, 0, now, 0, 0), '0' }

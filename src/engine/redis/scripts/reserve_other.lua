@@ -1,7 +1,7 @@
 -- Reserve, all but the common case: see reserve.lua.
 local PAST = '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
 local NONE = '\255\255\255\255\255\255\255\255\255\255\255\255'
-local AT_ONCE = 32 -- heads read together
+local AT_ONCE = 32 -- jobs read together
 local UNSEEN = '\255\255\255\255\255\255\255\255\255\255\255\254'
 local listed = string.find(ARGV[2], 'l', 1, true)
 local bound = string.find(ARGV[2], 'b', 1, true)
@@ -10,9 +10,8 @@ local wait = waits or string.find(ARGV[2], 'h', 1, true)
 local most, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = clock()
 
-local function reply(heads, contents, flags, next_us, firsts)
-    local parts = { say(#heads > 0 and OK or EMPTY, 0, flags, #heads, now, next_us, 0) }
-    for i = 1, #heads do parts[2 * i], parts[2 * i + 1] = heads[i], contents[i] end
+local function reply(jobs, flags, next_us, firsts)
+    local parts = { say(#jobs > 0 and OK or EMPTY, 0, flags, #jobs, now, next_us, 0), unpack(jobs) }
     parts[#parts + 1] = firsts
     return parts
 end
@@ -20,15 +19,14 @@ end
 -- Sent again: those of the jobs that still have the lease of the first time.
 local first = answered()
 if first then
-    local heads, contents = {}, {}
+    local jobs = {}
     for from = 1, #first, 16 do
-        local name, lease = sub(first, from, from + 7), unpack_bytes('<I8', first, from + 8)
-        local found = call('HMGET', hash, 'j' .. name, 'b' .. name)
-        if found[1] and unpack_bytes(HEAD.LEASE_FORMAT, found[1], HEAD.LEASE) == lease then
-            heads[#heads + 1], contents[#heads + 1] = found[1], found[2] or ''
+        local job = fetch(sub(first, from, from + 7))
+        if job and job.lease == unpack_bytes('<I8', first, from + 8) then
+            jobs[#jobs + 1] = whole_job(job)
         end
     end
-    return reply(heads, contents, MORE, FOREVER, '')
+    return reply(jobs, MORE, FOREVER, '')
 end
 
 local fields, topics, seen = { 's' }, {}, {}
@@ -47,7 +45,7 @@ for from = 1, #fields, 1000 do -- a call takes no more than some thousand argume
     for i = 1, #some do found[from - 1 + i] = some[i] end
 end
 if not found[1] then return redis.error_reply(CLOSED) end
-local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I8', found[1])
+local last, pushed, partitions, wake = unpack_bytes('<I8I8I8I7', found[1])
 local next_us = FOREVER
 
 -- The first ready ones of each topic that is not paused, in the order in which to take them, and
@@ -79,44 +77,68 @@ if not listed and #topics > 1 then
     for i = 1, #candidates do candidates[i] = keys[i][1] end
 end
 
-local heads, contents, gone, held, sets, kept, taken = {}, {}, {}, {}, {}, {}, {}
-local count, bytes, at, soonest, daemon, bodies = 0, 0, 1, FOREVER, sub(slot, 2, 9), {}
-while at <= #candidates and count < most and bytes < most_bytes do
-    local asked, upto = {}, math.min(#candidates, at + math.min(AT_ONCE, most - count) - 1)
-    for i = at, upto do
-        asked[#asked + 1] = 'j' .. sub(candidates[i], -8)
-    end
-    local known = call('HMGET', hash, unpack(asked))
-    for i = 1, #asked do
-        if bytes >= most_bytes then break end
-        local candidate, raw = candidates[at], known[i]
-        at = at + 1
-        gone[#gone + 1] = candidate
-        if raw then -- else: a place whose job is not there, which no script leaves
-            local flags, reserves = unpack_bytes(HEAD.FLAGS_TO_RESERVES, raw, HEAD.FLAGS)
-            local till = now + unpack_bytes(HEAD.TTR_FORMAT, raw, HEAD.TTR)
-            if till > FOREVER then till = FOREVER end
-            if reserves < 65535 then reserves = reserves + 1 end
-            last = number_after(last, partitions, now)
-            local head = pack(HEAD.STATE_TO_HOLDER, RESERVED, bound and flags + BOUND or flags,
-                reserves, till, last, bound and daemon or '\0\0\0\0\0\0\0\0') ..
-                sub(raw, HEAD.FAILURES)
-            local name, topic = sub(candidate, -8), sub(candidate, 3, 2 + string.byte(candidate, 2))
-            count, bodies[count + 1] = count + 1, 'b' .. name
-            bytes = bytes + unpack_bytes(HEAD.BODY_LEN_FORMAT, raw, HEAD.BODY_LEN)
-            heads[count], kept[count] = head, name .. pack('<I8', last)
-            sets[2 * count - 1], sets[2 * count] = 'j' .. name, head
-            held[2 * count - 1], held[2 * count] = till, sub(candidate, 2)
-            taken[topic] = (taken[topic] or 0) + 1
-            if till < soonest then soonest = till end
+local jobs, gone, held, sets, kept, taken, bodies, lost = {}, {}, {}, {}, {}, {}, {}, {}
+local heads, heads_in, found_at = {}, {}, {} -- by bucket; the buckets; what was found, by place
+local count, bytes, at, soonest, daemon = 0, 0, 1, FOREVER, sub(slot, 2, 9)
+
+-- Reads the jobs at these places; those that lie together in one bucket at once.
+local function read_some(from, upto)
+    while from <= upto do
+        local bucket, wanted, first_of_all = byte(candidates[from], -3), {}, from
+        while from <= upto and byte(candidates[from], -3) == bucket do
+            local name = sub(candidates[from], -8)
+            wanted[#wanted + 1], wanted[#wanted + 2] = name, '+' .. name
+            from = from + 1
+        end
+        local known = call('HMGET', buckets .. bucket, unpack(wanted))
+        for i = first_of_all, from - 1 do
+            local place = 2 * (i - first_of_all)
+            found_at[i] = known[place + 1] and
+                read(wanted[place + 1], known[place + 1], known[place + 2]) or
+                fetch(wanted[place + 1]) -- as an older layout has it, or lost
         end
     end
 end
 
-for from = 1, count, 1000 do
-    local some = call('HMGET', hash, unpack(bodies, from, math.min(count, from + 999)))
-    for i = 1, #some do contents[from - 1 + i] = some[i] or '' end
+while at <= #candidates and count < most and bytes < most_bytes do
+    local upto = math.min(#candidates, at + math.min(AT_ONCE, most - count) - 1)
+    read_some(at, upto)
+    for i = at, upto do
+        if bytes >= most_bytes then break end
+        local candidate, job = candidates[i], found_at[i]
+        at = i + 1
+        gone[#gone + 1] = candidate
+        if not job then -- its bucket was lost
+            lost[#lost + 1] = sub(candidate, 3, 2 + byte(candidate, 2))
+        else
+            local bucket = byte(candidate, -3)
+            job.till = now + job.ttr
+            if job.till > FOREVER then job.till = FOREVER end
+            if job.reserves < 65535 then job.reserves = job.reserves + 1 end
+            last = number_after(last, partitions, now)
+            job.head = pack(HEAD.STATE_TO_DUE, RESERVED, bound and job.flags + BOUND or job.flags,
+                job.reserves, job.till, last, bound and daemon or NOBODY, job.failures,
+                job.timeouts, job.releases, job.buries, job.kicks, job.priority, job.delay_s,
+                job.due)
+            count = count + 1
+            if is_apart(job) then
+                bytes = bytes + unpack_bytes(LONG.BODY_LEN_FORMAT, job.record, LONG.BODY_LEN)
+            else
+                bytes = bytes + #job.record - job.content_at + 1
+            end
+            jobs[count], kept[count] = job, job.name .. pack('<I8', last)
+            if not heads[bucket] then
+                heads[bucket], heads_in[#heads_in + 1] = {}, bucket
+            end
+            local set = heads[bucket]
+            set[#set + 1], set[#set + 2] = '+' .. job.name, job.head
+            held[2 * count - 1], held[2 * count] = job.till, sub(candidate, 2)
+            taken[job.topic] = (taken[job.topic] or 0) + 1
+            if job.till < soonest then soonest = job.till end
+        end
+    end
 end
+for i = 1, count do bodies[i] = whole_job(jobs[i]) end
 
 -- In pieces: see above.
 local function in_pieces(name, key, list)
@@ -127,11 +149,16 @@ end
 if #gone == 0 and wait then even_if_full() end -- else the first write, a ZREM, takes none
 in_pieces('ZREM', order, gone)
 in_pieces('ZADD', reserved, held)
+for i = 1, #heads_in do in_pieces('HSET', buckets .. heads_in[i], heads[heads_in[i]]) end
+for i = 1, #lost do
+    call('HINCRBY', hash, 'g', 1)
+    call('HINCRBY', hash, '#d' .. lost[i], 1)
+end
 if bound then
     for i = 1, count do call('ZADD', order, '0', 'h' .. daemon .. sub(kept[i], 1, 8)) end
 end
 for i = at, #candidates do
-    local topic = sub(candidates[i], 3, 2 + string.byte(candidates[i], 2))
+    local topic = sub(candidates[i], 3, 2 + byte(candidates[i], 2))
     first_of[topic] = first_of[topic] or sub(candidates[i], -20, -9)
 end
 local flags = next(first_of) and MORE or 0
@@ -169,11 +196,11 @@ if count > 0 then
     end
     local n, sooner = #sets, soonest < wake
     if sooner then wake = soonest end
-    sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I8', last, pushed, partitions, wake)
+    sets[n + 1], sets[n + 2] = 's', pack('<I8I8I8I7', last, pushed, partitions, wake)
     sets[n + 3], sets[n + 4] = slot, request .. table.concat(kept)
     if sooner then publish(string.format('w%.0f %.0f', last % partitions, wake)) end
 end
 in_pieces('HSET', hash, sets)
 local firsts = {}
 for i = 5, #ARGV do firsts[i - 4] = first_of[ARGV[i]] or NONE end
-return reply(heads, contents, flags, next_us, table.concat(firsts))
+return reply(bodies, flags, next_us, table.concat(firsts))

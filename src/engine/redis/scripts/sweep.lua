@@ -5,7 +5,11 @@ if first then return { sub(first, 1, 32), sub(first, 33) } end
 local most, done, now = tonumber(ARGV[6]), 0, clock()
 local more, from = walk(function(name)
     if done == most then return false end
-    local job = find('', name)
+    local job = try_fetch(name)
+    if job == false then -- its bucket is not here now: as far as it is done, it is answered
+        if done == 0 then error(MISSING) end
+        return false
+    end
     if not job then return true end
     done = done + 1
     if ARGV[2] == 'k' then

@@ -37,8 +37,8 @@ local function show(name)
     local oldest = 0
     if ready > 0 then
         local head = call('ZRANGEBYLEX', order, '[r' .. key, last, 'LIMIT', 0, 1)[1]
-        local raw = call('HGET', hash, 'j' .. sub(head, -8))
-        oldest = unpack_bytes(HEAD.DUE_FORMAT, raw, HEAD.DUE)
+        local job = try_fetch(sub(head, -8))
+        oldest = job and job.due or 0
     end
     return pack('<I8I8I8I8', ready, urgent, buried, oldest) .. table.concat(found) ..
         pack('<I8', first_due(key))

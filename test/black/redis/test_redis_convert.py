@@ -1,0 +1,65 @@
+"""A queue of layout 2, as laterd left it before jobs had buckets (layout2.resp: the commands that make
+it again), is converted while it is served: no job is lost, none is changed."""
+
+import os
+
+import pytest
+from redis import REDIS_SERVER, Redis
+from wire import Client, eventually
+
+pytestmark = pytest.mark.skipif(not REDIS_SERVER, reason="there is no redis-server")
+DUMP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "layout2.resp")
+KINDS = {"ready": "old", "delayed": "old", "reserved": "held", "buried": "grave", "retried": "again",
+         "big": "big", "json": "kind", "typed": "kind"}
+
+
+def load(redis):
+    with open(DUMP, "rb") as file, redis.connect() as connection:
+        data = file.read()
+        connection.socket.sendall(data)
+        for _ in range(data.count(b"\r\nHSET\r\n") + data.count(b"\r\nZADD\r\n")):
+            connection.reply()
+
+
+def config(redis):
+    return {"engine": {"engine": "redis"}, "redis": {"url": redis.url, "prefix": "old", "partitions": 2}}
+
+
+def test_p2_a_queue_of_layout_2_is_converted_and_loses_nothing(laterd):
+    with Redis() as redis:
+        load(redis)
+        server = laterd(config(redis))
+        with Client(server.port) as client:
+            seen = {name: client.get(f"/v1/jobs/{name}").json() for name in KINDS}
+            assert {name: job["topic"] for name, job in seen.items()} == KINDS
+            assert [seen[name]["state"] for name in ("ready", "delayed", "reserved", "buried", "retried")] == \
+                ["ready", "delayed", "reserved", "buried", "delayed"]
+            assert seen["ready"]["body"] == "hello" and seen["ready"]["priority"] == 7
+            assert seen["big"]["body"] == "x" * 5000 and seen["json"]["body"] == {"a": [1, 2]}
+            assert seen["typed"]["content_type"] == "text/x" and seen["typed"]["priority"] == 70000
+            assert seen["retried"]["failures"] == 1 and seen["buried"]["attempt"] == 1
+            assert eventually(lambda: not any(
+                field[:1] in (b"j", b"b") and len(field) == 9
+                for p in range(2) for field in redis.call("HKEYS", f"{{old:{p}}}:h")), 10)
+            assert client.post("/v1/jobs/reserved/finish", lease="1").status == 409
+            many = [job for _ in range(5) for job in client.reserve("many", most=100)]
+            assert sorted(job["body"] for job in many) == sorted(f"body {n}" for n in range(200))
+            for job in many:
+                assert client.post(f"/v1/jobs/{job['id']}/finish", lease=job["lease"]).status == 204
+            assert client.post("/v1/jobs/buried/kick").status == 200
+            taken = client.reserve("grave", "again", "big", "kind", "old", most=10)
+            assert {job["id"] for job in taken} == {"buried", "big", "json", "typed", "ready"}
+            assert client.request("DELETE", "/v1/jobs/delayed").status == 204
+
+
+@pytest.mark.parametrize("bucket", [0, 255])
+def test_a_lost_bucket_is_made_again_and_told(laterd, bucket):
+    with Redis() as redis:
+        server = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 1}})
+        with Client(server.port) as client:
+            client.push_id("t", body="x")
+            redis.call("DEL", f"{{laterd:0}}:b{bucket}")
+            server = laterd({"engine": {"engine": "redis"}, "redis": {"url": redis.url, "partitions": 1}})
+            assert server.wait_log("redis_unfit", 10)
+            assert redis.call("HEXISTS", f"{{laterd:0}}:b{bucket}", "!") == 1
+            assert client.push("t", body="x").status == 201
