@@ -175,9 +175,7 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
     uint64_t before = clock->set_count;
     bool known = clock->known;
     int64_t by_us;
-    if (!script_read_clock(parts, count, &reading.queue_us, &reading.shift_us,
-                           &reading.set_count) ||
-        !is_of_its_node(call))
+    if (!script_read_clock(parts, count, &reading.told) || !is_of_its_node(call))
         return;
     reading.read_us = time_now(calls);
     switch (queue_clock_read(clock, &reading, &by_us)) {
@@ -191,9 +189,9 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         break;
     case CLOCK_TO_SET:
         say_leapt(calls, call->answered_by, -by_us, true);
-        if (reading.set_count > before)
-            before = reading.set_count;
-        set_by(partition, by_us, reading.set_count, before + 1);
+        if (reading.told.set_count > before)
+            before = reading.told.set_count;
+        set_by(partition, by_us, reading.told.set_count, before + 1);
         if (is_far(by_us, LEAP_US))
             look_at_all(calls, call->answered_by);
     }

@@ -11,6 +11,7 @@ enum {
     DRIFT_MOST_US = 90 * 1000, /* of one that nothing was heard of for long */
     DRIFTS_US = 5 * 1000,      /* beyond what is believed: worth a look */
     HOLD_US = 3 * 1000 * 1000,
+    NEW_US = 2 * 1000 * 1000, /* two heartbeats, by which we learn that it was set */
 };
 
 static int64_t tolerance_us(const struct queue_clock *clock, int64_t now_us)
@@ -58,11 +59,12 @@ static enum queue_clock_verdict adopt(struct queue_clock *clock,
 {
     *clock = (struct queue_clock){
         .known = true,
-        .least_us = reading->queue_us - reading->read_us,
-        .most_us = reading->queue_us - reading->sent_us,
+        .least_us = reading->told.queue_us - reading->read_us,
+        .most_us = reading->told.queue_us - reading->sent_us,
         .agreed_us = reading->read_us,
-        .shift_us = reading->shift_us,
-        .set_count = reading->set_count,
+        .adopted_us = reading->read_us,
+        .shift_us = reading->told.shift_us,
+        .set_count = reading->told.set_count,
     };
     return CLOCK_ADOPTED;
 }
@@ -72,6 +74,7 @@ static enum queue_clock_verdict agree(struct queue_clock *clock,
 {
     struct queue_clock before = *clock;
     (void)adopt(clock, reading);
+    clock->adopted_us = before.adopted_us;
     if (clock->least_us <= before.most_us && clock->most_us >= before.least_us) {
         if (before.least_us > clock->least_us)
             clock->least_us = before.least_us;
@@ -85,22 +88,29 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
                                           const struct queue_clock_reading *reading,
                                           int64_t *out_by_us)
 {
-    int64_t least_us = reading->queue_us - reading->read_us;
-    int64_t most_us = reading->queue_us - reading->sent_us;
+    int64_t least_us = reading->told.queue_us - reading->read_us;
+    int64_t most_us = reading->told.queue_us - reading->sent_us;
     int64_t tolerated_us = tolerance_us(clock, reading->read_us);
     *out_by_us = 0;
     if (!clock->known)
         return adopt(clock, reading);
     if (least_us <= clock->most_us + tolerated_us && most_us >= clock->least_us - tolerated_us)
         return agree(clock, reading);
-    *out_by_us = most_us - clock->most_us;
-    if (reading->set_count > clock->set_count)
+    *out_by_us = most_us - clock->most_us; /* about */
+    bool is_new = reading->read_us - clock->adopted_us < NEW_US;
+    bool is_set = reading->told.set_count > clock->set_count;
+    bool is_behind = reading->told.set_us > reading->read_us + clock->most_us + tolerated_us;
+    if (is_set && (is_new || is_behind))
         return adopt(clock, reading);
-    if (clock->suspect && reading->set_count == clock->set_count) {
+    if ((clock->suspect || is_new) && reading->told.set_count >= clock->set_count) {
         if (!clock->hold_until_us)
             clock->hold_until_us = reading->read_us + HOLD_US;
         return reading->read_us < clock->hold_until_us ? CLOCK_KEPT : adopt(clock, reading);
     }
-    *out_by_us = -*out_by_us;
+    /* Never early: to the least that it can have been, by the most that it can be now. It may then
+       be late by as long as the answer was under way. */
+    *out_by_us = clock->least_us - most_us;
+    clock->most_us = clock->least_us;
+    clock->least_us -= most_us - least_us;
     return CLOCK_TO_SET;
 }

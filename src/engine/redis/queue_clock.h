@@ -9,10 +9,12 @@
  * on as if it had not. So all daemons, and those that start later, agree on it, and Redis' new time
  * is never adopted: there is no need, since clients see times by the daemons' clocks.
  *
- * Whom to believe: a clock that was set more often than we know was set right by another daemon:
- * it is believed. A daemon that others took for dead, so that the partition does not know it any
- * more, may itself have been stopped with its clock: it gives the others HOLD_US, in which it
- * keeps its bounds, to set the clock right, and then believes it. Any other sets it right itself.
+ * Whom to believe: a daemon's clock may stand still (its machine was stopped), but not run ahead.
+ * So if another has set the clock since, and what it showed then is ahead of what we believe now,
+ * we believe that one. A daemon that has just come may have read a clock that had leapt: it
+ * believes any other that has set it since. If none has, it, and one that others took for dead, so
+ * that the partition does not know it any more, give others HOLD_US to set it, in which they keep
+ * their bounds, and then believe the clock. Any other daemon sets it right itself.
  *
  * Pure: time is an argument. "Ours" is the daemon's clock.
  */
@@ -30,6 +32,7 @@ struct queue_clock {
     int64_t agreed_us;         /* when an answer agreed last with that; ours */
     int64_t shift_us;          /* `o` */
     uint64_t set_count;        /* how often it was set */
+    int64_t adopted_us;        /* when we began to believe it; ours */
     int64_t hold_until_us;     /* 0: there is no leap that others may set right */
 };
 
@@ -49,15 +52,14 @@ enum queue_clock_doubt queue_clock_heard(struct queue_clock *clock, const struct
 
 /* The answer of a script that does not hold its time between bounds. */
 struct queue_clock_reading {
-    int64_t queue_us, shift_us;
-    uint64_t set_count;
+    struct script_clock told;
     int64_t sent_us, read_us; /* ours; read not before the answer had come */
 };
 
 enum queue_clock_verdict {
     CLOCK_KEPT,    /* it is where we believed it, or may be, and is to be asked again later */
     CLOCK_ADOPTED, /* it was not known, or others set it: we believe it from now on */
-    CLOCK_TO_SET,  /* it has leapt, and is to be set by *out_by_us */
+    CLOCK_TO_SET,  /* it has leapt, and is to be set by *out_by_us, which is then believed */
 };
 
 /* *out_by_us (ADOPTED, TO_SET): how far it is from where we believed it; TO_SET: with the sign

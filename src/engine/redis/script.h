@@ -319,10 +319,15 @@ enum err script_read(const struct script_space *space, enum cmd_kind kind,
 enum err script_read_answer(const struct script_space *space, const struct script_parts *parts,
                             struct script_answer *out_answer) MUST_USE;
 
-/* The clock in the answer to open or set_clock: by Redis' clock, moved by *out_shift_us, it is
- * *out_queue_us, and was set *out_set_count times. False: it tells of none. */
-bool script_read_clock(const struct bytes *parts, uint32_t count, int64_t *out_queue_us,
-                       int64_t *out_shift_us, uint64_t *out_set_count);
+/* A partition's clock. */
+struct script_clock {
+    int64_t queue_us, shift_us; /* what it shows: by so much more than Redis' own */
+    uint64_t set_count;         /* how often it was set, */
+    int64_t set_us;             /* and what it showed then, the last time */
+};
+
+/* Reads it from the answer to open or set_clock. False: that tells of none. */
+bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_clock *out_clock);
 
 /* Reads the answer to a heartbeat: up to SCRIPT_MEMBERS_MAX daemons, the caller among them. */
 enum err script_read_members(const struct script_parts *parts, struct script_member *out_members,

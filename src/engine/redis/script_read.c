@@ -389,22 +389,32 @@ int64_t script_clock(const struct bytes *parts, uint32_t count)
     return in_range(now_us) ? (int64_t)now_us : 0;
 }
 
-bool script_read_clock(const struct bytes *parts, uint32_t count, int64_t *out_queue_us,
-                       int64_t *out_shift_us, uint64_t *out_set_count)
+static bool take_after_space(struct bytes *text, uint64_t *out_number)
+{
+    if (text->len == 0 || text->at[0] != ' ')
+        return false;
+    *text = bytes_of(text->at + 1, text->len - 1);
+    return script_take_number(text, out_number) && in_range(*out_number);
+}
+
+bool script_read_clock(const struct bytes *parts, uint32_t count, struct script_clock *out_clock)
 {
     int64_t queue_us = script_clock(parts, count);
     struct bytes text = count == 2 ? parts[1] : (struct bytes){0};
     bool back = text.len && text.at[0] == '-';
-    uint64_t shift_us, set_count;
+    uint64_t shift_us, set_count, set_us;
     if (back)
         text = bytes_of(text.at + 1, text.len - 1);
     if (!queue_us || get_u8(parts[0].at) != OK || !script_take_number(&text, &shift_us) ||
-        !in_range(shift_us) || text.len == 0 || text.at[0] != ' ' ||
-        !bytes_to_u64(bytes_of(text.at + 1, text.len - 1), &set_count) || !in_range(set_count))
+        !in_range(shift_us) || !take_after_space(&text, &set_count) ||
+        !take_after_space(&text, &set_us))
         return false;
-    *out_queue_us = queue_us;
-    *out_shift_us = back ? -(int64_t)shift_us : (int64_t)shift_us;
-    *out_set_count = set_count;
+    *out_clock = (struct script_clock){
+        .queue_us = queue_us,
+        .shift_us = back ? -(int64_t)shift_us : (int64_t)shift_us,
+        .set_count = set_count,
+        .set_us = (int64_t)set_us,
+    };
     return true;
 }
 

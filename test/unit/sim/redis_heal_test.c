@@ -330,8 +330,8 @@ static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
     assert_int_equal(taker.count, 1);
 }
 
-/* Another daemon has set the partition's clock five seconds ahead: it is heard of by a heartbeat,
-   and what is due is planned by it. */
+/* Another daemon has set the partition's clock five seconds ahead, since ours stood still: it is
+   heard of by a heartbeat, and what is due is planned by it. */
 static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **state)
 {
     static struct client taker, pusher;
@@ -344,7 +344,7 @@ static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **stat
     a_job_for_who_waits(&taker, &pusher, began_us + 10 * SECOND_US);
     turns(SECOND_US);
     tell_server(servers[0], BYTES("*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n"
-                                  "$7\r\n5000000\r\n$1\r\nn\r\n$1\r\n1\r\n"));
+                                  "$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 1700000009000000\r\n"));
     turns(began_us + 4900 * MS - now_us);
     assert_int_equal(taker.answers, 0);
     turns(200 * MS);

@@ -182,12 +182,6 @@ static inline void ask_look(struct actor *actor)
 
 /* ---- answers ---- */
 
-/* Leases are the servers' time, and their clocks are one. */
-static inline int64_t server_ahead_us(const struct life *life)
-{
-    return sim_redis_settings(life->servers[0])->ahead_us;
-}
-
 static inline void got_jobs(struct actor *actor, const struct reply *reply)
 {
     struct life *life = actor->life;
@@ -198,7 +192,7 @@ static inline void got_jobs(struct actor *actor, const struct reply *reply)
                                     .now_us = life->now_us,
                                     .asked_us = actor->sent_us,
                                     .until_us = job->until_us - daemon->ahead_us,
-                                    .reserved_us = (int64_t)job->lease - server_ahead_us(life),
+                                    .reserved_us = job->until_us - job->ttr_us - daemon->ahead_us,
                                     .lease = job->lease,
                                     .seq = job->ref.seq,
                                     .bound = actor->bound};
@@ -235,7 +229,7 @@ static inline void check_sure(const struct actor *actor, const struct version *v
 {
     const struct oracle *oracle = &actor->life->oracle;
     if (actor->sure && version->changes == 1 && version->lease == actor->lease && !version->loose &&
-        !oracle->silences && !oracle->leaps && oracle->failed_over_us < actor->sent_us &&
+        !oracle->silences && oracle->failed_over_us < actor->sent_us &&
         (!version->bound || oracle->left_us < actor->sent_us) &&
         actor->life->now_us < version->held_until_us - oracle->slack_us)
         BROKEN(oracle, "P4: the lease of version %u is refused %lld us before its end",

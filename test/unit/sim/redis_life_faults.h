@@ -23,7 +23,7 @@ static inline void take_over(struct life *life, unsigned old, unsigned new, bool
    nothing back. */
 static inline void leave(struct life *life, struct daemon *daemon)
 {
-    if (life->quiet || !is_awake(daemon) || life->now_us < life->uncut_us)
+    if (life->quiet || life->leap_us || !is_awake(daemon) || life->now_us < life->uncut_us)
         return;
     oracle_left(&life->oracle, life->now_us);
     daemon_stop(daemon, false);
@@ -45,6 +45,7 @@ static inline void mend(struct life *life, const struct mender *mender)
     case MEND_FEW: settings->few_replicas = false; break;
     case MEND_LEAVE: leave(life, &life->daemons[mender->a]); break;
     case MEND_FAIL_OVER: take_over(life, mender->a, mender->b, false); break;
+    case MEND_LEAP: settings->ahead_us -= mender->by_us; break;
     }
 }
 
@@ -166,13 +167,38 @@ static inline void save_or_flush(struct life *life)
     oracle_lost(&life->oracle);
 }
 
-/* The clock of all servers is set, by up to so much (they stay one clock). */
+/* Each daemon has seen each partition's clock, long enough ago to be sure of it. */
+static inline bool clocks_are_known(const struct life *life)
+{
+    bool known = true;
+    for (unsigned i = 0; i < life->daemon_count; i++) {
+        const struct redis_engine *engine = life->daemons[i].engine;
+        for (unsigned p = 0; known && p < life->partitions; p++)
+            known = engine && engine->calls.partitions[p].clock.known &&
+                    daemon_now(&life->daemons[i]) - engine->calls.partitions[p].clock.adopted_us >=
+                        2 * SECOND_US;
+    }
+    return known;
+}
+
+/* The clock of one server, or of all, is set: for some seconds, or for good. */
 static inline void leap(struct life *life)
 {
-    int64_t by_us = span(life, 2 * life->leap_us) - life->leap_us;
-    for (unsigned i = 0; i < life->server_count; i++)
+    int64_t most_us = chance(life, 500) ? life->leap_us : 2 * SECOND_US;
+    int64_t by_us = span(life, 2 * most_us) - most_us;
+    unsigned only = (unsigned)below(life, 2 * life->server_count);
+    bool for_good = chance(life, 300);
+    if (!clocks_are_known(life))
+        return;
+    for (unsigned i = 0; i < life->server_count; i++) {
+        if (only < life->server_count && i != only)
+            continue;
         sim_redis_settings(life->servers[i])->ahead_us += by_us;
-    oracle_leapt(&life->oracle);
+        if (for_good || life->mender_count == MENDERS_MAX)
+            continue;
+        mend_at(life, span(life, 3 * SECOND_US), MEND_LEAP, i, 0);
+        life->menders[life->mender_count - 1].by_us = by_us;
+    }
 }
 
 /*
@@ -232,6 +258,13 @@ static inline void move_slot(struct life *life)
         sim_cluster_begin_move(cluster, slot, to);
 }
 
+/* Where the servers' clocks differ, all daemons are to know the one before. */
+static inline void other_server(struct life *life, void (*take)(struct life *life))
+{
+    if (!life->leap_us || clocks_are_known(life))
+        take(life);
+}
+
 static inline void disturb_daemon(struct life *life)
 {
     struct daemon *daemon = &life->daemons[below(life, life->daemon_count)];
@@ -242,7 +275,9 @@ static inline void disturb_daemon(struct life *life)
         return;
     }
     oracle_silence(&life->oracle);
-    if (chance(life, 500))
+    if (life->leap_us)
+        daemon->frozen_until_us = life->now_us + span(life, 8 * SECOND_US);
+    else if (chance(life, 500))
         daemon_stop(daemon, true);
     else if (chance(life, 500))
         daemon_stop(daemon, false);
@@ -253,7 +288,7 @@ static inline void disturb_daemon(struct life *life)
 static inline void fault(struct life *life)
 {
     uint64_t dice = below(life, 1000);
-    if (life->leap_us && chance(life, 100))
+    if (life->leap_us && chance(life, 300))
         leap(life);
     else if (dice < 200)
         sim_network_reset(life->network, (unsigned)below(life, life->daemon_count),
@@ -269,9 +304,9 @@ static inline void fault(struct life *life)
     else if (dice < 650 && life->risky)
         save_or_flush(life);
     else if (dice < 750 && life->shape != SHAPE_SINGLE)
-        fail_over(life);
+        other_server(life, fail_over);
     else if (dice < 900 && life->shape == SHAPE_CLUSTER && life->moving)
-        move_slot(life);
+        other_server(life, move_slot);
     else if (!life->gentle || chance(life, 300))
         disturb_daemon(life);
 }

@@ -41,9 +41,9 @@ struct oracle {
     struct version *versions;
     unsigned count;
     int64_t slack_us;       /* clocks and their measuring are off by so much */
+    int64_t way_us;         /* to a server, at the longest: a request's time may be so old */
     int64_t failed_over_us; /* the last time that a replica took over what it had; 0: never */
     int64_t left_us;        /* the last time that a daemon began to leave; 0: never */
-    bool leaps;    /* the servers' clocks are set now and then: nothing is known of times */
     bool silences; /* a daemon may have been taken for dead, so leases of connections end */
     uint64_t delivered, finished;
     uint64_t trace;
@@ -130,13 +130,6 @@ static inline void oracle_left_late(struct oracle *oracle)
         oracle->versions[i].stuck = oracle->versions[i].stuck || oracle->versions[i].for_hours;
 }
 
-static inline void oracle_leapt(struct oracle *oracle)
-{
-    oracle->leaps = true;
-    for (unsigned i = 0; i < oracle->count; i++)
-        oracle->versions[i].free = true;
-}
-
 /* Which version is it? All of its body must be what was pushed. */
 static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
 {
@@ -156,7 +149,7 @@ static inline unsigned oracle_version(struct oracle *oracle, struct bytes body)
 struct delivery {
     unsigned number;
     int64_t now_us, asked_us, until_us;
-    int64_t reserved_us; /* in Redis: it may have ended since, while this was on its way */
+    int64_t reserved_us; /* in Redis, by the time of the request: it was on its way since */
     uint64_t lease, seq;
     bool bound;
 };
@@ -171,17 +164,20 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
         BROKEN(oracle, "version %u was pushed once, and there are two of it", number);
     version->seq = delivery->seq;
     if (version->ended && !version->loose && version->ended_us < delivery->asked_us &&
-        version->ended_us < delivery->reserved_us)
+        version->ended_us < delivery->reserved_us - slack_us)
         BROKEN(oracle, "P5: version %u has ended and is delivered", number);
-    /* Leases are times: one that a failover lost may be there twice if the clock went back. */
-    bool twice = oracle->leaps && version->relapsed;
-    if (delivery->lease == version->lease && !version->loose && !twice)
+    if (delivery->lease == version->lease && !version->loose)
         BROKEN(oracle, "P4: version %u: one lease was given to two", number);
     if (delivery->lease < version->lease)
         return; /* a late answer */
-    if (now_us < version->due_us - slack_us && !oracle->leaps)
+    /* When it was reserved, at the latest: by then the request was there, and its answer is here.
+     */
+    int64_t there_us = delivery->reserved_us + oracle->way_us;
+    if (there_us > now_us)
+        there_us = now_us;
+    if (there_us < version->due_us - slack_us)
         BROKEN(oracle, "P3: version %u comes %lld us early", number,
-               (long long)(version->due_us - now_us));
+               (long long)(version->due_us - there_us));
     if (!version->free && !version->loose && now_us < version->held_until_us - slack_us)
         BROKEN(oracle, "P4: version %u is held %lld us longer by another", number,
                (long long)(version->held_until_us - now_us));
@@ -190,7 +186,7 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     version->bound = delivery->bound;
     version->relapsed = delivery->asked_us <= oracle->failed_over_us;
     version->free =
-        version->relapsed || version->wild || oracle->leaps ||
+        version->relapsed || version->wild ||
         (delivery->bound && (oracle->silences || delivery->asked_us <= oracle->left_us));
 }
 

@@ -7,7 +7,8 @@
  * came back (P5), no job is kept for a client that left (P6), and nobody waits in vain.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
- * one alone, with the engine's log.
+ * one alone, with the engine's log. SIM_LEAPS=1: in some lives servers' clocks leap by up to an
+ * hour.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,10 +28,10 @@ enum {
     JOBS_MAX = 64,
     SHORT_US = 700 * MS, /* most are short: so more of them can be lived */
     LIVE_US = 4 * SECOND_US,
+    LEAPING_US = 6 * SECOND_US, /* in the first two a clock is not sure */
     HEAL_US = 9 * SECOND_US,    /* a daemon is dead after five, and its place is cleared */
     HEAL_GENTLE_US = 2500 * MS, /* connections are made again, at the latest after two */
     DRAIN_US = 8 * SECOND_US,   /* the longest ttr of what nobody holds, and some more */
-    LEAP_US = 3 * SECOND_US,    /* less than what is left of draining then */
     IN_VAIN_US = 1500 * MS,
     HEARD_US = 2500 * MS, /* a consumer that waits is served within that time */
 };
@@ -256,9 +257,12 @@ static void shape_life(struct life *life)
         sim_redis_settings(life->servers[i])->lag_us = 1 + span(life, 20 * MS);
 }
 
-/* Clocks that differ; those of servers that may take over from another are one. */
+/* Clocks that differ; those of servers that may take over from another are one, if daemons may end:
+   what they knew of the clock before is lost then. */
 static void set_clocks(struct life *life)
 {
+    const int64_t hour_us = 3600 * INT64_C(1000000);
+    const char *leaps = getenv("SIM_LEAPS");
     int64_t server_us = span(life, 4 * SECOND_US) - 2 * SECOND_US;
     if (chance(life, 600))
         return;
@@ -267,8 +271,10 @@ static void set_clocks(struct life *life)
     for (unsigned i = 0; i < life->daemon_count; i++)
         life->daemons[i].ahead_us = span(life, 3 * SECOND_US);
     life->oracle.slack_us = 20 * MS + 2 * life->late_us;
-    if (chance(life, 200))
-        life->leap_us = LEAP_US;
+    if (chance(life, 300) && leaps && *leaps)
+        life->leap_us = hour_us;
+    for (unsigned i = 0; life->leap_us && i < life->server_count; i++)
+        sim_redis_settings(life->servers[i])->ahead_us += span(life, 2 * SECOND_US);
 }
 
 static uint64_t env_number(const char *name, uint64_t otherwise)
@@ -283,6 +289,7 @@ static struct life *life_new(uint64_t seed)
     life->oracle.seed = life->random.state = seed;
     life->now_us = INT64_C(1700000000) * SECOND_US;
     life->late_us = span(life, 400 * MS);
+    life->oracle.way_us = life->late_us + 2 * SECOND_US; /* it is given up then */
     struct sim_network_options options = {.seed = sim_random_next(&life->random),
                                           .latency_us = 1 + span(life, 2 * MS),
                                           .faults = {.late_us = life->late_us,
@@ -324,6 +331,8 @@ static uint64_t one_life(uint64_t seed)
 {
     struct life *life = life_new(seed);
     int64_t live_us = life->slow || chance(life, 300) ? LIVE_US : SHORT_US;
+    if (life->leap_us)
+        live_us = LEAPING_US;
     live(life, live_us, life->slow ? SECOND_US : 350 * MS);
     heal(life);
     nobody_waits_in_vain(life);

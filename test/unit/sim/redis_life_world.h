@@ -83,13 +83,15 @@ enum mending {
     MEND_FEW,
     MEND_LEAVE,
     MEND_LAG,
-    MEND_FAIL_OVER
+    MEND_FAIL_OVER,
+    MEND_LEAP
 };
 
 struct mender {
     int64_t at_us;
     enum mending what;
     unsigned a, b;
+    int64_t by_us; /* LEAP */
 };
 
 struct life {
@@ -113,7 +115,8 @@ struct life {
     unsigned daemon_count;
     struct actor actors[ACTORS];
     int64_t late_us;  /* bytes may be */
-    int64_t leap_us;  /* the servers' clocks are set now and then by up to so much; 0: never */
+    int64_t leap_us;  /* the servers' clocks are set now and then by up to so much, and no daemon
+                         ends, for one that starts amid a leap knows nothing of it; 0: never */
     int64_t uncut_us; /* gentle: no path is cut before */
     unsigned turns;   /* since the clock moved */
     struct mender menders[MENDERS_MAX];

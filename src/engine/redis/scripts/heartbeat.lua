@@ -81,4 +81,5 @@ if string.find(ARGV[4], 'm', 1, true) then
     policy = string.match(info, 'maxmemory_policy:([%w-]+)') or ''
     if policy == 'noeviction' or string.find(info, 'maxmemory:0\r', 1, true) then policy = '' end
 end
-return { say(OK, 0, 0, #records / 17, now, 0, tonumber(found[3] or 0)), records, policy }
+local set_count = tonumber(string.match(found[3] or '0', '^%d+'))
+return { say(OK, 0, 0, #records / 17, now, 0, set_count), records, policy }

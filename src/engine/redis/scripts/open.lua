@@ -50,7 +50,7 @@ if stray then return { say(INVALID, 0, 0, 0, now, 0, 0), stray } end
 
 local time = call('TIME')
 local redis_now = time[1] * 1000000 + time[2]
-local ahead, set_count = tonumber(found[3] or 0), tonumber(found[4] or 0)
+local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
 -- Numbers and leases that Redis has forgotten are not given again: what was given since a save, and
 -- lost, were fewer than SKIPPED, or not beyond what the clock shows, or a daemon has seen them.
 local SKIPPED = 30000000
@@ -66,13 +66,13 @@ end
 if not found[1] then
     if importing then error(MISSING) end
     -- The clock goes on where the daemon's that makes the partition is: clock_of() holds it there.
-    ahead, set_count = now - redis_now, tonumber(ARGV[7])
+    ahead, set = now - redis_now, ARGV[7] .. string.format(' %.0f', now)
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
     found = { pack('<I8I8I8I7', first_after(now), 0, partitions, FOREVER), ARGV[5] }
     make_buckets()
     call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4],
-        'o', string.format('%.0f', ahead), 'n', string.format('%.0f', set_count), 'y', run)
+        'o', string.format('%.0f', ahead), 'n', set, 'y', run)
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
@@ -106,4 +106,4 @@ local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
 call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))
 if call('HEXISTS', hash, 'x') == 1 then flags = flags + LOOK end
 return { say(OK, restarted and 1 or 0, flags, unknown, now, 0, 0),
-    string.format('%.0f %.0f', ahead, set_count) }
+    string.format('%.0f ', ahead) .. set }
