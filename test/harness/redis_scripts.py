@@ -24,7 +24,8 @@ DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
 OTHER, END = b"local function other(KEYS, ARGV)\n", b"end\n"  # around what is not the common case
-PARTS = {"push": ["clock", OTHER, "common", "record", "marks", "job", "room", "push_other", END, "push"],
+PARTS = {"heartbeat": ["clock", "common", "record", "heartbeat"],
+         "push": ["clock", OTHER, "common", "record", "marks", "job", "room", "push_other", END, "push"],
          "reserve": ["clock", OTHER, "common", "record", "marks", "reserve_other", END, "reserve"],
          "topic": ["clock", "common", "record", "marks", "job", "room", "topic"],
          "end": ["clock", OTHER, "common", "record", "marks", "job", "end_other", END, "end"],

@@ -174,8 +174,9 @@ void script_write(struct buf *out, enum script_kind kind)
         buf_add_str(out, "local function other(KEYS, ARGV)\n");
     ADD(out, common);
     ADD(out, record);
-    ADD(out, marks);
-    if (kind != SCRIPT_RESERVE)
+    if (kind != SCRIPT_HEARTBEAT) /* it is about no job */
+        ADD(out, marks);
+    if (kind != SCRIPT_RESERVE && kind != SCRIPT_HEARTBEAT)
         ADD(out, job);
     if (kind == SCRIPT_LIST || kind == SCRIPT_SWEEP)
         ADD(out, walk);
