@@ -28,6 +28,7 @@ def test_what_a_lost_set_held_is_put_back(laterd, redis, lost):
         client.push("t", body="x"), client.push("t", body="x")
         assert len(client.reserve("t")) == 1
         redis.call("DEL", "{laterd:0}:" + lost)
+        client.push("other", body="x", delay="100ms")  # who makes it ready sees what is lost
         assert server.wait_log("redis_rebuilt", 40)
         assert eventually(lambda: client.get("/readyz").status == 200, 20)
         assert figures(client, "t") == [200, 1, 1, 0]
