@@ -48,8 +48,7 @@ local there = importing and BUCKETS or redis.pcall('EXISTS', unpack(names))
 local lost = type(there) == 'number' and there < BUCKETS
 if stray then return { say(INVALID, 0, 0, 0, now, 0, 0), stray } end
 
-now = clock() -- what came before took time, by which the clock would be set back
-local time = call('TIME')
+-- By the same look at Redis' clock as `now`: else what came between would set the queue's clock back.
 local redis_now = time[1] * 1000000 + time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
 -- Numbers and leases that Redis has forgotten are not given again: what was given since a save, and
