@@ -102,10 +102,11 @@ enum queue_clock_verdict queue_clock_read(struct queue_clock *clock,
     bool is_behind = reading->told.set_us > reading->read_us + clock->most_us + tolerated_us;
     if (is_set && (is_new || is_behind))
         return adopt(clock, reading);
-    if ((clock->suspect || is_new) && reading->told.set_count >= clock->set_count) {
-        if (!clock->hold_until_us)
-            clock->hold_until_us = reading->read_us + HOLD_US;
-        return reading->read_us < clock->hold_until_us ? CLOCK_KEPT : adopt(clock, reading);
+    if ((clock->may_have_stood_still || is_new) && reading->told.set_count >= clock->set_count) {
+        if (!clock->others_may_set_until_us)
+            clock->others_may_set_until_us = reading->read_us + HOLD_US;
+        return reading->read_us < clock->others_may_set_until_us ? CLOCK_KEPT
+                                                                 : adopt(clock, reading);
     }
     /* Never early: to the least that it can have been, by the most that it can be now. It may then
        be late by as long as the answer was under way. */

@@ -27,13 +27,13 @@ enum { QUEUE_CLOCK_CLOSE_US = 10 * 1000 }; /* clocks that differ by less are tak
 
 struct queue_clock {
     bool known;
-    bool suspect;              /* the partition did not know us: see above */
+    bool may_have_stood_still; /* the partition did not know us any more: see above */
     int64_t least_us, most_us; /* the queue's clock is ahead of ours by something between these */
     int64_t agreed_us;         /* when an answer agreed last with that; ours */
     int64_t shift_us;          /* `o` */
     uint64_t set_count;        /* how often it was set */
     int64_t adopted_us;        /* when we began to believe it; ours */
-    int64_t hold_until_us;     /* 0: there is no leap that others may set right */
+    int64_t others_may_set_until_us; /* a leap was seen, which others may know better; 0: none */
 };
 
 /* Puts the bounds into a request that is sent now. Nothing is known yet: it has none. */

@@ -162,6 +162,14 @@ static void add_text(struct buf *out, struct bytes text)
     buf_add(out, done, (size_t)(end - done));
 }
 
+/* Its arguments: where the keys and the arguments of one request begin, and how many these are. */
+static const char begin_other[] =
+    "local function other(keys, base, count)\n"
+    "local KEYS, ARGV = KEYS, ARGV\n"
+    "if #ARGV > count then\n"
+    "KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\n"
+    "end\n";
+
 #define ADD(out, name)                                                                             \
     add_text((out), bytes_of(script_##name##_text, (uintptr_t)script_##name##_text_end -           \
                                                        (uintptr_t)script_##name##_text))
@@ -171,7 +179,7 @@ void script_write(struct buf *out, enum script_kind kind)
     bool hot = kind == SCRIPT_PUSH || kind == SCRIPT_RESERVE || kind == SCRIPT_END;
     ADD(out, clock);
     if (hot)
-        buf_add_str(out, "local function other(KEYS, ARGV)\n");
+        buf_add_str(out, begin_other);
     ADD(out, common);
     ADD(out, record);
     if (kind != SCRIPT_HEARTBEAT) /* it is about no job */

@@ -163,7 +163,7 @@ static void p3_a_clock_from_before_it_was_set_is_set_again(void **state)
     int64_t by_us;
     (void)state;
     assert_int_equal(look(&clock, NOW_US + SECOND_US, HOUR_US, 2, &by_us), CLOCK_TO_SET);
-    clock.suspect = true;
+    clock.may_have_stood_still = true;
     assert_int_equal(look(&clock, NOW_US + SECOND_US, HOUR_US, 2, &by_us), CLOCK_TO_SET);
 }
 
@@ -173,18 +173,18 @@ static void p3_a_daemon_that_others_took_for_dead_believes_them_after_a_while(vo
     struct queue_clock clock = known_clock();
     int64_t by_us, now_us = NOW_US + SECOND_US;
     (void)state;
-    clock.suspect = true;
+    clock.may_have_stood_still = true;
     assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
     assert_int_equal(clock.most_us, MS);
     assert_int_equal(look(&clock, now_us + 2900 * MS, HOUR_US, 3, &by_us), CLOCK_KEPT);
     assert_int_equal(look(&clock, now_us + 3100 * MS, HOUR_US, 3, &by_us), CLOCK_ADOPTED);
     assert_int_equal(clock.least_us, HOUR_US - MS);
-    assert_false(clock.suspect);
+    assert_false(clock.may_have_stood_still);
     clock = known_clock(); /* or they have */
-    clock.suspect = true;
+    clock.may_have_stood_still = true;
     assert_int_equal(look(&clock, now_us, HOUR_US, 3, &by_us), CLOCK_KEPT);
     assert_int_equal(look(&clock, now_us + SECOND_US, 0, 4, &by_us), CLOCK_KEPT);
-    assert_false(clock.suspect);
+    assert_false(clock.may_have_stood_still);
 }
 
 int main(void)

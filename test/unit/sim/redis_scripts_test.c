@@ -234,6 +234,21 @@ static void a_daemon_that_nobody_hears_for_is_not_told(void **state)
     assert_int_equal(REDIS("HEXISTS", "{laterd:0}:h", "#wt"), 0);
 }
 
+/* The right to publish was taken away for a while: who waits stays in the mark. */
+static void p2_a_mark_outlasts_a_notice_that_redis_refused(void **state)
+{
+    (void)state;
+    make_topic();
+    struct sim_redis_conn *waits = listen_as(1);
+    assert_true(wait_as(1).marked);
+    sim_redis_settings(redis)->denied = " publish spublish ";
+    (void)push("t", 1);
+    sim_redis_settings(redis)->denied = NULL;
+    assert_int_equal(heard_by(waits, "r0 t"), 0);
+    (void)push("t", 1);
+    assert_int_equal(heard_by(waits, "r0 t"), 1);
+}
+
 static void who_was_told_and_needs_no_job_has_the_next_one_told(void **state)
 {
     (void)state;
@@ -437,6 +452,7 @@ int main(void)
         STARTED(who_waits_for_topics_that_are_not_there_leaves_nothing),
         STARTED(each_job_is_told_to_one_daemon_in_the_order_in_which_they_wait),
         STARTED(a_daemon_that_nobody_hears_for_is_not_told),
+        STARTED(p2_a_mark_outlasts_a_notice_that_redis_refused),
         STARTED(who_was_told_and_needs_no_job_has_the_next_one_told),
         STARTED(who_does_not_wait_is_told_by_a_hint),
         STARTED(no_daemon_is_one_too_many_to_wait),

@@ -3,11 +3,11 @@
 -- may. Everything that is written or compared here is by this time. Put before everything else.
 -- A request has, behind its number: the least and the most that Redis' clock can show, and the
 -- queue's time at the least. queue_clock.h says where these come from.
-local time = nil -- Redis' own: one for the whole call
+local redis_time = nil -- its own clock's, for the whole call: seconds, microseconds
 local function clock_of(request)
-    time = time or redis.call('TIME')
+    redis_time = redis_time or redis.call('TIME')
     local least, most, queue = struct.unpack('<I8I8I8', request, 21)
-    local now = time[1] * 1000000 + time[2]
+    local now = redis_time[1] * 1000000 + redis_time[2]
     if now < least then
         now = least
     elseif now > most then

@@ -5,14 +5,15 @@
 -- they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
 -- bytes) is the field of its record, '+' and the name that of its head, '*' and the name that of a
 -- body that is apart; '!' is in each bucket for ever.
--- docs/redis-layout.md has every byte; places and formats in heads and records, HEAD, SHORT and LONG
+-- docs/redis-layout.md has every byte, and what each field with a short name is ('s', 'v', 'c', 'o',
+-- '#h' and the topic, …); places and formats in heads and records, HEAD, SHORT and LONG
 -- with a point and a name behind it, are put in from job_head.h when the text is made. Numbers are
 -- doubles: exact up to FOREVER, in 2255.
 -- A bucket that a cluster has moved away already is an error here. So a script looks into each
 -- bucket that it needs before it writes, or between two jobs, when all that was written is whole.
 -- Half of a script's time is Lua's own: strings that are spliced beat tables, and functions that
 -- the common case of a hot script does not need are made within one, other(), which it calls for
--- the other cases, with the keys and arguments of one request.
+-- the other cases, of one request: its KEYS and ARGV are that one's.
 local hash, delayed, reserved, order = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local call, sub, char, byte = redis.call, string.sub, string.char, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack

@@ -118,8 +118,7 @@ while answered < count do
         call('HSET', hash, unpack(sets, 1, n))
     else
         done = 1
-        answers[answered + 1] = other({ unpack(KEYS, keys + 1, keys + 4) },
-            { unpack(ARGV, base + 1, base + PER_JOB) })
+        answers[answered + 1] = other(keys, base, PER_JOB)
     end
     answered = answered + done
 end

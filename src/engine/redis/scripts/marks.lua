@@ -29,7 +29,10 @@ local function tell_marked(topic, mark)
     local channel, words = call('HGET', hash, 'c'), which(topic)
     while from <= #mark and not told do
         local own = channel .. ':' .. sub(mark, from, from + 7)
-        told, from = redis.pcall(PUBLISH, own, 'r' .. words) ~= 0, from + 16
+        local heard_by = redis.pcall(PUBLISH, own, 'r' .. words)
+        -- An error: we may not tell, for now. Who waits stays in the mark, for the next job.
+        if type(heard_by) ~= 'number' then return mark end
+        told, from = heard_by > 0, from + 16
     end
     if not told and flags >= 2 then
         redis.pcall(PUBLISH, channel, 'r' .. words)

@@ -9,7 +9,9 @@
 -- buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
 -- count partitions are there, of layout seq; or {it, key}: that key is none of ours.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
-local filler, now, flags = string.rep('\255', 65), clock(), 0
+-- `held` is the queue's time between the daemon's bounds, by which all is written; `shown`, below, is
+-- without them: what the daemon is told, to learn of a leap.
+local filler, held, flags = string.rep('\255', 65), clock(), 0
 
 local names = {}
 for i = 1, BUCKETS do names[i] = buckets .. (i - 1) end
@@ -28,7 +30,7 @@ if found.err then stray = hash end
 if not stray and found[1] and found[2] == '2' and ARGV[5] == '3' then
     local last, pushed, of, wake =
         unpack_bytes(#found[1] == 32 and '<I8I8I8I8' or '<I8I8I8I7', found[1])
-    if of ~= partitions then return { say(INVALID, 0, 0, of, now, 0, 2) } end
+    if of ~= partitions then return { say(INVALID, 0, 0, of, held, 0, 2) } end
     if importing then error(MISSING) end
     local older = sub(hash, 1, -2) .. 'r'
     make_buckets() -- if the slot is on its way to another node, this fails, and nothing is done
@@ -46,10 +48,10 @@ end
 -- An error: some have moved to another node with their slot, as the others will.
 local there = importing and BUCKETS or redis.pcall('EXISTS', unpack(names))
 local lost = type(there) == 'number' and there < BUCKETS
-if stray then return { say(INVALID, 0, 0, 0, now, 0, 0), stray } end
+if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 
--- By the same look at Redis' clock as `now`: else what came between would set the queue's clock back.
-local redis_now = time[1] * 1000000 + time[2]
+-- The same reading as clock()'s: by the time in between, a new queue's clock would be set back.
+local redis_now = redis_time[1] * 1000000 + redis_time[2]
 local ahead, set = tonumber(found[3] or 0), found[4] or '0 0'
 -- Numbers and leases that Redis has forgotten are not given again: what was given since a save, and
 -- lost, were fewer than SKIPPED, or not beyond what the clock shows, or a daemon has seen them.
@@ -66,10 +68,10 @@ end
 if not found[1] then
     if importing then error(MISSING) end
     -- The clock goes on where the daemon's that makes the partition is: clock_of() holds it there.
-    ahead, set = now - redis_now, ARGV[7] .. string.format(' %.0f', now)
+    ahead, set = held - redis_now, ARGV[7] .. string.format(' %.0f', held)
     -- Each key gets a member that stays: none is ever empty, nor small enough to be kept as a list,
     -- which would be slower. The first number is about now: see number_after().
-    found = { pack('<I8I8I8I7', first_after(now), 0, partitions, FOREVER), ARGV[5] }
+    found = { pack('<I8I8I8I7', first_after(held), 0, partitions, FOREVER), ARGV[5] }
     make_buckets()
     call('HSET', hash, filler, filler, 's', found[1], 'v', found[2], 'c', ARGV[4],
         'o', string.format('%.0f', ahead), 'n', set, 'y', run)
@@ -81,11 +83,10 @@ if not found[1] then
 end
 local stored = unpack_bytes('<I8', found[1], 17)
 if stored ~= partitions or found[2] ~= ARGV[5] then
-    return { say(INVALID, 0, 0, stored, now, 0, tonumber(found[2])) }
+    return { say(INVALID, 0, 0, stored, held, 0, tonumber(found[2])) }
 end
--- What is written keeps to the bounds, if the daemon knows some; what it is told does not.
-local held = unpack_bytes('<I8', ARGV[1], 37) > 0 and now or redis_now + ahead
-now = redis_now + ahead
+local shown = redis_now + ahead
+if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon knows no bounds yet
 even_if_full()
 if lost and flags % 4 < REPLACED then
     make_buckets()
@@ -105,5 +106,5 @@ local since = call('HGET', hash, 'd' .. daemon)
 local unknown = since and unpack_bytes('<I8', since) > 0 and 0 or 1
 call('HSET', hash, 'c', ARGV[4], 'd' .. daemon, pack('<I8I2', held, tonumber(ARGV[6])))
 if call('HEXISTS', hash, 'x') == 1 then flags = flags + LOOK end
-return { say(OK, restarted and 1 or 0, flags, unknown, now, 0, 0),
+return { say(OK, restarted and 1 or 0, flags, unknown, shown, 0, 0),
     string.format('%.0f ', ahead) .. set }

@@ -90,8 +90,7 @@ while answered < count do
     end
     if done == 0 then
         done = 1
-        answers[answered + 1] = other({ unpack(KEYS, keys + 1, keys + 4) },
-            { unpack(ARGV, base + 1, base + PER_JOB) })
+        answers[answered + 1] = other(keys, base, PER_JOB)
     end
     answered = answered + done
 end

@@ -85,12 +85,9 @@ for at = 1, count do
             end
         end
     end
-    if not answer and count == 1 then
-        answer = other(KEYS, ARGV)
-    elseif not answer then
-        local own = { unpack(ARGV, base + 1, base + PER_ASK) }
-        own[4] = math.max(0, own[4] - bytes)
-        answer = other({ unpack(KEYS, keys + 1, keys + 4) }, own)
+    if not answer then
+        if bytes > 0 then ARGV[base + 4] = math.max(0, ARGV[base + 4] - bytes) end
+        answer = other(keys, base, #ARGV / count)
     end
     answers[at] = answer
     if count > 1 then

@@ -5,8 +5,8 @@
 local found = call('HMGET', hash, 's', 'o', 'n')
 if not found[1] then return redis.error_reply(CLOSED) end
 local ahead, set = tonumber(found[2] or 0), found[3] or '0 0'
-local time = call('TIME')
-local redis_now = time[1] * 1000000 + time[2]
+local since_1970 = call('TIME')
+local redis_now = since_1970[1] * 1000000 + since_1970[2]
 local least, most, queue = unpack_bytes('<I8I8I8', ARGV[1], 21)
 local after = redis_now + ahead + tonumber(ARGV[2])
 -- It may have leapt once more while this was on its way: then it is not set.
