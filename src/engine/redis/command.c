@@ -60,14 +60,14 @@ static void pending_begin(struct pending_command *pending, struct redis_engine *
 static void pending_answer(struct pending_command *pending, const struct reply *reply)
 {
     struct ticket *ticket = pending->ticket;
-    struct redis_error reason;
     struct reply explained;
     pending->ticket = NULL;
     if (!ticket)
         return;
-    if (reply->err == ERR_AGAIN && redis_reason(pending->redis, &reason)) {
+    const char *why = reply->err == ERR_AGAIN ? redis_reason_of_turn(pending->redis) : NULL;
+    if (why) {
         explained = *reply;
-        explained.why = reason.text;
+        explained.why = why;
         reply = &explained;
     }
     ticket->held = NULL;

@@ -369,15 +369,35 @@ static bool group_looks(const struct topic *topic)
     return false;
 }
 
-/* Of a ready job we alone were told, and have not asked for it: nobody needs it here. */
+/* A reserve for it is under way there. */
+static bool is_asked(const struct topic *topic, uint32_t partition)
+{
+    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
+        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
+        if (group->asking[partition] && !group->looking)
+            return true;
+    }
+    return false;
+}
+
+/* Of a ready job we alone were told, and have not asked for it: nobody needs it here. But a reserve
+ * that is under way may have come before it, and find that there is none: the job is needed then.
+ */
 static void pass_on_topic(struct consumers *consumers, struct topic *topic)
 {
-    list_remove(&topic->told);
+    bool later = false;
     for (uint32_t i = 0; i < consumers->options.space->partitions; i++) {
-        if (topic->hints[i].told)
+        struct hint *hint = &topic->hints[i];
+        if (hint->told && is_asked(topic, i)) {
+            later = true;
+            continue;
+        }
+        if (hint->told)
             consumers_pass_on(consumers, topic_name(topic), i);
-        topic->hints[i].told = false;
+        hint->told = false;
     }
+    if (!later)
+        list_remove(&topic->told);
 }
 
 /* Those that are still being looked for wait until that is answered. */
@@ -467,17 +487,6 @@ void consumers_promoting(struct consumers *consumers, uint32_t partition)
         wait_group_ask_behind(consumers->hit_group, partition);
 }
 
-/* What is under way there was sent behind the promote, and takes what that has made ready. */
-static bool is_asked_behind(const struct topic *topic, uint32_t partition)
-{
-    for (const struct list *at = topic->groups.next; at != &topic->groups; at = at->next) {
-        const struct wait_group *group = LIST_ENTRY(at, struct place, in_topic)->group;
-        if (group->asking[partition] && !group->looking)
-            return true;
-    }
-    return false;
-}
-
 void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t partition)
 {
     struct topic *topic = topic_cache_find(&consumers->topic_cache, name);
@@ -486,7 +495,8 @@ void consumers_promoted(struct consumers *consumers, struct bytes name, uint32_t
         return;
     }
     topic_promoted(topic, partition);
-    if (!is_asked_behind(topic, partition))
+    /* What is under way was sent behind the promote, and takes what that has made ready. */
+    if (!is_asked(topic, partition))
         needs_or_passes_on(consumers, topic, partition);
     if (list_empty(&topic->groups))
         return;

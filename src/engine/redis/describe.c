@@ -1,5 +1,6 @@
 /* What the engine tells of itself: why it does not serve, its metrics, and what /v1/stats shows. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/rfc3339.h"
 #include "engine/redis/engine_parts.h"
@@ -14,8 +15,15 @@ static unsigned unreached(const struct redis_engine *redis)
     return count;
 }
 
-/* "Redis is away since 2026-11-22T18:00:00.000Z: Connection refused". No address: clients see it.
- */
+/* Clients see it. What we, the system or TLS say has no names; what Redis says may have some: of it
+ * only the first word, the kind of the error, is shown. */
+static int public_len(const char *error)
+{
+    size_t word = strspn(error, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return (int)(word > 1 && error[word] == ' ' ? word : strlen(error));
+}
+
+/* "Redis is away since 2026-11-22T18:00:00.000Z: Connection refused". */
 static void add_bad_node(struct buf *out, const struct node *node)
 {
     buf_add_str(out, node->ready ? "Redis says \"not now\"" : "Redis is away");
@@ -25,7 +33,12 @@ static void add_bad_node(struct buf *out, const struct node *node)
         rfc3339_add(out, since_us);
     }
     if (node->link.error[0])
-        buf_addf(out, ": %s", node->link.error);
+        buf_addf(out, ": %.*s", public_len(node->link.error), node->link.error);
+}
+
+static void add_no_master(struct buf *out, const char *error)
+{
+    buf_addf(out, "no sentinel names a master: %.*s", public_len(error), error);
 }
 
 static void add_reason(const struct redis_engine *redis, struct buf *out)
@@ -36,7 +49,7 @@ static void add_reason(const struct redis_engine *redis, struct buf *out)
     if (speaks)
         add_bad_node(out, node);
     else if (count && redis->topology.node_count == 0)
-        buf_addf(out, "no sentinel names a master: %s", topology_error(&redis->topology)->error);
+        add_no_master(out, topology_error(&redis->topology)->error);
     else if (redis->preflight.stray)
         buf_add_str(out, "a key of the queue is none of laterd's: the log has redis_unfit");
     else if (count)
@@ -60,6 +73,15 @@ bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reas
     bool known = text.len > 0;
     buf_fini(&text);
     return known;
+}
+
+const char *redis_reason_of_turn(struct redis_engine *redis)
+{
+    int64_t now_us = redis->options.loop->now_us;
+    if (redis->reason_us != now_us)
+        redis->has_reason = redis_reason(redis, &redis->reason);
+    redis->reason_us = now_us;
+    return redis->has_reason ? redis->reason.text : NULL;
 }
 
 void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason)

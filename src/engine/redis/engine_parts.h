@@ -35,6 +35,9 @@ struct redis_engine {
     struct gathering *kept_stats; /* of command.c: the last ones that took many calls; NULL: none */
     struct gathering *renewed_stats; /* the next ones, which are being gathered; NULL: none */
     int64_t kept_stats_us, renew_stats_at_us;
+    struct redis_error reason; /* see redis_reason_of_turn */
+    bool has_reason;
+    int64_t reason_us;         /* the turn's time */
     int64_t stats_us;          /* when `stats` was true; 0: never */
     struct engine_stats stats; /* as of the last answer to a CMD_TOPICS that asked for them */
     struct arena scratch;
@@ -51,8 +54,11 @@ enum submitted command_on_job(struct redis_engine *redis, uint32_t partition, co
                               struct ticket *ticket);
 enum submitted command_on_topics(struct redis_engine *redis, const struct cmd *cmd,
                                  struct ticket *ticket);
-/* Why Redis does not serve us now, a clause without addresses and passwords; false: it does. */
+/* Why Redis does not serve us now, a clause without addresses, names and passwords; false: it does.
+   Looks at each partition. */
 bool redis_reason(const struct redis_engine *redis, struct redis_error *out_reason);
+/* The same as it was at its first call in this turn; NULL: it serves us. Until the turn's end. */
+const char *redis_reason_of_turn(struct redis_engine *redis);
 /* What of the command Redis could not hold: ERR_UNSUPPORTED of script_route(). */
 void redis_why_refused(const struct cmd *cmd, struct redis_error *out_reason);
 /* engine_verbs::describe. */

@@ -120,7 +120,8 @@ static void learn(const struct ask *ask, uint32_t partition, const struct script
         struct script_rank first;
         switch (script_first(consumers->options.space, partition, answer, i, &first)) {
         case SCRIPT_FIRST:
-            *hint = (struct hint){.what = READY, .first = first, .at_us = now_us};
+            *hint =
+                (struct hint){.what = READY, .first = first, .at_us = now_us, .told = hint->told};
             break;
         case SCRIPT_NONE:
             if (hint->stale_answer)
@@ -173,7 +174,8 @@ static void ask_failed(const struct ask *ask, uint32_t partition, enum err err)
     for (uint32_t i = 0; i < ask->topics; i++) {
         struct hint *hint = &group->topics[i].topic->hints[partition];
         if (!hint->stale_answer)
-            *hint = (struct hint){.what = EMPTY, .at_us = consumers_now_us(group->consumers)};
+            *hint = (struct hint){
+                .what = EMPTY, .at_us = consumers_now_us(group->consumers), .told = hint->told};
     }
     /* until then: */
     again_at(ask, consumers_now_us(group->consumers) + AGAIN_US);

@@ -77,8 +77,10 @@ static void end_rebuilding(struct opening *opening, bool done)
         begin_rebuilding(opening, true);
         return;
     }
+    if (!done && opening->all)
+        script_requests_halfway(partition_init->options.calls, opening->partition);
     if (!done)
-        return; /* the next promote, or open, finds that it is still so */
+        return; /* of layout 2: the next open finds that it is still so */
     if (!opening->all) {
         log_event(LOG_INFO, "redis_converted", "partition=%u layout=%u", opening->partition,
                   SCRIPT_LAYOUT);
@@ -162,10 +164,14 @@ static void look_after_error(struct opening *opening)
 {
     struct partition *partition =
         &opening->partition_init->options.calls->partitions[opening->partition];
-    if (partition->halfway)
+    if (!partition->halfway)
+        return;
+    partition->halfway = false;
+    if (opening->rebuilding && opening->all) /* which may be past that job */
+        script_requests_halfway(opening->partition_init->options.calls, opening->partition);
+    else
         rebuild(opening, "an error of Redis has stopped a script halfway: all jobs are looked at",
                 "let nobody else write to these keys, nor take rights from laterd's user");
-    partition->halfway = false;
 }
 
 /* ---- opening ---- */

@@ -15,8 +15,9 @@
 #include "engine/redis/clock_sync.h"
 
 enum {
-    RETRY_US = 20 * 1000,   /* "not now" is asked again after this */
-    REOPEN_US = 100 * 1000, /* a partition with a key of another type is opened again so often */
+    RETRY_US = 20 * 1000,      /* "not now" is asked again after this */
+    REOPEN_US = 100 * 1000,    /* a partition with a key of another type is opened again so often */
+    MEND_US = 5 * 1000 * 1000, /* and one after other errors: all its jobs are looked at then */
     SLICE_BYTES =
         256 * 1024,    /* of what has waited, sent in a turn: to send a MiB takes milliseconds */
     CALL_BYTES = 1024, /* a call counts as so many more */
@@ -463,22 +464,38 @@ static void refused(struct script_request *call, struct node *node, struct bytes
         break;
     case FAILURE_WRONG_TYPE:
         say(calls, text.at);
-        partition_of(call)->halfway = true;
+        script_requests_halfway(calls, call->id.partition);
         if (now_of(call) - partition_of(call)->opened_us >= REOPEN_US)
             script_requests_close(calls, call->id.partition); /* `open` names the key */
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_DENIED: /* until somebody gives the right back */
         say(calls, text.at);
-        partition_of(call)->halfway = true;
+        script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_AGAIN);
         break;
     case FAILURE_OTHER:
         say(calls, text.at);
-        partition_of(call)->halfway = true;
+        script_requests_halfway(calls, call->id.partition);
         script_request_fail(call, ERR_IO);
         break;
     }
+}
+
+static void mend(struct timer *timer)
+{
+    struct partition *partition = LIST_ENTRY(timer, struct partition, mend);
+    struct script_requests *calls = partition->requests;
+    if (partition->halfway && !calls->left)
+        script_requests_close(calls, (uint32_t)(partition - calls->partitions));
+}
+
+void script_requests_halfway(struct script_requests *calls, uint32_t partition)
+{
+    struct partition *at = &calls->partitions[partition];
+    at->halfway = true;
+    if (!timer_is_armed(&at->mend))
+        loop_arm(calls->options.loop, &at->mend, calls->options.loop->now_us + MEND_US);
 }
 
 /* Nobody knows whether the script ran: the same request again, or, too late, "not now". */
@@ -603,6 +620,7 @@ void script_requests_init(struct script_requests *calls,
         partition->requests = calls;
         partition->retry.expired = retry;
         partition->deadline.expired = give_up_old;
+        partition->mend.expired = mend;
         list_init(&partition->calls);
         list_init(&partition->unsent);
         list_init(&partition->roomless);
@@ -630,6 +648,7 @@ void script_requests_fini(struct script_requests *calls)
                                 ERR_AGAIN);
         loop_cancel(calls->options.loop, &partition->retry);
         loop_cancel(calls->options.loop, &partition->deadline);
+        loop_cancel(calls->options.loop, &partition->mend);
     }
     loop_cancel(calls->options.loop, &calls->next_slice);
     while (calls->spare) {

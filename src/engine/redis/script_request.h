@@ -71,7 +71,9 @@ struct partition {
     uint32_t places;                      /* of the ring, which Redis knows of */
     uint32_t places_wanted;               /* more: `open` is to say so */
     unsigned slot;
-    bool halfway; /* an error may have stopped a script between two writes */
+    bool halfway;      /* an error may have stopped a script between two writes: see `mend` */
+    struct timer mend; /* armed after such an error: to open it, and look at its jobs, if nothing
+                          else has had it opened by then */
     struct queue_clock clock;
     bool clock_asked;           /* is under way: see clock_sync.h */
     int64_t clock_asked_us;     /* last */
@@ -180,6 +182,9 @@ bool script_requests_wants_places(const struct script_requests *calls, uint32_t 
 void script_requests_give_up(struct script_requests *calls, uint32_t partition);
 /* It must be opened again: see partition_init.h. */
 void script_requests_close(struct script_requests *calls, uint32_t partition);
+/* A script may have been stopped between two writes: its next opening looks at all jobs, in some
+   seconds at the latest. */
+void script_requests_halfway(struct script_requests *calls, uint32_t partition);
 /* Partitions may have other nodes now: sends what waits and can go. */
 void script_requests_moved(struct script_requests *calls);
 /* Reserves or changes are not answered yet. */

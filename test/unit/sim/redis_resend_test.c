@@ -290,6 +290,31 @@ static void p2_what_too_few_replicas_have_is_not_acknowledged(void **state)
     assert_int_equal(jobs_there(), 3);
 }
 
+/* A right is taken away between two writes, and given back; the connection stays as it is. */
+static void p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself(void **state)
+{
+    static struct client pusher, taker;
+    const struct cmd push = a_push();
+    struct cmd take = a_reserve();
+    (void)state;
+    take.reserve.wait_us = HOUR_US;
+    start_on_one_server();
+    turns(10 * SECOND_US);
+    begin(&push, &pusher);
+    turns(100 * MS);
+    sim_redis_settings(servers[0])->denied = " zadd ";
+    begin(&take, &taker);
+    turns(100 * MS);
+    sim_redis_settings(servers[0])->denied = NULL;
+    turns(SECOND_US);
+    assert_int_equal(pusher.err, OK);
+    assert_int_equal(taker.count, 0);
+    uint64_t connects = engine->topology.counts.connects;
+    turns(8 * SECOND_US);
+    assert_int_equal(taker.count, 1);
+    assert_int_equal(engine->topology.counts.connects, connects);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -303,6 +328,7 @@ int main(void)
         STARTED(p8_a_redis_that_cannot_save_refuses_a_push_within_its_time),
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
+        STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
