@@ -23,7 +23,7 @@ struct opening {
     bool rebuilding; /* jobs are put where they belong, one after the other: */
     bool all;        /* what a lost sorted set held, and not only what an older layout left */
     bool then_all;   /* a set was found to be lost meanwhile */
-    char from[24];   /* where that goes on: a cursor, good only at the server that gave it: */
+    char from[26];   /* where that goes on: a cursor, good only at the server that gave it: */
     const struct node *scanned_at; /* NULL: that may have become another server */
 };
 

@@ -109,6 +109,14 @@ local function drop(job)
     call('HINCRBY', hash, 'g', 1)
 end
 
+-- A job of the topic is gone with its bucket, and so is all that is known of it but its place.
+local function forget_lost(topic, set, member)
+    call('ZREM', set, member)
+    if set == reserved then call('HINCRBY', hash, '#h' .. topic, -1) end
+    call('HINCRBY', hash, 'g', 1)
+    call('HINCRBY', hash, '#d' .. topic, 1)
+end
+
 local function bury(job, now)
     lift(job)
     job.buries = up(job.buries)

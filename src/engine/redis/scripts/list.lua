@@ -10,14 +10,15 @@ local function has_none()
     return state == 3 and ARGV[5] == '' and tonumber(call('HGET', hash, '#h' .. topic) or 0) <= 0
 end
 local more, from = false, ''
-if not has_none() then more, from = walk(function(name)
+if not has_none() then more, from = walk(function(name, _, score)
     if #parts - 2 == most then return false end
-    local job = fetch(name)
-    if not job then return true end
-    local at = state == 3 and job.till or after + 1
-    if at > after or (at == after and job.seq > after_seq) then
-        parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job)
+    -- What was shown is not even read: it may be all of a slice.
+    local till = state == 3 and tonumber(score) or after + 1
+    if till < after or (till == after and unpack_bytes('>I8', name) <= after_seq) then
+        return true
     end
+    local job = fetch(name)
+    if job then parts[#parts + 1] = ARGV[2] == 'p' and whole_job(job) or shown_job(job) end
     return true
 end) end
 local count = #parts - 2

@@ -4,9 +4,9 @@
 -- the last number or lease of this partition that this daemon has seen, 0: none.
 -- Answer: {it, the clock}: see set_clock.lua; state: 1 if this Redis has started since somebody opened
 -- the partition last, or is another one;
--- replaced: it was made; lost: a set is not as it was made, so what was in it is to be put back by
--- rebuild.lua; look: that is to go through the hash, where layout 2 had the jobs; missed:
--- buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
+-- replaced: it was made; lost: a set is not as it was made, or buckets were there before the partition,
+-- so what is not in its set is to be put back by rebuild.lua; look: that is to go through the hash,
+-- where layout 2 had the jobs; missed: buckets of jobs were lost, and are made again; count: 1 if the daemon was unknown here. INVALID:
 -- count partitions are there, of layout seq; or {it, key}: that key is none of ours.
 local daemon, number, partitions = sub(slot, 2, 9), tonumber(ARGV[2]), tonumber(ARGV[3])
 -- `held` is the queue's time between the daemon's bounds, by which all is written; `shown`, below, is
@@ -45,9 +45,20 @@ for i = 2, 4 do
     if type(score) == 'table' then stray = stray or KEYS[i] end
     if not score then flags = LOST end
 end
--- An error: some have moved to another node with their slot, as the others will.
-local there = importing and BUCKETS or redis.pcall('EXISTS', unpack(names))
-local lost = type(there) == 'number' and there < BUCKETS
+-- How many buckets are there; nil: some have moved to another node with their slot, as the others
+-- will.
+local there = 0
+for i = 1, BUCKETS do
+    local has = redis.pcall('HEXISTS', names[i], '!')
+    if has == 0 or has == 1 then
+        there = there and there + has
+    elseif string.find(has.err, 'WRONGTYPE', 1, true) then
+        stray = stray or names[i]
+    else
+        there = nil
+    end
+end
+local lost = there and there < BUCKETS and not importing
 if stray then return { say(INVALID, 0, 0, 0, held, 0, 0), stray } end
 
 -- The same reading as clock()'s: by the time in between, a new queue's clock would be set back.
@@ -78,7 +89,8 @@ if not found[1] then
     call('ZADD', delayed, '+inf', filler)
     call('ZADD', reserved, '+inf', filler)
     call('ZADD', order, 0, filler)
-    flags, lost = REPLACED, 0
+    -- Without the hash there may still be jobs: their ids and topics are put back.
+    flags, lost = there ~= 0 and REPLACED + LOST or REPLACED, false
     publish('n' .. ARGV[2] .. ' ' .. daemon) -- what others left here, if it was there, is gone
 end
 local stored = unpack_bytes('<I8', found[1], 17)
@@ -88,7 +100,7 @@ end
 local shown = redis_now + ahead
 if unpack_bytes('<I8', ARGV[1], 37) == 0 then held = shown end -- the daemon knows no bounds yet
 even_if_full()
-if lost and flags % 4 < REPLACED then
+if lost then
     make_buckets()
     flags = flags + MISSED
 end

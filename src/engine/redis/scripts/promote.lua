@@ -19,12 +19,22 @@ local function is_old(member)
     return string.byte(member) > 0
 end
 
+local away = false -- buckets that are to be looked at move with their slot now: later
+
+-- A bucket that is away is no error: what was written by then would be half of what is to be.
 local function move_old(places)
+    local moved = {}
     for i = 1, #places do
-        local job = find('', sub(places[i], -8))
-        if job and job.state == WAITING then link_delayed(job) end
+        local job = try_fetch(sub(places[i], -8))
+        if job then
+            if job.state == WAITING then link_delayed(job) end
+            moved[#moved + 1] = places[i]
+        elseif job == nil then
+            forget_lost(sub(places[i], 2, 1 + byte(places[i])), delayed, places[i])
+        end
+        away = away or job == false
     end
-    if #places > 0 then call('ZREM', delayed, unpack(places)) end
+    if #moved > 0 then call('ZREM', delayed, unpack(moved)) end
 end
 
 local function move_last_old(upto)
@@ -36,6 +46,7 @@ local function move_last_old(upto)
         upto, at = (old and '' or '(') .. members[at + 1], at + 2
     end
     move_old(places)
+    if away then return true end -- the same ones again
     local done = at > #members and #members < 2 * LOOK_AT
     if done then
         call('HDEL', hash, 'l')
@@ -123,15 +134,16 @@ end
 
 local leases = math.max(LEASES_LEAST, math.min(LEASES, math.floor(left / 10)))
 local ended = call('ZRANGEBYSCORE', reserved, '-inf', now, 'LIMIT', 0, leases)
-local away = false
 for i = 1, #ended do
     local job = try_fetch(sub(ended[i], -8))
     if job == false then
-        away = true -- the bucket moves with its slot: later
+        away = true
     elseif job and job.state == RESERVED then
         job.timeouts = up(job.timeouts)
         call('HINCRBY', hash, '#t' .. job.topic, 1)
         fail(job, now)
+    elseif not job then
+        forget_lost(sub(ended[i], 2, 1 + byte(ended[i])), reserved, ended[i])
     else
         call('ZREM', reserved, ended[i])
     end

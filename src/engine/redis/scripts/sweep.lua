@@ -2,15 +2,19 @@
 -- {it, where to go on}: count, more.
 local first = answered()
 if first then return { sub(first, 1, 32), sub(first, 33) } end
-local most, done, now = tonumber(ARGV[6]), 0, clock()
-local more, from = walk(function(name)
-    if done == most then return false end
+local most, done, lost, now = tonumber(ARGV[6]), 0, 0, clock()
+local more, from = walk(function(name, member)
+    if done + lost == most then return false end
     local job = try_fetch(name)
     if job == false then -- its bucket is not here now: as far as it is done, it is answered
         if done == 0 then error(MISSING) end
         return false
     end
-    if not job then return true end
+    if not job then
+        lost = lost + 1
+        forget_lost(topic, state == 3 and reserved or order, member)
+        return true
+    end
     done = done + 1
     if ARGV[2] == 'k' then
         kick(job, now)

@@ -41,7 +41,7 @@ local function by_time(from, visit)
         return last > 0 and found[last] .. ' ' .. found[last - 1] or from
     end
     for i = 1, #found, 2 do
-        if sub(found[i], 1, #key) == key and not visit(sub(found[i], -8)) then
+        if sub(found[i], 1, #key) == key and not visit(sub(found[i], -8), found[i], found[i + 1]) then
             return true, behind(i - 1)
         end
     end
@@ -54,13 +54,13 @@ local function by_place(letter, from, visit)
         '(' .. letter .. key .. string.rep('\255', 21), 'LIMIT', 0, SLICE)
     for i = 1, #found do
         local name = letter == 'w' and sub(found[i], #key + 14, #key + 21) or sub(found[i], -8)
-        if not visit(name) then return true, from end
+        if not visit(name, found[i]) then return true, from end
         from = found[i]
     end
     return #found == SLICE, from
 end
 
--- visit(name) says whether it took the job, else the walk ends before it. It may move the job.
+-- visit(name, member, score) says whether it took the job, else the walk ends before it. It may move the job.
 -- Returns whether there may be more, and where to go on.
 local function walk(visit)
     if state == 3 then return by_time(ARGV[5], visit) end
