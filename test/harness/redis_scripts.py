@@ -23,7 +23,10 @@ ERRORS = ["ok", "not_found", "exists", "stale_lease", "wrong_state", "empty", "i
 DELAYED, READY, RESERVED, BURIED = 1, 2, 3, 4
 STATES = {DELAYED: "delayed", READY: "ready", RESERVED: "held", BURIED: "buried"}
 HOUR = 3600 * 1000000
-OTHER, END = b"local function other(KEYS, ARGV)\n", b"end\n"  # around what is not the common case
+# Around what is not the common case, as script_text.c has it.
+OTHER = (b"local function other(keys, base, count)\nlocal KEYS, ARGV = KEYS, ARGV\nif #ARGV > count then\n"
+         b"KEYS, ARGV = { unpack(KEYS, keys + 1, keys + 4) }, { unpack(ARGV, base + 1, base + count) }\nend\n")
+END = b"end\n"
 PARTS = {"heartbeat": ["clock", "common", "record", "heartbeat"],
          "push": ["clock", OTHER, "common", "record", "marks", "job", "room", "push_other", END, "push"],
          "reserve": ["clock", OTHER, "common", "record", "marks", "reserve_other", END, "reserve"],
