@@ -69,6 +69,15 @@ static struct script_request *under_way(struct news_test *test)
     return NULL;
 }
 
+static unsigned count_under_way(struct news_test *test)
+{
+    struct list *all = &test->calls.partitions[0].calls;
+    unsigned count = 0;
+    for (struct list *at = all->next; at != all; at = at->next)
+        count += LIST_ENTRY(at, struct script_request, place)->owner != NULL;
+    return count;
+}
+
 static void answer(struct news_test *test, uint8_t err, uint8_t flags, const char *rest)
 {
     struct script_request *call = under_way(test);
@@ -140,7 +149,9 @@ static void a_notice_is_newer_than_the_answer_behind_it(void **state)
     consumers_reserve(&consumers, &reserve, &ticket);
     consumers_match(&consumers);
     consumers_ready(&consumers, topic, 0, TOLD_US);
-    answer(test, 5, 16, none); /* empty, and a mark was left: before the notice */
+    consumers_match(&consumers);
+    assert_int_equal(count_under_way(test), 1); /* it is needed here: nobody else is told */
+    answer(test, 5, 16, none);                  /* empty, and a mark was left: before the notice */
     consumers_match(&consumers);
     assert_non_null(under_way(test));
     answer(test, 5, 16, none);

@@ -290,6 +290,24 @@ static void p2_what_too_few_replicas_have_is_not_acknowledged(void **state)
     assert_int_equal(jobs_there(), 3);
 }
 
+static void why_redis_is_away_names_the_kind_of_its_error_and_nobody(void **state)
+{
+    struct redis_error why = {.text = ""};
+    (void)state;
+    start_on_one_server();
+    assert_false(redis_reason(engine, &why));
+    sim_redis_settings(servers[0])->denied = " ping ";
+    sim_redis_restart(servers[0], SIM_REDIS_KEEPS_ALL);
+    turns(4 * SECOND_US);
+    assert_true(redis_reason(engine, &why));
+    assert_memory_equal(why.text, "Redis is away since ", 20);
+    assert_string_equal(why.text + strlen(why.text) - 8, ": NOPERM");
+    assert_string_equal(redis_reason_of_turn(engine), why.text);
+    sim_redis_settings(servers[0])->denied = NULL;
+    turns(4 * SECOND_US);
+    assert_null(redis_reason_of_turn(engine));
+}
+
 /* A right is taken away between two writes, and given back; the connection stays as it is. */
 static void p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself(void **state)
 {
@@ -328,6 +346,7 @@ int main(void)
         STARTED(p8_a_redis_that_cannot_save_refuses_a_push_within_its_time),
         STARTED(p8_a_read_only_redis_refuses_a_push_within_its_time),
         STARTED(p2_what_too_few_replicas_have_is_not_acknowledged),
+        STARTED(why_redis_is_away_names_the_kind_of_its_error_and_nobody),
         STARTED(p2_a_job_that_a_script_without_a_right_left_is_found_again_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
