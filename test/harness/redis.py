@@ -324,7 +324,7 @@ class Cluster(Group):
         self.cli("reshard", source.address, "--cluster-from", identity(source), "--cluster-to",
                  identity(target), "--cluster-slots", slots, "--cluster-yes")
 
-    def begin_to_move(self, name, most=100):
+    def begin_to_move(self, name, most=1000):
         """Keys of this one's slot go to another server, but the slot is still the first one's: that
         says ASK, or, if some of the keys are still there, TRYAGAIN. Returns what ends it."""
         slot = self.servers[0].call("CLUSTER", "KEYSLOT", name)
@@ -335,7 +335,7 @@ class Cluster(Group):
         move_keys(source, target, slot, most)
 
         def end():
-            move_keys(source, target, slot, 100)
+            move_keys(source, target, slot, 1000)
             for one in (target, source):
                 one.call("CLUSTER", "SETSLOT", slot, "NODE", identity(target))
         return end

@@ -128,7 +128,18 @@ static void settle(const struct partition *partition)
         *ahead_us < clock->most_us + QUEUE_CLOCK_CLOSE_US)
         return;
     *ahead_us = is_far(clock->most_us, QUEUE_CLOCK_CLOSE_US) ? clock->most_us : 0;
+    calls->options.space->behind_us[number_of(partition)] = 0;
     say_far(calls, partition, *ahead_us);
+}
+
+/* At `sent_us`, or later, the queue's clock showed this. */
+static void see_behind(const struct partition *partition, int64_t sent_us, int64_t queue_us)
+{
+    const struct script_space *space = partition->requests->options.space;
+    int64_t *behind_us = &space->behind_us[number_of(partition)];
+    int64_t by_us = sent_us + space->ahead_us[number_of(partition)] - queue_us;
+    if (by_us > *behind_us && by_us < QUEUE_CLOCK_CLOSE_US)
+        *behind_us = by_us;
 }
 
 /* A slot that moves has two nodes, of which only one is the partition's. */
@@ -160,7 +171,10 @@ void clock_sync_heard(const struct script_request *call, const struct bytes *par
         return;
     switch (queue_clock_heard(&partition->clock, &call->id, queue_us, call->on_link.sent_us,
                               now_of(call->calls))) {
-    case CLOCK_AGREES: settle(partition); break;
+    case CLOCK_AGREES:
+        settle(partition);
+        see_behind(partition, call->on_link.sent_us, queue_us);
+        break;
     case CLOCK_DRIFTS: look(partition, LOOK_RARELY_US); break;
     case CLOCK_LEAPT: look(partition, LOOK_AGAIN_US); break;
     }
@@ -179,9 +193,13 @@ void clock_sync_read(const struct script_request *call, const struct bytes *part
         return;
     reading.read_us = time_now(calls);
     switch (queue_clock_read(clock, &reading, &by_us)) {
-    case CLOCK_KEPT: settle(partition); break;
+    case CLOCK_KEPT:
+        settle(partition);
+        see_behind(partition, reading.sent_us, reading.told.queue_us);
+        break;
     case CLOCK_ADOPTED:
         settle(partition);
+        see_behind(partition, reading.sent_us, reading.told.queue_us);
         if (known && is_far(by_us, LEAP_US)) {
             say_leapt(calls, call->answered_by, by_us, false);
             calls->options.clock_leapt(calls->options.owner);

@@ -30,6 +30,7 @@ enum err script_space_init(struct script_space *space, struct bytes prefix, uint
         return ERR_INVALID;
     *space = (struct script_space){.partitions = partitions};
     space->ahead_us = mem_zalloc(partitions * sizeof(*space->ahead_us));
+    space->behind_us = mem_zalloc(partitions * sizeof(*space->behind_us));
     space->newest = mem_zalloc(partitions * sizeof(*space->newest));
     memcpy(space->prefix, prefix.at, prefix.len);
     memcpy(space->daemon, daemon, sizeof(space->daemon));
@@ -45,8 +46,10 @@ void script_space_fini(struct script_space *space)
     for (enum script_kind kind = 0; kind < SCRIPT_COUNT; kind++)
         buf_fini(&space->scripts[kind].text);
     mem_free(space->ahead_us);
+    mem_free(space->behind_us);
     mem_free(space->newest);
     space->ahead_us = NULL;
+    space->behind_us = NULL;
     space->newest = NULL;
 }
 
@@ -114,6 +117,16 @@ int64_t script_time_in(const struct script_space *space, uint32_t partition, int
     if (there < 0)
         return 0;
     return there < SCRIPT_FOREVER ? there : SCRIPT_FOREVER - 1;
+}
+
+/* A due time. At once is at once by the partition's clock, too. */
+static int64_t due_in(const struct script_space *space, const struct script_call *call,
+                      int64_t due_us)
+{
+    int64_t there_us = script_time_in(space, call->partition, due_us);
+    int64_t at_once_us =
+        script_time_in(space, call->partition, call->now_us - space->behind_us[call->partition]);
+    return due_us <= call->now_us && there_us > at_once_us ? at_once_us : there_us;
 }
 
 int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us)
@@ -518,7 +531,7 @@ static void ask_push(struct buf *out, const struct script_space *space,
 {
     static const char exists[] = {
         [IF_EXISTS_REJECT] = 'j', [IF_EXISTS_REPLACE] = 'p', [IF_EXISTS_KEEP] = 'k'};
-    int64_t due_us = script_time_in(space, call->partition, push->due_us);
+    int64_t due_us = due_in(space, call, push->due_us);
     struct bytes order = push->order == ORDER_ARRIVAL ? BYTES("a") : BYTES("d");
     script_begin(out, space, call, SCRIPT_PUSH, 12);
     add_record(out, push, due_us, call->now_us);
@@ -599,7 +612,7 @@ static void ask_change(struct buf *out, const struct script_space *space,
     script_add(out, bytes_of(&letters[cmd->kind], 1));
     add_ref(out, job);
     script_add(out, change_options(cmd));
-    add_maybe(out, has_due, script_time_in(space, call->partition, job->due_us));
+    add_maybe(out, has_due, due_in(space, call, job->due_us));
     add_maybe(out, has_priority, job->priority);
     add_maybe(out, cmd->kind == CMD_TOUCH && job->has_ttr, span_in(job->ttr_us));
     if (!has_body) {

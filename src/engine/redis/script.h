@@ -71,7 +71,9 @@ enum script_kind {
 /*
  * Which queue, and who asks. Made once. `ahead_us`, one for each partition, is how far the clock of
  * its server is ahead of ours, if the engine knows and minds (0: the clocks are one): it is added
- * to times that go in, and taken off times that come out.
+ * to times that go in, and taken off times that come out. By `behind_us`, which is less than what
+ * the engine minds, it has shown less than that: what is due at once is due so much sooner there,
+ * or it would have to wait.
  */
 struct script_space {
     char prefix[SCRIPT_PREFIX_MAX + 1];
@@ -80,7 +82,7 @@ struct script_space {
     char daemon[SCRIPT_NAME]; /* random: this life of this process */
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
-    int64_t *ahead_us;
+    int64_t *ahead_us, *behind_us;
     uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
         struct buf text;

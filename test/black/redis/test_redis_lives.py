@@ -255,7 +255,7 @@ def test_pages_show_each_job_that_stays_once_whatever_others_do(queue, state):
     while more:
         answer, (start, *heads) = queue.run("list", "l", state, "t", start, -1, 0, 3)
         more = answer.more
-        shown += [struct.unpack("<Q", head[56:64])[0] for head in heads]
+        shown += [struct.unpack(">Q", head[:8])[0] for head in heads]
         for seq in chance.sample(sorted(left), min(2, len(left))):
             assert queue.delete(seq).err == "ok"
             left.remove(seq)

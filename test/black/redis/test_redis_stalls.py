@@ -145,7 +145,7 @@ def test_a_slot_that_is_stuck_half_moved(laterd, cluster):
     source = next(one for one in cluster.servers if one.port == row[2][1])
     target = next(one for one in cluster.servers if one is not source)
     names = {one: one.call("CLUSTER", "MYID") for one in (source, target)}
-    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 10)
+    keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, 1000)
     target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
     source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
     source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys[:2])

@@ -235,4 +235,28 @@ static inline struct client ask(const struct cmd *cmd, bool leaves)
     return client;
 }
 
+static inline uint64_t scripts_sent(void)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < options.partitions; i++)
+        count += engine->calls.partitions[i].number;
+    return count;
+}
+
+/* Pushes a job, with a consumer who waits for it. */
+static inline void a_job_for_who_waits(struct client *taker, struct client *pusher, int64_t due_us)
+{
+    static const struct bytes topic = {"t", 1};
+    struct cmd take = {
+        .kind = CMD_RESERVE,
+        .reserve = {
+            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = topic, .due_us = due_us, .ttr_us = 60 * INT64_C(1000000)}};
+    struct engine *port = redis_engine_port(engine);
+    *pusher = *taker = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &pusher->ticket); /* both are told */
+    (void)port->verbs->submit(port, &take, &taker->ticket);
+}
+
 #endif

@@ -1,6 +1,6 @@
 /*
- * What heals by itself, and how soon: clusters whose nodes lose each other, and clocks that leap.
- * Time is simulated: what is waited for takes none.
+ * What heals by itself, and how soon: clusters whose nodes lose each other, notices that nobody
+ * hears, daemons that end. Time is simulated: what is waited for takes none.
  */
 #include "base/hash.h"
 #include "redis_bed.h"
@@ -203,174 +203,6 @@ static void p2_a_set_is_put_back_from_the_start_when_a_replica_takes_over(void *
         turn();
     turns(3 * SECOND_US);
     assert_int_equal(members_of(servers[3], partition), before);
-}
-
-/* ---- clocks ---- */
-
-static uint64_t scripts_sent(void)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < options.partitions; i++)
-        count += engine->calls.partitions[i].number;
-    return count;
-}
-
-/* Pushes a job, with a consumer who waits for it. */
-static void a_job_for_who_waits(struct client *taker, struct client *pusher, int64_t due_us)
-{
-    static const struct bytes topic = {"t", 1};
-    struct cmd take = {
-        .kind = CMD_RESERVE,
-        .reserve = {
-            .topics = &topic, .topic_count = 1, .max = 1, .wait_us = 60 * INT64_C(1000000)}};
-    struct cmd push = {.kind = CMD_PUSH,
-                       .push = {.topic = topic, .due_us = due_us, .ttr_us = 60 * INT64_C(1000000)}};
-    struct engine *port = redis_engine_port(engine);
-    *pusher = *taker = (struct client){.ticket.answered = client_answered};
-    (void)port->verbs->submit(port, &push, &pusher->ticket); /* both are told */
-    (void)port->verbs->submit(port, &take, &taker->ticket);
-}
-
-/* Clocks that differ by less than 10 ms count as one; that must not make the promoter spin. */
-static void p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job(void **state)
-{
-    (void)state;
-    add_address(7000);
-    options.partitions = 1;
-    ahead_us = 8 * MS;
-    assert_int_equal(start(), OK);
-    turns(SECOND_US);
-    int64_t due_us = now_us + SECOND_US;
-    static struct client taker, pusher;
-    a_job_for_who_waits(&taker, &pusher, due_us);
-    while (now_us < due_us - 20 * MS)
-        turn();
-    assert_int_equal(taker.answers, 0);
-    uint64_t before = scripts_sent();
-    while (!taker.answers)
-        turn();
-    assert_true(now_us >= due_us && now_us < due_us + 5 * MS);
-    assert_int_equal(taker.count, 1);
-    assert_true(scripts_sent() - before <= 5); /* of these are: a reserve, perhaps a heartbeat */
-}
-
-/* Three jobs, before, during and after two seconds in which Redis' clock is off by so much: each
-   comes when it is due. */
-static void survive_a_leap_of(int64_t leap_us)
-{
-    static struct client takers[3], pushers[3];
-    add_address(7000);
-    options.partitions = 2;
-    assert_int_equal(start(), OK);
-    turns(3 * SECOND_US);
-    int64_t began_us = now_us;
-    for (unsigned i = 0; i < 3; i++)
-        a_job_for_who_waits(&takers[i], &pushers[i], began_us + SECOND_US * (1 + 2 * (int)i));
-    turns(began_us + 1900 * MS - now_us);
-    assert_int_equal(takers[0].count, 1);
-    sim_redis_settings(servers[0])->ahead_us = leap_us;
-    turns(began_us + 3 * SECOND_US - now_us - 10 * MS);
-    assert_int_equal(takers[1].answers, 0);
-    turns(100 * MS);
-    assert_int_equal(takers[1].count, 1);
-    turns(began_us + 3900 * MS - now_us);
-    sim_redis_settings(servers[0])->ahead_us = 0;
-    turns(began_us + 5 * SECOND_US - now_us - 10 * MS);
-    assert_int_equal(takers[2].answers, 0);
-    turns(100 * MS);
-    assert_int_equal(takers[2].count, 1);
-}
-
-static void p3_redis_clock_may_be_an_hour_back_for_a_while(void **state)
-{
-    (void)state;
-    survive_a_leap_of(-3600 * INT64_C(1000000));
-}
-
-static void p3_redis_clock_may_be_an_hour_ahead_for_a_while(void **state)
-{
-    (void)state;
-    survive_a_leap_of(3600 * INT64_C(1000000));
-}
-
-static void tell_server(struct sim_redis *server, struct bytes command)
-{
-    struct sim_redis_conn *conn = sim_redis_accept(server);
-    sim_redis_input(conn, command);
-    sim_redis_hang_up(conn);
-}
-
-/* Somebody puts another key in the place of the reserved jobs, and the set back a second later. */
-static void p2_a_job_that_a_script_left_halfway_is_found_again(void **state)
-{
-    static struct client taker, pusher;
-    struct buf filler = {0};
-    (void)state;
-    add_address(7000);
-    options.partitions = 1;
-    assert_int_equal(start(), OK);
-    turns(3 * SECOND_US);
-    buf_addf(&filler, "*4\r\n$4\r\nZADD\r\n$7\r\n{q:0}:l\r\n$4\r\n+inf\r\n$65\r\n");
-    for (int i = 0; i < 65; i++)
-        buf_add_char(&filler, (char)0xff);
-    buf_add_str(&filler, "\r\n");
-    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:l\r\n"));
-    tell_server(servers[0], BYTES("*3\r\n$3\r\nSET\r\n$7\r\n{q:0}:l\r\n$1\r\nx\r\n"));
-    a_job_for_who_waits(&taker, &pusher, now_us);
-    turns(SECOND_US);
-    assert_int_equal(pusher.err, OK);
-    assert_int_equal(taker.count, 0);
-    tell_server(servers[0], BYTES("*2\r\n$3\r\nDEL\r\n$7\r\n{q:0}:l\r\n"));
-    tell_server(servers[0], buf_bytes(&filler));
-    buf_fini(&filler);
-    turns(2 * SECOND_US);
-    if (!taker.count)
-        a_job_for_who_waits(&taker, &pusher, now_us + 60 * INT64_C(1000000));
-    turns(2 * SECOND_US);
-    assert_int_equal(taker.count, 1);
-}
-
-/* Another daemon has set the partition's clock five seconds ahead, since ours stood still: it is
-   heard of by a heartbeat, and what is due is planned by it. */
-static void what_is_due_is_planned_by_the_clock_that_another_has_set(void **state)
-{
-    static struct client taker, pusher;
-    (void)state;
-    add_address(7000);
-    options.partitions = 1;
-    assert_int_equal(start(), OK);
-    turns(3 * SECOND_US);
-    int64_t began_us = now_us;
-    a_job_for_who_waits(&taker, &pusher, began_us + 10 * SECOND_US);
-    turns(SECOND_US);
-    tell_server(servers[0], BYTES("*6\r\n$4\r\nHSET\r\n$7\r\n{q:0}:h\r\n$1\r\no\r\n"
-                                  "$7\r\n5000000\r\n$1\r\nn\r\n$18\r\n1 1700000009000000\r\n"));
-    turns(began_us + 4900 * MS - now_us);
-    assert_int_equal(taker.answers, 0);
-    turns(200 * MS);
-    assert_int_equal(taker.count, 1);
-}
-
-/* The correction is in Redis: a daemon that starts now finds the right time, too. */
-static void p3_a_leap_is_set_right_for_daemons_that_come_later(void **state)
-{
-    static struct client taker, pusher;
-    (void)state;
-    add_address(7000);
-    assert_int_equal(start(), OK);
-    turns(3 * SECOND_US);
-    int64_t due_us = now_us + 20 * SECOND_US;
-    struct client nobody;
-    a_job_for_who_waits(&taker, &pusher, due_us);
-    sim_redis_settings(servers[0])->ahead_us = 3600 * INT64_C(1000000);
-    turns(SECOND_US);
-    stop();
-    assert_int_equal(start(), OK);
-    a_job_for_who_waits(&taker, &nobody, due_us + 3600 * INT64_C(1000000));
-    turns(due_us - now_us - 10 * MS);
-    assert_int_equal(taker.answers, 0);
-    turns(100 * MS);
-    assert_int_equal(taker.count, 1);
 }
 
 /* A replica takes over, whose clock is off by so much: a job that was pushed before is due when it
@@ -765,12 +597,6 @@ int main(void)
         STARTED(an_older_map_does_not_replace_a_newer_one),
         STARTED(a_cluster_that_is_down_is_asked_with_measure),
         STARTED(p2_a_set_is_put_back_from_the_start_when_a_replica_takes_over),
-        STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
-        STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
-        STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
-        STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
-        STARTED(what_is_due_is_planned_by_the_clock_that_another_has_set),
-        STARTED(p3_a_leap_is_set_right_for_daemons_that_come_later),
         STARTED(p3_a_failover_to_another_clock_makes_no_job_early_or_late),
         STARTED(p2_jobs_are_found_within_a_second_though_no_notice_is_heard),
         STARTED(p2_jobs_are_found_at_once_though_no_message_goes_from_node_to_node),
