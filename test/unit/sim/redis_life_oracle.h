@@ -162,6 +162,7 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     oracle->delivered++;
     if (version->seq && version->seq != delivery->seq && !version->loose && !oracle->silences)
         BROKEN(oracle, "version %u was pushed once, and there are two of it", number);
+    bool same = version->seq == delivery->seq; /* else one taken for dead pushed it again */
     version->seq = delivery->seq;
     if (version->ended && !version->loose && version->ended_us < delivery->asked_us &&
         version->ended_us < delivery->reserved_us - slack_us)
@@ -178,7 +179,7 @@ static inline void oracle_delivered(struct oracle *oracle, const struct delivery
     if (there_us < version->due_us - slack_us)
         BROKEN(oracle, "P3: version %u comes %lld us early", number,
                (long long)(version->due_us - there_us));
-    if (!version->free && !version->loose && now_us < version->held_until_us - slack_us)
+    if (same && !version->free && !version->loose && now_us < version->held_until_us - slack_us)
         BROKEN(oracle, "P4: version %u is held %lld us longer by another", number,
                (long long)(version->held_until_us - now_us));
     version->lease = delivery->lease;

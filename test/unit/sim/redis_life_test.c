@@ -271,7 +271,7 @@ static void set_clocks(struct life *life)
     for (unsigned i = 0; i < life->daemon_count; i++)
         life->daemons[i].ahead_us = span(life, 3 * SECOND_US);
     life->oracle.slack_us = 20 * MS + 2 * life->late_us;
-    if (chance(life, 300) && leaps && *leaps)
+    if (chance(life, 300) && (life->oracle.seed % 4 == 0 || (leaps && *leaps)))
         life->leap_us = hour_us;
     for (unsigned i = 0; life->leap_us && i < life->server_count; i++)
         sim_redis_settings(life->servers[i])->ahead_us += span(life, 2 * SECOND_US);

@@ -439,6 +439,118 @@ static void p4_numbers_are_not_given_again_while_somebody_remembers_them(void **
     p4_numbers_and_leases_are_not_given_again(SIM_REDIS_KEEPS_NOTHING, true);
 }
 
+/* ---- what comes late ---- */
+
+/* Bounds as a daemon gives them that knows the clock. */
+static struct script_call bounded_call(uint32_t place)
+{
+    struct script_call call = next_call();
+    call.place = place;
+    call.least_us = call.queue_us = now_us - 10000;
+    call.most_us = now_us + 10000;
+    return call;
+}
+
+static void write_push(struct bytes id, uint32_t place)
+{
+    struct script_call call = bounded_call(place);
+    struct cmd cmd = {.kind = CMD_PUSH,
+                      .push = {.topic = BYTES("t"), .id = id, .ttr_us = 60 * SECOND_US}};
+    script_ask(&request, &spaces[0], &call, &cmd);
+}
+
+/* `request` is lost, and sent again. `first` is then what was sent first. */
+static struct script_answer lose_and_ask(struct buf *first)
+{
+    first->len = 0;
+    buf_add_bytes(first, buf_bytes(&request));
+    script_mark_again(request.at, request.len);
+    return ask(0);
+}
+
+/* `first` comes by a connection that was given up. Is it refused? */
+static bool is_refused_late(const struct buf *first, int64_t ahead_us)
+{
+    struct buf *out = sim_redis_output(conn);
+    out->len = 0;
+    sim_redis_settings(redis)->ahead_us = ahead_us;
+    sim_redis_time(redis, now_us);
+    sim_redis_input(conn, buf_bytes(first));
+    sim_redis_settings(redis)->ahead_us = 0;
+    assert_true(out->len > 0);
+    bool refused = out->at[0] == '-';
+    if (refused)
+        assert_non_null(memmem(out->at, out->len, "LATERDOVER", 10));
+    return refused;
+}
+
+static uint64_t jobs_given_to(unsigned daemon)
+{
+    return reserve(daemon, "t", 100, false).count;
+}
+
+static void p2_a_push_that_comes_behind_itself_is_one_job(void **state)
+{
+    static const int64_t aheads_us[] = {0, -3600 * INT64_C(1000000), 3600 * INT64_C(1000000)};
+    struct buf first = {0};
+    (void)state;
+    (void)push("t", 1); /* the topic is known: the others are pushed the common way */
+    assert_int_equal(jobs_given_to(0), 1);
+    for (unsigned i = 0; i < 3; i++) {
+        write_push(BYTES(""), 255);
+        assert_int_equal(lose_and_ask(&first).err, OK);
+        now_us += aheads_us[i] ? 1000 : 100 * 1000;
+        assert_false(is_refused_late(&first, aheads_us[i]));
+        assert_int_equal(jobs_given_to(0), 1);
+        write_push(BYTES(""), 255); /* the place of its answer is another's */
+        assert_int_equal(ask(0).err, OK);
+        assert_true(is_refused_late(&first, aheads_us[i]));
+        assert_int_equal(jobs_given_to(0), 1);
+    }
+    buf_fini(&first);
+}
+
+static void p4_a_reserve_that_comes_behind_itself_takes_nothing_more(void **state)
+{
+    struct bytes topic = BYTES("t");
+    struct cmd_reserve cmd = {.topics = &topic, .topic_count = 1, .max = 1};
+    struct buf first = {0};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        (void)push("t", 1);
+    struct script_call call = bounded_call(255);
+    script_ask_reserve(&request, &spaces[0], &call, &cmd, 1, SCRIPT_NO_MARK);
+    assert_int_equal(lose_and_ask(&first).count, 1);
+    now_us += 100 * 1000;
+    assert_false(is_refused_late(&first, 0));
+    assert_int_equal(jobs_given_to(1), 2);
+    buf_fini(&first);
+}
+
+static void p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id(void **state)
+{
+    struct cmd cmd = {.kind = CMD_DELETE, .job.ref.id = BYTES("x")};
+    struct buf first = {0};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) { /* that waits, that is reserved */
+        write_push(BYTES("x"), 254);
+        assert_int_equal(ask(0).err, OK);
+        struct script_call call = bounded_call(255);
+        script_ask(&request, &spaces[0], &call, &cmd);
+        assert_int_equal(lose_and_ask(&first).err, OK);
+        now_us += 100 * 1000;
+        write_push(BYTES("x"), 253);
+        assert_int_equal(ask(0).err, OK);
+        if (i)
+            assert_int_equal(jobs_given_to(0), 1);
+        assert_false(is_refused_late(&first, 0));
+        call = bounded_call(252);
+        script_ask(&request, &spaces[0], &call, &cmd);
+        assert_int_equal(ask(0).err, OK);
+    }
+    buf_fini(&first);
+}
+
 int main(void)
 {
 #define STARTED(test) cmocka_unit_test_setup_teardown(test, start, stop)
@@ -462,6 +574,9 @@ int main(void)
         STARTED(a_due_time_that_lua_cannot_count_is_refused),
         STARTED(p4_numbers_are_not_given_again_after_a_save_came_back),
         STARTED(p4_numbers_are_not_given_again_while_somebody_remembers_them),
+        STARTED(p2_a_push_that_comes_behind_itself_is_one_job),
+        STARTED(p4_a_reserve_that_comes_behind_itself_takes_nothing_more),
+        STARTED(p2_a_delete_that_comes_behind_itself_spares_the_next_job_of_the_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

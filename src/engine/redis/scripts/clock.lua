@@ -4,14 +4,15 @@
 -- A request has, behind its number: the least and the most that Redis' clock can show, and the
 -- queue's time at the least. queue_clock.h says where these come from.
 local redis_time = nil -- its own clock's, for the whole call: seconds, microseconds
+local unsure = false -- Redis' clock is beyond a request's bounds: it has leapt, or that comes late
 local function clock_of(request)
     redis_time = redis_time or redis.call('TIME')
     local least, most, queue = struct.unpack('<I8I8I8', request, 21)
     local now = redis_time[1] * 1000000 + redis_time[2]
     if now < least then
-        now = least
+        now, unsure = least, true
     elseif now > most then
-        now = most
+        now, unsure = most, true
     end
     return now - least + queue
 end

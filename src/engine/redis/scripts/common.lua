@@ -19,6 +19,7 @@ local call, sub, char, byte = redis.call, string.sub, string.char, string.byte
 local pack, unpack_bytes = struct.pack, struct.unpack
 local MISSING = 'LATERDMISSING a bucket of jobs is not there'
 local CLOSED = 'LATERDCLOSED the partition is not there'
+local OVER = 'LATERDOVER the request was given up'
 local FOREVER = 9007199254740991
 local WAITING, RESERVED, BURIED = 1, 3, 4 -- a waiting job is ready from its due time on
 local OK, NOT_FOUND, EXISTS, STALE_LEASE, WRONG_STATE, EMPTY = 0, 1, 2, 3, 4, 5
@@ -48,10 +49,14 @@ local function say(err, state, flags, count, now, next_us, seq)
     return pack('<BBBBI4I8I8I8', err, state, flags, 0, count, next_us, seq, now)
 end
 
--- The first answer to this request, if it was done before.
+-- The first answer to this request, if it was done before: it is sent again, or was, and comes late,
+-- by a connection that was given up. What comes behind a later one in the same place is over.
 local function answered()
-    local kept = again and call('HGET', hash, slot)
-    return kept and sub(kept, 1, 8) == request and sub(kept, 9) or nil
+    if not again then clock() end
+    local kept = (again or unsure) and call('HGET', hash, slot)
+    if not kept then return nil end
+    if unpack_bytes('<I8', kept) > unpack_bytes('<I8', request) then error(OVER) end
+    return sub(kept, 1, 8) == request and sub(kept, 9) or nil
 end
 
 -- A full Redis refuses a script's first write if that could take memory, and none after it. What

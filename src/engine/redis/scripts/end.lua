@@ -24,6 +24,7 @@ while answered < count do
     if ids then
         local found = call('HMGET', hash, unpack(ids))
         for i = 1, #ids do names[by_id[i]] = found[i] or '' end
+        clock_of(ARGV[base + 1]) -- a late one must not end the next job of that id
     end
     if alike > 1 then seen = {} end
     -- Records and heads, of all that lie side by side in one bucket at once.
@@ -50,7 +51,7 @@ while answered < count do
     while done < alike do
         local name, record, head = names[done + 1], jobs[2 * done + 1], jobs[2 * done + 2]
         if not record or not head or seen and seen[name] or
-            byte(ARGV[at + 1]) ~= 48 or -- it is sent again
+            byte(ARGV[at + 1]) ~= 48 or unsure or -- it is sent again, or may have been
             (ARGV[at + 6] ~= '' and ARGV[at + 6] ~= 'd') then
             break
         end

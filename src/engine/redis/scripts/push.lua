@@ -38,9 +38,10 @@ while answered < count do
         at = base
         while done < alike do
             local id, due = ARGV[at + 8], tonumber(ARGV[at + 5])
-            -- Not the common case: the id is known, or the request is one that is sent again.
+            -- Not the common case: the id is known, or the request is one that is sent again, or
+            -- may have been: see answered().
             if found[4 + done] or seen and seen[id] or ARGV[at + 9] == 'b' or
-                byte(ARGV[at + 1]) ~= 48 or pushed >= tonumber(ARGV[at + 11]) or
+                byte(ARGV[at + 1]) ~= 48 or unsure or pushed >= tonumber(ARGV[at + 11]) or
                 not (ready or due >= wake) then
                 break
             end

@@ -23,7 +23,8 @@ for at = 1, count do
         local now = clock_of(ARGV[base + 1])
         local found = call('HMGET', hash, 's', '#u' .. topic, '#r' .. topic, '#h' .. topic)
         local ready, name, bucket, job = {}, nil, nil, {}
-        if found[1] and tonumber(found[2] or 0) <= now then -- it is not paused
+        -- It is not paused, and was not sent again meanwhile: see answered().
+        if found[1] and tonumber(found[2] or 0) <= now and not unsure then
             local key = 'r' .. string.char(#topic) .. topic
             ready = call('ZRANGEBYLEX', order, '[' .. key, '(' .. key .. PAST, 'LIMIT', '0', '2')
         end
