@@ -338,21 +338,24 @@ void command_forget_stats(struct redis_engine *redis)
     redis->renewed_stats = NULL;
 }
 
+static bool gathers_stats(const struct gathering *gathering)
+{
+    return gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
+}
+
 /* Answered: it goes, or its statistics are kept, if they took many calls. */
 static void gathering_end(struct gathering *gathering)
 {
     struct redis_engine *redis = gathering->pending.redis;
     int64_t now_us = redis->options.loop->now_us;
     bool many = gathering->calls > redis->space.partitions + STATS_CALLS;
-    bool stats = gathering->pending.kind == CMD_TOPICS && gathering->cmd.topic.stats;
+    bool stats = gathers_stats(gathering);
     if (is_renewal(gathering)) {
         redis->renewed_stats = NULL;
         redis->renew_stats_at_us = now_us + STATS_REST_US;
         if (!gathering->err)
             forget_kept(redis);
     }
-    if (stats && !gathering->err)
-        redis->stats_us = now_us;
     if (!stats || gathering->err || !many) {
         gathering_free(gathering);
         return;
@@ -417,6 +420,8 @@ static bool gathering_step(struct gathering *gathering)
     }
     if (gathering->under_way)
         return false;
+    if (gathers_stats(gathering) && !gathering->err)
+        gathering->pending.redis->stats_us = gathering->pending.redis->options.loop->now_us;
     gathering_reply(gathering);
     gathering_end(gathering);
     return true;

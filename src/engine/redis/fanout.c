@@ -460,8 +460,11 @@ static void add_figures(const struct fanout *fanout, const struct part *part,
                         struct topic_view *topic, struct bytes figures, int64_t now_us)
 {
     uint64_t of[SCRIPT_FIGURES];
-    for (size_t i = 0; i < SCRIPT_FIGURES; i++)
+    for (size_t i = 0; i < SCRIPT_FIGURES; i++) {
         of[i] = get_u64(figures.at + 8 * i);
+        if (of[i] > INT64_MAX)
+            of[i] = 0; /* below 0: the hash was lost, and with it how many there had been */
+    }
     uint64_t gone = of[7] + of[8] + of[9], hang = of[0] + of[2] + of[4];
     topic->jobs[JOB_READY] += of[0];
     topic->jobs[JOB_BURIED] += of[2];

@@ -28,6 +28,7 @@ def config(redis):
 def test_p2_a_queue_of_layout_2_is_converted_and_loses_nothing(laterd):
     with Redis() as redis:
         load(redis)
+        redis.call("HSET", "{old:0}:h", "m", "a daemon's record")  # that ended without a word
         server = laterd(config(redis))
         with Client(server.port) as client:
             seen = {name: client.get(f"/v1/jobs/{name}").json() for name in KINDS}
@@ -50,6 +51,7 @@ def test_p2_a_queue_of_layout_2_is_converted_and_loses_nothing(laterd):
             taken = client.reserve("grave", "again", "big", "kind", "old", most=10)
             assert {job["id"] for job in taken} == {"buried", "big", "json", "typed", "ready"}
             assert client.request("DELETE", "/v1/jobs/delayed").status == 204
+        assert redis.call("HEXISTS", "{old:0}:h", "m") == 0 and not server.events("redis_error")
 
 
 @pytest.mark.parametrize("bucket", [0, 255])

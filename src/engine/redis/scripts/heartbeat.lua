@@ -1,4 +1,4 @@
--- A daemon lives: said once a second, in partition 0, for all partitions. The field 'm' has the
+-- A daemon lives: said once a second, in partition 0, for all partitions. The field 'u' has the
 -- names of all, in the order in which they came; 'm' and a name: how it is (y it serves, n it lives
 -- but cannot serve now, s it was silent), and when it said so. What changes is told to all. A
 -- heartbeat that changes nothing is told to the next one in that order that lives and can be told;
@@ -10,7 +10,7 @@
 -- for each daemon: its name, how, and when it said so}; seq: see set_clock.lua.
 local TRIES = 16 -- daemons that cannot be told
 local daemon, how, kept_us, now = sub(slot, 2, 9), ARGV[2], tonumber(ARGV[3]), clock()
-local found = call('HMGET', hash, 's', 'm', 'n', 'c', 'm' .. daemon)
+local found = call('HMGET', hash, 's', 'u', 'n', 'c', 'm' .. daemon)
 if not found[1] then return redis.error_reply(CLOSED) end
 local names, channel, before = found[2] or '', found[4], found[5]
 
@@ -73,7 +73,7 @@ else
     if not (same and tell_next()) then publish('b' .. how .. daemon) end
 end
 if string.find(ARGV[4], 'l', 1, true) then records = look() end
-if names ~= listed then call('HSET', hash, 'm', names) end
+if names ~= listed then call('HSET', hash, 'u', names) end
 local policy = nil
 if string.find(ARGV[4], 'm', 1, true) then
     local info = redis.pcall('INFO', 'memory')

@@ -38,6 +38,7 @@ if not stray and found[1] and found[2] == '2' and ARGV[5] == '3' then
         call('RENAME', older, reserved)
     end
     found[1], found[2] = pack('<I8I8I8I7', last, pushed, of, wake), ARGV[5]
+    call('HDEL', hash, 'm') -- the daemons that were there: these of now have records
     call('HSET', hash, 's', found[1], 'v', found[2], 'x', '', 'l', '+inf')
 end
 for i = 2, 4 do
