@@ -7,8 +7,8 @@
  * came back (P5), no job is kept for a client that left (P6), and nobody waits in vain.
  *
  * SIM_SEEDS: how many, SIM_FIRST: from which on, SIM_JOBS: in how many processes; SIM_SEED: that
- * one alone, with the engine's log. SIM_LEAPS=1: in some lives servers' clocks leap by up to an
- * hour.
+ * one alone, with the engine's log. In some lives servers' clocks leap by up to an hour:
+ * these are long, so they are among every fourth seed only, or, by SIM_LEAPS=1, among all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
