@@ -32,6 +32,8 @@ static void p3_a_burst_of_one_topic_makes_no_other_late(void **state)
     assert_true(answer.more);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(reserve(0, others[i], 1, false).count, 1);
+    assert_in_range(reserve(0, "b", 1000, false).count, 200 / 5, 200); /* their shares */
+    assert_in_range(reserve(0, "ddd", 1000, false).count, 200 / 5, 200);
     unsigned calls = 1;
     for (; answer.more; calls++)
         answer = promote();
