@@ -6,6 +6,7 @@
 #include "base/codec.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "engine/redis/queue_clock.h"
 #include "engine/redis/script_parts.h"
 
 #define CHANNEL_END ":notice"
@@ -31,6 +32,7 @@ enum err script_space_init(struct script_space *space, struct bytes prefix, uint
     *space = (struct script_space){.partitions = partitions};
     space->ahead_us = mem_zalloc(partitions * sizeof(*space->ahead_us));
     space->behind_us = mem_zalloc(partitions * sizeof(*space->behind_us));
+    space->at_once_us = mem_zalloc(partitions * sizeof(*space->at_once_us));
     space->newest = mem_zalloc(partitions * sizeof(*space->newest));
     memcpy(space->prefix, prefix.at, prefix.len);
     memcpy(space->daemon, daemon, sizeof(space->daemon));
@@ -47,9 +49,10 @@ void script_space_fini(struct script_space *space)
         buf_fini(&space->scripts[kind].text);
     mem_free(space->ahead_us);
     mem_free(space->behind_us);
+    mem_free(space->at_once_us);
     mem_free(space->newest);
     space->ahead_us = NULL;
-    space->behind_us = NULL;
+    space->behind_us = space->at_once_us = NULL;
     space->newest = NULL;
 }
 
@@ -119,14 +122,23 @@ int64_t script_time_in(const struct script_space *space, uint32_t partition, int
     return there < SCRIPT_FOREVER ? there : SCRIPT_FOREVER - 1;
 }
 
-/* A due time. At once is at once by the partition's clock, too. */
+/* A due time. At once is at once by the partition's clock, too, and not before the last such one.
+ */
 static int64_t due_in(const struct script_space *space, const struct script_call *call,
                       int64_t due_us)
 {
     int64_t there_us = script_time_in(space, call->partition, due_us);
-    int64_t at_once_us =
-        script_time_in(space, call->partition, call->now_us - space->behind_us[call->partition]);
-    return due_us <= call->now_us && there_us > at_once_us ? at_once_us : there_us;
+    int64_t now_us = call->now_us - space->behind_us[call->partition];
+    int64_t at_once_us = script_time_in(space, call->partition, now_us);
+    int64_t *last_us = &space->at_once_us[call->partition];
+    if (due_us > call->now_us)
+        return there_us;
+    if (*last_us > at_once_us && *last_us - at_once_us < QUEUE_CLOCK_CLOSE_US)
+        at_once_us = *last_us;
+    if (there_us < at_once_us)
+        return there_us;
+    *last_us = at_once_us;
+    return at_once_us;
 }
 
 int64_t script_time_out(const struct script_space *space, uint32_t partition, int64_t us)

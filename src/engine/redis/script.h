@@ -73,7 +73,8 @@ enum script_kind {
  * its server is ahead of ours, if the engine knows and minds (0: the clocks are one): it is added
  * to times that go in, and taken off times that come out. By `behind_us`, which is less than what
  * the engine minds, it has shown less than that: what is due at once is due so much sooner there,
- * or it would have to wait.
+ * or it would have to wait; `at_once_us` is the last of these due times, there: none goes back
+ * behind it, so that jobs keep the order in which they were pushed.
  */
 struct script_space {
     char prefix[SCRIPT_PREFIX_MAX + 1];
@@ -82,7 +83,7 @@ struct script_space {
     char daemon[SCRIPT_NAME]; /* random: this life of this process */
     uint64_t jobs_max;        /* pushes into a partition with so many are refused; 0 = no limit */
     uint32_t topics_max;      /* the same of topics */
-    int64_t *ahead_us, *behind_us;
+    int64_t *ahead_us, *behind_us, *at_once_us;
     uint64_t *newest; /* the highest number or lease seen in an answer; one for each partition */
     struct {
         struct buf text;

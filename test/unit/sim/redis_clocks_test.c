@@ -49,6 +49,36 @@ static void what_is_due_at_once_is_ready_at_once_though_redis_clock_is_behind(vo
     assert_int_equal(scripts_sent() - before, 1); /* no promote */
 }
 
+static void begin_push(struct client *pusher)
+{
+    struct engine *port = redis_engine_port(engine);
+    struct cmd push = {.kind = CMD_PUSH,
+                       .push = {.topic = {"t", 1},
+                                .due_us = options.loop->now_us,
+                                .ttr_us = 60 * INT64_C(1000000)}};
+    *pusher = (struct client){.ticket.answered = client_answered};
+    (void)port->verbs->submit(port, &push, &pusher->ticket);
+}
+
+/* The clock is found to be behind between two pushes: the second is due no sooner for that. */
+static void p5_jobs_that_are_due_at_once_keep_their_order(void **state)
+{
+    (void)state;
+    static struct client pushers[2];
+    add_address(7000);
+    options.partitions = 1;
+    assert_int_equal(start(), OK);
+    turns(SECOND_US);
+    begin_push(&pushers[0]);
+    engine->space.behind_us[0] = 5 * MS;
+    int64_t first_us = engine->space.at_once_us[0];
+    turn();
+    begin_push(&pushers[1]);
+    assert_true(engine->space.at_once_us[0] >= first_us);
+    turns(20 * MS);
+    assert_int_equal(pushers[0].answers + pushers[1].answers, 2);
+}
+
 /* Three jobs, before, during and after two seconds in which Redis' clock is off by so much: each
    comes when it is due. */
 static void survive_a_leap_of(int64_t leap_us)
@@ -174,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STARTED(p3_a_daemon_whose_clock_is_ahead_asks_a_few_times_for_a_due_job),
         STARTED(what_is_due_at_once_is_ready_at_once_though_redis_clock_is_behind),
+        STARTED(p5_jobs_that_are_due_at_once_keep_their_order),
         STARTED(p3_redis_clock_may_be_an_hour_back_for_a_while),
         STARTED(p3_redis_clock_may_be_an_hour_ahead_for_a_while),
         STARTED(p2_a_job_that_a_script_left_halfway_is_found_again),
