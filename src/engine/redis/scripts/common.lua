@@ -4,7 +4,7 @@
 -- sorted by bytes: 'b' buried, 'h' held by a connection, 'r' ready, 't' topics, 'w' waiting until
 -- they are due. Jobs are in buckets, hashes beside these four: the job's name (its number, 8
 -- bytes) is the field of its record, '+' and the name that of its head, '*' and the name that of a
--- body that is apart; '!' is in each bucket for ever.
+-- body that is apart; '!' is always in each bucket.
 -- docs/redis-layout.md has every byte, and what each field with a short name is ('s', 'v', 'c', 'o',
 -- '#h' and the topic, …); places and formats in heads and records, HEAD, SHORT and LONG
 -- with a point and a name behind it, are put in from job_head.h when the text is made. Numbers are
